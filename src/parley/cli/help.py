@@ -1,0 +1,23 @@
+"""`--help`: made from the option table, so that it cannot forget one."""
+
+from __future__ import annotations
+
+from parley.protocol.options import ROWS, WITHOUT_EFFECT
+
+HEAD = """\
+Usage: parley [options] [prompt]
+
+The engine of the agent wire protocol. Without --input-format stream-json it answers one
+prompt, from the command line or from stdin, and ends. Models: an alias (opus, sonnet,
+haiku), a full name, scripted:FILE, or offline (no key, no network).
+
+Options:
+"""
+
+
+def text() -> str:
+    values = {"none": "", "one": " <value>", "maybe": " [value]", "many": " <values...>"}
+    lines = [
+        f"  {', '.join(row.flags)}{values[row.kind.words]}\n" for row in ROWS if row.field not in WITHOUT_EFFECT
+    ]
+    return HEAD + "".join(lines)

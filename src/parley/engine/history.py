@@ -1,0 +1,50 @@
+"""The conversation as the model sees it.
+
+Append-only: what was sent once is sent again byte for byte, so that the model's
+backend finds its prompt cache. `apply` folds one entry of the log; `messages` is
+what the next request carries.
+"""
+
+from __future__ import annotations
+
+from parley.protocol.base import Json, Struct
+from parley.stores.base import Entry
+
+
+class Spoken(Struct):
+    """A message of the conversation; an assistant's grows block by block while its id stays the same."""
+
+    role: str
+    id: str
+    content: list[Json]
+
+
+class History:
+    def __init__(self) -> None:
+        self._spoken: list[Spoken] = []
+
+    def apply(self, entry: Entry) -> None:
+        """Fold one entry. Entries that are not part of the conversation change nothing."""
+        if entry.kind not in ("user", "assistant") or entry.message.get("is_api_error_message"):
+            return
+        inner = entry.message["message"]
+        content = inner["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        last = self._spoken[-1] if self._spoken else None
+        same_message = last is not None and last.role == "assistant" and last.id == inner.get("id")
+        if last is not None and (last.role == entry.kind == "user" or (entry.kind == "assistant" and same_message)):
+            last.content.extend(blocks)
+        else:
+            self._spoken.append(Spoken(role=entry.kind, id=inner.get("id") or "", content=blocks))
+
+    def messages(self) -> list[Json]:
+        """The messages of the next request. Empty texts are left out: the API refuses them."""
+        found: list[Json] = []
+        for spoken in self._spoken:
+            content = [block for block in spoken.content if block.get("type") != "text" or block.get("text")]
+            if content:
+                found.append({"role": spoken.role, "content": content})
+        return found
+
+    def __len__(self) -> int:
+        return len(self._spoken)

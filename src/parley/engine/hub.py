@@ -1,0 +1,40 @@
+"""Many sessions in one process: open, find, close.
+
+Sessions share nothing but the process. Over stdio there is one; the SDK's in-process
+mode and the gateway hold many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parley.engine.session import Session, Setup
+from parley.errors import SessionError
+from parley.host import Host
+
+
+class Hub:
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def open(self, setup: Setup, host: Host) -> Session:
+        """A session of its own. Raises SessionError if it is open here already."""
+        if setup.session_id in self._sessions:
+            raise SessionError(f"session {setup.session_id} is open already")
+        session = self._sessions[setup.session_id] = Session(setup, host)
+        return session
+
+    def find(self, session_id: str) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def close(self, session_id: str) -> None:
+        """Let a session go; its turns are over by now."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.setup.log.close()
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def __len__(self) -> int:
+        return len(self._sessions)

@@ -1,0 +1,110 @@
+"""How a turn can end, and what its `result` then says. Pure."""
+
+from __future__ import annotations
+
+from parley.errors import ModelError
+from parley.protocol.base import UNSET, Struct, UnsetType
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """The part of a result that depends on how the turn ended."""
+
+    subtype: str = "success"
+    is_error: bool = False
+    terminal_reason: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    """The final text; only results of subtype `success` have one."""
+    errors: list[str] | UnsetType = UNSET
+    stop_reason: str | None = None
+    api_error_status: int | None | UnsetType = UNSET
+    api_error_type: str | UnsetType = UNSET
+    api_error: str | UnsetType = UNSET
+
+
+def completed(text: str, stop_reason: str | None) -> Outcome:
+    return Outcome(terminal_reason="completed", text=text, stop_reason=stop_reason, api_error_status=None)
+
+
+def api_failed(flaw: ModelError, text: str) -> Outcome:
+    """Clients know this by `is_error` with subtype success, and show `result`."""
+    return Outcome(
+        is_error=True,
+        terminal_reason=terminal_reason(flaw),
+        text=text,
+        stop_reason="stop_sequence",
+        api_error_status=flaw.status,
+        api_error_type=flaw.kind if flaw.status is not None and flaw.kind else UNSET,
+        api_error=flaw.kind if flaw.status is None and flaw.kind else UNSET,
+    )
+
+
+def aborted(where: str, stop_reason: str | None) -> Outcome:
+    """The host interrupted; `where` is `streaming` or `tools`."""
+    return Outcome(
+        subtype="error_during_execution",
+        is_error=True,
+        terminal_reason=f"aborted_{where}",
+        errors=["The turn was interrupted."],
+        stop_reason=stop_reason,
+    )
+
+
+def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:
+    return Outcome(
+        subtype="error_max_turns",
+        is_error=True,
+        terminal_reason="max_turns",
+        errors=[f"Reached maximum number of turns ({limit})"],
+        stop_reason=stop_reason,
+    )
+
+
+def broken(reason: str) -> Outcome:
+    """The prompt could not be run at all, or we have a bug."""
+    return Outcome(subtype="error_during_execution", is_error=True, errors=[reason])
+
+
+# The names of `assistant.error`, by status; the API's own type decides where the status does not.
+NAMES = {
+    401: "authentication_failed",
+    403: "authentication_failed",
+    402: "billing_error",
+    404: "model_not_found",
+    413: "invalid_request",
+    422: "invalid_request",
+    429: "rate_limit",
+}
+
+
+def error_name(flaw: ModelError) -> str:
+    """What `assistant.error` and `api_retry.error` call a failure."""
+    text = flaw.message.lower()
+    if "credit balance" in text or "billing" in text:
+        return "billing_error"
+    if is_too_long(flaw):
+        return "invalid_request"
+    if flaw.kind in ("authentication_error", "no_key"):
+        return "authentication_failed"
+    if flaw.status is None:
+        return "server_error"
+    # A 529 is `overloaded` only where it is told in passing; clients know `server_error`.
+    return NAMES.get(flaw.status, "server_error" if flaw.status >= 500 else "unknown")
+
+
+def is_too_long(flaw: ModelError) -> bool:
+    return flaw.status == 400 and "prompt is too long" in flaw.message.lower()
+
+
+def terminal_reason(flaw: ModelError) -> str:
+    if is_too_long(flaw):
+        return "prompt_too_long"
+    return "image_error" if flaw.status == 413 else "api_error"
+
+
+def error_text(flaw: ModelError) -> str:
+    """What the person reads."""
+    if flaw.status is None:
+        return flaw.message if flaw.kind == "no_key" else f"API Error: {flaw.message}"
+    if flaw.status == 401:
+        return f"API Error: 401 {flaw.message}. Check the API key (ANTHROPIC_API_KEY), or try --model offline."
+    return f"API Error: {flaw.status} {flaw.message}"

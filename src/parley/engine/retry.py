@@ -1,0 +1,21 @@
+"""When a failed model call is tried again, and after how long. Pure: the dice come in as an argument."""
+
+from __future__ import annotations
+
+from parley.errors import ModelError
+
+DEFAULT_RETRIES = 8
+FIRST_DELAY_SECONDS = 0.5
+LONGEST_DELAY_SECONDS = 30.0
+LONGEST_WISH_SECONDS = 60.0
+"""A backend may ask for this much patience with `retry-after`, not for more."""
+
+
+def delay_seconds(flaw: ModelError, attempt: int, max_retries: int, dice: float) -> float | None:
+    """How long to wait before the next try, or None to give up. `attempt` counts from 1, `dice` is in [0, 1)."""
+    if not flaw.retryable or attempt > max_retries:
+        return None
+    if flaw.retry_after_seconds is not None:
+        return min(flaw.retry_after_seconds, LONGEST_WISH_SECONDS)
+    doubled = FIRST_DELAY_SECONDS * 2 ** (attempt - 1)
+    return float(min(doubled, LONGEST_DELAY_SECONDS)) * (1 + 0.25 * dice)

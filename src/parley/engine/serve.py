@@ -1,0 +1,111 @@
+"""The pump: lines from a host into a session, lines of the session to the host.
+
+The reader never waits for a turn, a tool or a callback: `Session.handle` only takes
+notes and wakes others, and answers of the host go straight to the one who asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from parley.engine.session import Session
+from parley.host import AnswerIsError, HostGone
+from parley.protocol.base import Message
+from parley.protocol.connection import Connection
+from parley.protocol.messages.control import (
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
+    Failure,
+    RequestId,
+    Success,
+)
+from parley.protocol.messages.requests import Request
+from parley.transports.base import Transport
+
+
+class Pump:
+    """A host at the other end of a transport."""
+
+    def __init__(self, connection: Connection, transport: Transport, new_id: Callable[[], str]) -> None:
+        self._connection = connection
+        self._transport = transport
+        self._new_id = new_id
+        self._asked: dict[RequestId, asyncio.Future[Any]] = {}
+        self._hung_up = False
+
+    def tell(self, message: Message) -> None:
+        if isinstance(message, ControlResponse) and not self._is_waited_for(message):
+            return
+        try:
+            self._transport.write(self._connection.send(message))
+        except BrokenPipeError:
+            # Nobody reads any more. The turn goes on to its end, which is on disk.
+            self._hung_up = True
+
+    async def ask(self, request: Request) -> Any:
+        if self._hung_up:
+            raise HostGone("the host has hung up")
+        request_id = self._new_id()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[request_id] = answer
+        self.tell(ControlRequest(request_id=request_id, request=request))  # type: ignore[arg-type]  # a Payload
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.tell(ControlCancelRequest(request_id=request_id))
+            raise
+        finally:
+            self._asked.pop(request_id, None)
+
+    def receive(self, chunk: bytes, session: Session) -> None:
+        for message in self._connection.receive(chunk):
+            self._dispatch(message, session)
+
+    def hang_up(self, session: Session) -> None:
+        """The host closed its end: nothing more comes, and nobody will answer what we asked."""
+        for message in self._connection.end():
+            self._dispatch(message, session)
+        self._hung_up = True
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(HostGone("the host hung up before it answered"))
+        session.finish()
+
+    def _dispatch(self, message: Message, session: Session) -> None:
+        if isinstance(message, ControlResponse):
+            self._wake(message.response)
+        else:
+            session.handle(message)
+
+    def _wake(self, response: Success | Failure) -> None:
+        answer = self._asked.get(response.request_id)  # type: ignore[arg-type]  # the connection checked it
+        if answer is None or answer.done():
+            return
+        if isinstance(response, Failure):
+            answer.set_exception(AnswerIsError(response.error))
+        else:
+            answer.set_result(response.response)
+
+    def _is_waited_for(self, message: ControlResponse) -> bool:
+        """A question may have been withdrawn by the time it is answered."""
+        return message.response.request_id in self._connection.asked_by_peer
+
+
+async def serve(transport: Transport, pump: Pump, session: Session) -> None:
+    """Pump until the host hangs up and the last turn is done."""
+    async with asyncio.TaskGroup() as tasks:
+        reader = tasks.create_task(read(transport, pump, session))
+        try:
+            await session.run_turns()
+        finally:
+            reader.cancel()
+    await transport.drain()
+
+
+async def read(transport: Transport, pump: Pump, session: Session) -> None:
+    async for chunk in transport.chunks():
+        pump.receive(chunk, session)
+    pump.hang_up(session)

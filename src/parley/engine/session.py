@@ -1,0 +1,560 @@
+"""One live session: its state, one handler a message, one turn at a time.
+
+    handle(message)   takes a line of the host; never waits for a turn
+    run_turns()       the task that runs turn after turn, until nothing more will come
+    finish()          no more input: what runs and what waits is still done
+
+The log is the session. A line is in the log before it is told (`say`), and the
+conversation is a fold over the log (`history`).
+
+Not here: bytes and pipes (serve.py), what happens inside a turn (turn.py), which
+models, tools and stores there are (compose.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from parley.engine import outcome
+from parley.engine.history import History
+from parley.engine.inbox import Inbox, Prompt, Rejected, join
+from parley.engine.outcome import Outcome
+from parley.engine.prompt import Instructions, render, system_blocks
+from parley.engine.stamp import Stamp
+from parley.engine.thinking import Wish, thinking_field
+from parley.engine.turn import Turn, prompt_content
+from parley.engine.usage import Ledger
+from parley.errors import SessionError
+from parley.host import Host
+from parley.models.base import Model, ModelRequest
+from parley.models.names import Choice, facts, listing, resolve
+from parley.models.prices import Prices
+from parley.protocol.base import UNSET, Json, Message, Refused, Struct, Unknown, convert, plain
+from parley.protocol.blocks import as_json
+from parley.protocol.messages import requests as ask
+from parley.protocol.messages.control import (
+    ControlRequest,
+    ControlResponse,
+    Failure,
+    RequestId,
+    Success,
+    UpdateEnvironment,
+)
+from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.messages.dialects import Control, JsonRpc
+from parley.protocol.messages.notices import CommandLifecycle, KeepAlive
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import Init, SessionStateChanged, Status
+from parley.protocol.options import MODES
+from parley.stores.base import Entry, Log
+from parley.tools.base import Tool
+from parley.version import PROTOCOL_LEVEL, __version__
+
+CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    max_turns: int | None = None
+    max_retries: int = 8
+    max_output_tokens: int | None = None
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """Everything a session needs from outside. Made by compose.py."""
+
+    session_id: str
+    cwd: str
+    log: Log
+    open_model: Callable[[Choice], Model]
+    """Raises UsageError or ModelError if there is no such model."""
+    model_name: str = "default"
+    instructions: Instructions = Instructions()
+    tools: Mapping[str, Tool] = {}
+    permission_mode: str = "default"
+    may_bypass: bool = False
+    partial: bool = False
+    replay: bool = False
+    thinking: Wish = Wish()
+    effort: str | None = None
+    betas: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    state_events: str | None = None
+    """Who reads session_state_changed: `sdk`, `everybody`, or None for nobody."""
+    api_key_source: str = "none"
+    prices: Prices = msgspec.field(default_factory=Prices)
+    stamp: Stamp = Stamp()
+    dice: Callable[[], float] = lambda: 0.5
+    complain: Callable[[str], None] = lambda text: None
+    """Where a complaint goes that has no place on the wire: stderr."""
+
+
+class Session:
+    def __init__(self, setup: Setup, host: Host) -> None:
+        self.id = setup.session_id
+        self.setup = setup
+        self.host = host
+        self.stamp = setup.stamp
+        self.dice = setup.dice
+        self.limits = setup.limits
+        self.tools = setup.tools
+        self.partial = setup.partial
+        self.mode = setup.permission_mode
+        self.model = resolve(setup.model_name)
+        self.instructions = setup.instructions
+        self.thinking = setup.thinking
+        self.history = History()
+        self.ledger = Ledger(setup.prices)
+        self.results = 0
+        self.last_result: Result | None = None
+        self._inbox = Inbox()
+        self._turn: Turn | None = None
+        self._turn_task: asyncio.Task[Outcome] | None = None
+        self._system_text: str | None = None
+        self._models: dict[Choice, Model] = {}
+        self._next_seq = 0
+        self._known_uuids: set[str] = set()
+        for entry in setup.log.entries():
+            self._fold(entry)
+
+    # Speaking.
+
+    def tell(self, message: Message) -> None:
+        """Say a line that is not part of the session's record."""
+        self.host.tell(self.stamp.on(message, self.id))
+
+    def say(self, message: Message) -> None:
+        """Record a line of the conversation, then say it. Raises SessionError if it cannot be kept."""
+        stamped = self.stamp.on(message, self.id)
+        self._record(stamped)
+        self.host.tell(stamped)
+
+    def _record(self, message: Message, **context: Any) -> None:
+        json = plain(message)
+        at = json.get("timestamp") or self.stamp.now()
+        self._append(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
+
+    def _append(self, entry: Entry) -> None:
+        self.setup.log.append(entry)
+        self._fold(entry)
+
+    def _fold(self, entry: Entry) -> None:
+        """State is a fold over the log: the same for a line just said and for one read after a restart."""
+        self._next_seq = entry.seq + 1
+        self.history.apply(entry)
+        match entry.kind:
+            case "user" if isinstance(entry.message.get("uuid"), str):
+                self._known_uuids.add(entry.message["uuid"])
+            case "prompt":
+                self._system_text = entry.message.get("text")
+
+    # Listening.
+
+    def handle(self, message: Message) -> None:
+        """Take a line of the host."""
+        handler = HANDLERS.get(type(message))
+        if handler is None:
+            self.setup.complain(f"{type(message).__name__} is ignored")
+        else:
+            handler(self, message)
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+        self._inbox.close()
+
+    def _take_user(self, message: User) -> None:
+        named = isinstance(message.uuid, str) and message.uuid != ""
+        uuid = str(message.uuid) if named else self.stamp.new_uuid()
+        content = as_json(message.message.content)
+        if uuid in self._known_uuids:
+            if self.setup.replay:
+                self._echo(Prompt(content=content, uuid=uuid, named=named))
+            return
+        self._known_uuids.add(uuid)
+        prompt = Prompt(content=content, uuid=uuid, named=named, origin=message.origin or None)
+        if message.shouldQuery is False:
+            self._record_prompt([prompt])
+            return
+        self._report(prompt, "queued")
+        self._inbox.put(prompt)
+
+    def _refuse(self, refused: Refused) -> None:
+        """A line we cannot take: answered where somebody waits, else complained about."""
+        self.setup.complain(f"a line from the host was refused: {refused.reason}")
+        if refused.request_id is not None:
+            self._answer_error(refused.request_id, refused.reason, "invalid_request")
+        elif refused.kind == "user":
+            self._inbox.put(Rejected(refused.reason))
+
+    def _ignore(self, message: Message) -> None:
+        """Known, and of no consequence."""
+
+    def _note_unknown(self, message: Unknown) -> None:
+        self.setup.complain(f"a line of the unknown type {message.kind!r} is ignored")
+
+    # Answering.
+
+    def _take_request(self, message: ControlRequest) -> None:
+        handler = ANSWERERS.get(type(message.request))
+        if handler is None:
+            text = f"Unsupported control request subtype: {message.request.subtype}"
+            self._answer_error(message.request_id, text, "unsupported_request")
+            return
+        try:
+            answer = handler(self, message.request)
+        except NotPossible as flaw:
+            self._answer_error(message.request_id, str(flaw), flaw.code)
+            return
+        self._answer(message.request_id, answer)
+        if isinstance(message.request, ask.Interrupt):
+            self._abort()
+        elif isinstance(message.request, ask.EndSession):
+            self.finish()
+
+    def _answer(self, request_id: RequestId, answer: Any) -> None:
+        more = {"pending_permission_requests": []} if isinstance(answer, ask.InitializeAnswer) else {}
+        payload = UNSET if answer is None else plain(answer)
+        self.host.tell(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
+
+    def _answer_error(self, request_id: RequestId, text: str, code: str) -> None:
+        self.host.tell(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))
+
+    def _initialize(self, request: ask.Initialize) -> ask.InitializeAnswer:
+        own = request.systemPrompt
+        if isinstance(own, str | list):
+            self.instructions = msgspec.structs.replace(
+                self.instructions, replaced=own if isinstance(own, str) else "\n\n".join(own)
+            )
+        if isinstance(request.appendSystemPrompt, str):
+            self.instructions = msgspec.structs.replace(self.instructions, appended=request.appendSystemPrompt)
+        return ask.InitializeAnswer(
+            commands=[],
+            agents=[],
+            output_style="default",
+            available_output_styles=["default"],
+            models=listing(),
+            account={"tokenSource": "none", "apiKeySource": self.setup.api_key_source, "apiProvider": "firstParty"},
+            pid=os.getpid(),
+            claude_code_version=PROTOCOL_LEVEL,
+            parley_version=__version__,
+            current_permission_mode=self.mode,
+            # Nobody runs hooks yet: a client that relies on one must hear of it.
+            hook_on_failure_supported=False,
+            hooks_applied=not request.hooks,
+            fast_mode_state="off",
+            session_state="idle" if self._turn is None else "running",
+            analytics_disabled=True,
+            capabilities=CAPABILITIES,
+        )
+
+    def _interrupt(self, request: ask.Interrupt) -> ask.InterruptAnswer:
+        if request.cancel_queued is not True:
+            return ask.InterruptAnswer(still_queued=self._inbox.waiting())
+        cancelled = self._inbox.waiting()
+        for uuid in cancelled:
+            self._inbox.drop(uuid)
+        return ask.InterruptAnswer(still_queued=[], cancelled=cancelled)
+
+    def _set_model(self, request: ask.SetModel) -> ask.SetModelAnswer:
+        name = request.model if isinstance(request.model, str) else "default"
+        choice = resolve(self.setup.model_name if name == "default" else name)
+        if choice != self.model:
+            self.model = choice
+            text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
+            self.tell(
+                User(
+                    message=UserContent(content=text),
+                    parent_tool_use_id=None,
+                    timestamp=self.stamp.now(),
+                    isReplay=True,
+                )
+            )
+        return ask.SetModelAnswer(model=choice.shown)
+
+    def _set_max_thinking_tokens(self, request: ask.SetMaxThinkingTokens) -> None:
+        wanted = request.max_thinking_tokens
+        if wanted is not UNSET:
+            tokens = self.setup.thinking.tokens if wanted is None else wanted
+            self.thinking = msgspec.structs.replace(self.thinking, tokens=tokens)
+
+    def _set_permission_mode(self, request: ask.SetPermissionMode) -> Json:
+        if request.mode not in MODES:
+            raise NotPossible(f"Invalid permission mode: {request.mode}. Modes are {', '.join(MODES)}.")
+        if request.mode == "bypassPermissions" and not self.setup.may_bypass:
+            raise NotPossible(
+                "bypassPermissions needs --dangerously-skip-permissions or --allow-dangerously-skip-permissions at launch",
+                "bypass_not_launched",
+            )
+        if request.mode != self.mode:
+            self.mode = request.mode
+            self.tell(Status(status=None, permissionMode=self.mode))
+        return {"mode": self.mode}
+
+    def _cancel_message(self, request: ask.CancelAsyncMessage) -> Json:
+        return {"cancelled": self._inbox.drop(request.message_uuid)}
+
+    def _list_models(self, request: ask.ListModels) -> Json:
+        return {"models": listing()}
+
+    def _version(self, request: ask.GetBinaryVersion) -> Json:
+        return {"version": PROTOCOL_LEVEL, "parley_version": __version__}
+
+    def _mcp_status(self, request: ask.McpStatus) -> ask.McpStatusAnswer:
+        return ask.McpStatusAnswer(mcpServers=[])
+
+    def _end_session(self, request: ask.EndSession) -> None:
+        """The answer goes out first; see `_take_request`."""
+
+    # Turns.
+
+    async def run_turns(self) -> None:
+        """Run turn after turn until the input has ended and nothing waits."""
+        together = False
+        while (taken := await self._inbox.take(together)) is not None:
+            if isinstance(taken, Rejected):
+                self._end_turn(Turn(self, []), outcome.broken(f"The prompt was refused: {taken.reason}"))
+            else:
+                await self._run_turn(taken)
+            # Whatever arrived while that turn ran makes up the next one.
+            together = len(self._inbox) > 0
+        for model in self._models.values():
+            await model.close()
+
+    async def _run_turn(self, prompts: list[Prompt]) -> None:
+        self._tell_state("running")
+        turn = self._turn = Turn(self, prompts)
+        self._turn_task = asyncio.create_task(self._guarded(turn))
+        try:
+            ended = await self._turn_task
+        finally:
+            self._turn = self._turn_task = None
+        self._end_turn(turn, ended)
+
+    async def _guarded(self, turn: Turn) -> Outcome:
+        """Run a turn so that it ends with an outcome, come what may."""
+        try:
+            self.ledger.begin_turn()
+            self._begin_turn(turn)
+            return await turn.run()
+        except asyncio.CancelledError:
+            if not turn.interrupted:
+                raise
+            return outcome.aborted("streaming", None)
+        except SessionError as flaw:
+            return outcome.broken(str(flaw))
+        except Exception as bug:
+            # One result for every turn, also where the fault is ours.
+            self.setup.complain("".join(traceback.format_exception(bug)))
+            return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
+
+    def _begin_turn(self, turn: Turn) -> None:
+        for prompt in turn.prompts:
+            self._report(prompt, "started")
+        self.tell(self._init())
+        self._record_prompt(turn.prompts)
+        if self.setup.replay:
+            for prompt in turn.prompts:
+                self._echo(prompt)
+
+    def _end_turn(self, turn: Turn, ended: Outcome) -> None:
+        result = self._result(turn, ended)
+        self.results += 1
+        self.last_result = result
+        try:
+            self._record(result)
+        except SessionError as flaw:
+            self.setup.complain(str(flaw))
+        self.host.tell(result)
+        for prompt in turn.prompts:
+            self._report(prompt, "completed")
+        if not len(self._inbox):
+            self._tell_state("idle")
+
+    def _abort(self) -> None:
+        """Stop the running turn, if there is one."""
+        if self._turn is not None and self._turn_task is not None and not self._turn.interrupted:
+            self._turn.interrupted = True
+            self._turn_task.cancel()
+
+    def interrupt(self) -> None:
+        """As the control request does; for signals."""
+        self._abort()
+
+    # What a model call needs.
+
+    def current_model(self) -> Model:
+        """The model of the session, opened when it is first needed. Raises ModelError."""
+        if self.model not in self._models:
+            self._models[self.model] = self.setup.open_model(self.model)
+        return self._models[self.model]
+
+    def request(self) -> ModelRequest:
+        """The next model call. Its beginning is the last one, byte for byte."""
+        known = facts(self.model.name)
+        max_tokens = self.limits.max_output_tokens or known.max_output_tokens
+        return ModelRequest(
+            model=self.model.name,
+            system=system_blocks(self._system_prompt()),
+            messages=marked(self.history.messages()),
+            max_tokens=max_tokens,
+            thinking=thinking_field(self.thinking, known, max_tokens),
+            effort=self.setup.effort if known.takes_effort else None,
+            betas=self.setup.betas,
+            session_id=self.id,
+        )
+
+    def _system_prompt(self) -> str:
+        if self._system_text is None:
+            text = render(self.instructions)
+            kept = {"type": "prompt", "text": text}
+            self._append(Entry(seq=self._next_seq, kind="prompt", at=self.stamp.now(), message=kept))
+        return self._system_text or ""
+
+    # Lines.
+
+    def _init(self) -> Init:
+        return Init(
+            cwd=self.setup.cwd,
+            tools=list(self.tools),
+            mcp_servers=[],
+            model=self.model.shown,
+            permissionMode=self.mode,
+            slash_commands=[],
+            apiKeySource=self.setup.api_key_source,
+            claude_code_version=PROTOCOL_LEVEL,
+            parley_version=__version__,
+            output_style="default",
+            agents=[],
+            skills=[],
+            plugins=[],
+            betas=list(self.setup.betas) or UNSET,
+            capabilities=CAPABILITIES,
+            analytics_disabled=True,
+            product_feedback_disabled=True,
+            original_cwd=self.setup.cwd,
+            additional_directories=[],
+            fast_mode_state="off",
+            effort=self.setup.effort or UNSET,
+            view_mode="default",
+        )
+
+    def _result(self, turn: Turn, ended: Outcome) -> Result:
+        ledger, clock = self.ledger, self.stamp.monotonic
+        ran = turn.model_calls > 0
+        named = [prompt.uuid for prompt in turn.prompts if prompt.named]
+        origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
+        first_token = turn.first_token_seconds
+        result = Result(
+            subtype=ended.subtype,
+            is_error=ended.is_error,
+            duration_ms=round((clock() - turn.begun) * 1000),
+            duration_api_ms=round(ledger.api_seconds * 1000),
+            num_turns=turn.model_calls,
+            result=ended.text,
+            stop_reason=ended.stop_reason,
+            terminal_reason=ended.terminal_reason,
+            total_cost_usd=ledger.cost_usd,
+            usage=ledger.turn_usage,
+            modelUsage=ledger.by_model(),
+            model_usage_since_last_result=ledger.by_model_this_turn() if ran else {},
+            permission_denials=turn.denials,
+            errors=ended.errors,
+            api_error_status=ended.api_error_status,
+            api_error_type=ended.api_error_type,
+            api_error=ended.api_error,
+            origin=origin or UNSET,
+            ttft_ms=UNSET if first_token is None else round(first_token * 1000),
+            user_message_uuid=named[0] if named else UNSET,
+            user_message_uuids=named or UNSET,
+            fast_mode_state="off",
+            queued_turn_count=len(self._inbox),
+            result_index=self.results,
+        )
+        return self.stamp.on(result, self.id)  # type: ignore[return-value]  # a Result stays one
+
+    def _record_prompt(self, prompts: list[Prompt]) -> None:
+        content = prompt_content(join(prompts))
+        json = {
+            "type": "user",
+            "message": {"role": "user", "content": content},
+            "uuid": prompts[0].uuid,
+            "session_id": self.id,
+        }
+        context = {"permissionMode": self.mode, "promptId": prompts[0].uuid}
+        self._append(Entry(seq=self._next_seq, kind="user", at=self.stamp.now(), message=json, context=context))
+
+    def _echo(self, prompt: Prompt) -> None:
+        """Repeat a prompt to the host that asked for it."""
+        content = prompt_content(prompt.content)
+        json = {"type": "user", "message": {"role": "user", "content": content}}
+        echo: User = convert(json, User)
+        self.host.tell(
+            msgspec.structs.replace(
+                echo,
+                session_id=self.id,
+                parent_tool_use_id=None,
+                uuid=prompt.uuid,
+                timestamp=self.stamp.now(),
+                isReplay=True,
+            )
+        )
+
+    def _report(self, prompt: Prompt, state: str) -> None:
+        """Tell the life of a prompt whose uuid the client gave."""
+        if prompt.named:
+            self.tell(CommandLifecycle(command_uuid=prompt.uuid, state=state))
+
+    def _tell_state(self, state: str) -> None:
+        who = self.setup.state_events
+        if who is not None:
+            self.tell(SessionStateChanged(state=state, sdk_host_only=True if who == "sdk" else UNSET))
+
+
+class NotPossible(Exception):
+    """A control request that is refused, and why."""
+
+    def __init__(self, text: str, code: str = "invalid_request") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def marked(messages: list[Json]) -> list[Json]:
+    """The messages with a cache marker on the last block: the next request reads up to here."""
+    if not messages:
+        return messages
+    *before, last = messages
+    *blocks, block = last["content"]
+    if block.get("type") in ("thinking", "redacted_thinking"):
+        return messages
+    marked_block = {**block, "cache_control": {"type": "ephemeral"}}
+    return [*before, {**last, "content": [*blocks, marked_block]}]
+
+
+HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
+    User: Session._take_user,
+    ControlRequest: Session._take_request,
+    Refused: Session._refuse,
+    Unknown: Session._note_unknown,
+    KeepAlive: Session._ignore,
+    UpdateEnvironment: Session._ignore,
+    Control: Session._ignore,
+    JsonRpc: Session._ignore,
+}
+
+ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
+    ask.Initialize: Session._initialize,
+    ask.Interrupt: Session._interrupt,
+    ask.SetModel: Session._set_model,
+    ask.SetMaxThinkingTokens: Session._set_max_thinking_tokens,
+    ask.SetPermissionMode: Session._set_permission_mode,
+    ask.CancelAsyncMessage: Session._cancel_message,
+    ask.ListModels: Session._list_models,
+    ask.GetBinaryVersion: Session._version,
+    ask.McpStatus: Session._mcp_status,
+    ask.EndSession: Session._end_session,
+}

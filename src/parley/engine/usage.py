@@ -1,0 +1,103 @@
+"""What was used and what it cost: per turn, and per model over the whole process."""
+
+from __future__ import annotations
+
+
+from parley.models.names import facts
+from parley.models.prices import Prices
+from parley.protocol.base import Json, Struct
+from parley.protocol.messages.result import ModelUsage
+
+COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
+class Tally(Struct):
+    """Sums for one model."""
+
+    usage: Json
+    cost_usd: float | None = 0.0
+
+    def add(self, usage: Json, cost_usd: float | None) -> None:
+        self.usage = added(self.usage, usage)
+        # One call of unknown price makes the sum unknown: half a bill is a wrong bill.
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+
+class Ledger:
+    """The books of a session."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._total: dict[str, Tally] = {}
+        self._turn: dict[str, Tally] = {}
+        self.turn_usage: Json = blank()
+        self.api_seconds = 0.0
+
+    def begin_turn(self) -> None:
+        self._turn = {}
+        self.turn_usage = blank()
+
+    def count(self, model: str, usage: Json, seconds: float) -> None:
+        """Book one model call."""
+        cost = self._prices.cost_usd(model, usage)
+        for books in (self._total, self._turn):
+            books.setdefault(model, Tally(usage=blank())).add(usage, cost)
+        self.turn_usage = added(self.turn_usage, usage)
+        self.api_seconds += seconds
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Everything so far; None once a call's price was not known."""
+        costs = [tally.cost_usd for tally in self._total.values()]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+    def by_model(self) -> dict[str, ModelUsage]:
+        return {model: model_usage(model, tally) for model, tally in self._total.items()}
+
+    def by_model_this_turn(self) -> dict[str, ModelUsage]:
+        return {model: model_usage(model, tally) for model, tally in self._turn.items()}
+
+
+def blank() -> Json:
+    return {
+        **dict.fromkeys(COUNTED, 0),
+        "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+        "service_tier": "standard",
+        "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    }
+
+
+def added(one: Json, other: Json) -> Json:
+    """The sum of two usages; what is not counted is taken from the second."""
+    total = {**one, **{key: value for key, value in other.items() if value is not None}}
+    for key in COUNTED:
+        total[key] = (one.get(key) or 0) + (other.get(key) or 0)
+    for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
+        if key in one or key in other:
+            total[key] = _sums(one.get(key) or {}, other.get(key) or {})
+    return total
+
+
+def _sums(one: Json, other: Json) -> Json:
+    return {key: (one.get(key) or 0) + (other.get(key) or 0) for key in {**one, **other}}
+
+
+def model_usage(model: str, tally: Tally) -> ModelUsage:
+    usage, known = tally.usage, facts(model)
+    written = usage["cache_creation"]
+    return ModelUsage(
+        inputTokens=usage["input_tokens"],
+        outputTokens=usage["output_tokens"],
+        cacheReadInputTokens=usage["cache_read_input_tokens"],
+        cacheCreationInputTokens=usage["cache_creation_input_tokens"],
+        webSearchRequests=usage["server_tool_use"].get("web_search_requests", 0),
+        costUSD=tally.cost_usd,
+        contextWindow=known.context_window,
+        maxOutputTokens=known.max_output_tokens,
+        thinkingTokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens", 0),
+        cacheCreationEphemeral5mInputTokens=written.get("ephemeral_5m_input_tokens", 0),
+        cacheCreationEphemeral1hInputTokens=written.get("ephemeral_1h_input_tokens", 0),
+        canonicalModel=model,
+    )
+
+

@@ -1,0 +1,80 @@
+"""Every error of the project. Choose the class by the fate of the error, not by the place it is raised.
+
+    ParleyError
+    ├── UsageError            the command line is wrong: stderr, exit 1, nothing on stdout
+    ├── SessionError          a session cannot be opened: a zeroed error result, exit 1
+    │   └── UnknownSession
+    ├── ToolError             the model hears of it as a tool_result with is_error; the turn goes on
+    ├── ModelError            the host hears of it as a result (after retries if `retryable`); the turn ends
+    ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
+    └── LocalProtocolError    we said something we may not: our bug
+
+Anything else is a bug of ours: a traceback on stderr and a non-zero exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+class ParleyError(Exception):
+    """The root of what we raise on purpose."""
+
+
+class UsageError(ParleyError):
+    """The command line asks for something that cannot be."""
+
+
+class SessionError(ParleyError):
+    """A session cannot be opened or written."""
+
+
+class UnknownSession(SessionError):
+    """There is no session with that id."""
+
+    def __init__(self, session_id: str) -> None:
+        # Clients look for this very sentence.
+        super().__init__(f"No conversation found with session ID: {session_id}")
+        self.session_id = session_id
+
+
+class ToolError(ParleyError):
+    """A tool could not do what the model asked; the text tells the model how to go on."""
+
+
+class ModelError(ParleyError):
+    """A model call failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        kind: str | None = None,
+        retryable: bool = False,
+        retry_after_seconds: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.kind = kind
+        """The API's own name, e.g. `overloaded_error`; `connection_failed` where nothing answered."""
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+        self.request_id = request_id
+
+
+class RemoteProtocolError(ParleyError):
+    """The peer broke a rule of the conversation."""
+
+
+class UnexpectedAnswer(RemoteProtocolError):
+    """The peer answered a request that is not waiting for an answer."""
+
+    def __init__(self, request_id: object, waiting: Collection[str]) -> None:
+        super().__init__(f"no request {request_id!r} is waiting for an answer; waiting are {sorted(waiting)}")
+
+
+class LocalProtocolError(ParleyError):
+    """We were about to break a rule of the conversation."""

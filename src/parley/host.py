@@ -1,0 +1,31 @@
+"""The engine's two ways out: it tells, and it asks.
+
+Whatever stands outside (a program on a pipe, an SDK in this process, a browser) is a
+host. The engine knows no more of it than this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from parley.protocol.base import Message
+from parley.protocol.messages.requests import Request
+
+
+class HostGone(Exception):
+    """The host hung up, or withdrew, before it answered."""
+
+
+class AnswerIsError(Exception):
+    """The host answered with an error."""
+
+
+class Host(Protocol):
+    def tell(self, message: Message) -> None:
+        """Say it. Never waits."""
+
+    async def ask(self, request: Request) -> Any:
+        """The success payload of the host's answer. Raises HostGone or AnswerIsError.
+
+        Cancelling the wait withdraws the question.
+        """

@@ -1,0 +1,138 @@
+"""An assistant message while it grows.
+
+    growing = Growing()
+    for event in events:
+        block = growing.feed(event)     # a finished Block at each content_block_stop, else None
+
+Work per token is one append to a list; texts are joined when their block is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from parley.models.base import Delta, Event
+from parley.protocol.base import Json, Struct
+from parley.protocol.blocks import Block, ToolUse, read
+
+# Which field of a block each type of delta adds to, and the delta's own name for it.
+TEXT_DELTAS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("input", "partial_json"),
+    "signature_delta": ("signature", "signature"),
+}
+UNREADABLE = "__unreadable_input__"
+"""The key under which a tool call keeps arguments that are no JSON object."""
+
+
+class _Part(Struct):
+    """A block that is still open."""
+
+    json: Json
+    pieces: dict[str, list[str]]
+    citations: list[Any]
+
+
+class Growing:
+    """Collects the events of one message."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.model = ""
+        self.request_id: str | None = None
+        self.usage: Json = {}
+        """As message_start told it; the final one is `final_usage`."""
+        self.final_usage: Json = {}
+        self.stop_reason: str | None = None
+        self.stop_sequence: str | None = None
+        self.finished = False
+        self.blocks: list[Block] = []
+        self._open: dict[int, _Part] = {}
+
+    def feed(self, event: Event) -> Block | None:
+        """Take an event. A block that it finishes is returned."""
+        match event.type:
+            case "content_block_delta" if event.delta is not None:
+                self._grow(event.index, event.delta)
+            case "content_block_start" if event.content_block is not None:
+                self._open[event.index] = _Part(json=event.content_block, pieces={}, citations=[])
+            case "content_block_stop":
+                return self._close(event.index)
+            case "message_start" if event.message is not None:
+                self._start(event.message, event.request_id)
+            case "message_delta":
+                self._end(event)
+            case "message_stop":
+                self.finished = True
+        return None
+
+    def partial(self) -> list[Block]:
+        """The text of blocks that never finished, for an interrupted turn.
+
+        Half a tool call must not run and half a thought has no signature: both are dropped.
+        """
+        left = [part for part in self._open.values() if part.json.get("type") == "text"]
+        blocks = [read(assemble(part)) for part in left]
+        return [block for block in blocks if block.json["text"]]
+
+    def _start(self, message: Json, request_id: str | None) -> None:
+        self.id = message.get("id") or ""
+        self.model = message.get("model") or ""
+        self.request_id = request_id
+        self.usage = self.final_usage = message.get("usage") or {}
+
+    def _end(self, event: Event) -> None:
+        if event.delta is not None:
+            self.stop_reason = event.delta.stop_reason
+            self.stop_sequence = event.delta.stop_sequence
+        if event.usage:
+            told = {key: value for key, value in event.usage.items() if value is not None}
+            self.final_usage = {**self.final_usage, **told}
+
+    def _grow(self, index: int, delta: Delta) -> None:
+        part = self._open.get(index)
+        if part is None:
+            return
+        if delta.type == "citations_delta":
+            part.citations.append(delta.citation)
+            return
+        field, key = TEXT_DELTAS.get(delta.type, ("", ""))
+        if field:
+            part.pieces.setdefault(field, []).append(getattr(delta, key))
+
+    def _close(self, index: int) -> Block | None:
+        part = self._open.pop(index, None)
+        if part is None:
+            return None
+        block = read(assemble(part))
+        self.blocks.append(block)
+        return block
+
+
+def assemble(part: _Part) -> Json:
+    """The whole block: what it started as, with all that grew."""
+    json = dict(part.json)
+    for field, pieces in part.pieces.items():
+        text = "".join(pieces)
+        json[field] = parse_input(text) if field == "input" else json.get(field, "") + text
+    if part.citations:
+        json["citations"] = [*(json.get("citations") or []), *part.citations]
+    if json.get("type") == "thinking":
+        json.setdefault("signature", "")
+    return json
+
+
+def parse_input(text: str) -> Json:
+    """The arguments of a tool call. What cannot be read is kept, so that the model can be told."""
+    try:
+        value = msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError:
+        return {UNREADABLE: text}
+    return value if isinstance(value, dict) else {UNREADABLE: text}
+
+
+def is_unreadable(call: ToolUse) -> bool:
+    return UNREADABLE in call.input

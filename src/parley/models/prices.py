@@ -1,0 +1,75 @@
+"""What a call costs, in US dollars, from a table the user can replace.
+
+The table maps the start of a model's name to dollars per million tokens. An unknown
+model costs None, never a guess. `PARLEY_PRICES` names a file that replaces ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import UsageError
+from parley.protocol.base import Json, Struct
+
+BUILT_IN = Path(__file__).with_name("prices.json")
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """Dollars per million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write_5m: float | None = None
+    cache_write_1h: float | None = None
+    web_search: float = 10 / 1000
+    """Dollars per search."""
+
+    def of(self, usage: Json) -> float:
+        """The cost of one call."""
+        written = usage.get("cache_creation") or {}
+        hour = written.get("ephemeral_1h_input_tokens") or 0
+        five_minutes = (usage.get("cache_creation_input_tokens") or 0) - hour
+        read = self.input * 0.1 if self.cache_read is None else self.cache_read
+        write_5m = self.input * 1.25 if self.cache_write_5m is None else self.cache_write_5m
+        write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        searches = (usage.get("server_tool_use") or {}).get("web_search_requests") or 0
+        dollars_per_million = (
+            (usage.get("input_tokens") or 0) * self.input
+            + (usage.get("output_tokens") or 0) * self.output
+            + (usage.get("cache_read_input_tokens") or 0) * read
+            + five_minutes * write_5m
+            + hour * write_1h
+        )
+        return dollars_per_million / 1_000_000 + searches * self.web_search
+
+
+class Prices:
+    """The table, read when the first price is asked for."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._rows: dict[str, Price] | None = None
+
+    def cost_usd(self, model: str, usage: Json) -> float | None:
+        """What a call cost; None if the model's price is not known. Raises UsageError for a broken table."""
+        price = self.price(model)
+        return None if price is None else price.of(usage)
+
+    def price(self, model: str) -> Price | None:
+        if self._rows is None:
+            self._rows = read_table(self._path or BUILT_IN)
+        fitting = [name for name in self._rows if model.startswith(name)]
+        return self._rows[max(fitting, key=len)] if fitting else None
+
+
+def read_table(path: Path) -> dict[str, Price]:
+    """Raises UsageError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Price])
+    except OSError as flaw:
+        raise UsageError(f"the price table {path} cannot be read: {flaw.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+        raise UsageError(f"the price table {path} is wrong: {flaw}") from None

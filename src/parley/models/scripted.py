@@ -1,0 +1,45 @@
+"""`scripted:FILE`: a model that says what a file tells it to. The format is in script.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import UsageError
+from parley.models.base import Event, ModelRequest
+from parley.models.render import events_of
+from parley.models.script import Player, ScriptedTurn, read_script
+
+
+class Scripted:
+    """Plays one script from start to end."""
+
+    def __init__(self, path: Path, new_id: Callable[[], str]) -> None:
+        try:
+            self._player = Player(read_script(path.read_text(encoding="utf-8"), str(path)))
+        except (OSError, UnicodeDecodeError) as flaw:
+            raise UsageError(f"the script {path} cannot be read: {flaw}") from None
+        self._new_id = new_id
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Event]:
+        async for event in play(self._player.turn_for(request), request, self._new_id):
+            yield event
+
+    async def close(self) -> None:
+        pass
+
+
+async def play(turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]) -> AsyncIterator[Event]:
+    """The events of one scripted turn. Raises its error."""
+    if turn.delay_ms:
+        await asyncio.sleep(turn.delay_ms / 1000)
+    if turn.error is not None:
+        raise turn.error.raised()
+    prompt_chars = len(msgspec.json.encode(request.messages))
+    for event in events_of(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
+        if turn.event_delay_ms:
+            await asyncio.sleep(turn.event_delay_ms / 1000)
+        yield event

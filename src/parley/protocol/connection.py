@@ -1,0 +1,101 @@
+"""The rules of the conversation, with no I/O of their own.
+
+A `Connection` is one end. Bytes from the peer go into `receive`, which returns
+messages; `send` turns a message into bytes to write. What the protocol forbids
+is refused: a line the peer may not say, an answer nobody asked for, a request id
+used twice.
+
+    stdin -> receive() -> messages -> session -> send() -> stdout
+
+Ids are counted per direction: both ends number on their own and may pick the same.
+
+Not here: what a message means (engine/session.py), how a line is spelled
+(dialects/), who reads the pipe (transports/).
+"""
+
+from __future__ import annotations
+
+from parley.errors import LocalProtocolError, UnexpectedAnswer
+from parley.protocol.base import Message, Refused
+from parley.protocol.dialects.base import Dialect
+from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverLong
+from parley.protocol.messages.control import (
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
+    RequestId,
+)
+from parley.protocol.rules import Role, may_say
+
+
+class Connection:
+    """One end of the wire."""
+
+    def __init__(self, role: Role, dialect: Dialect, cap_bytes: int = INBOUND_CAP) -> None:
+        self.role = role
+        self.asked_by_us: set[RequestId] = set()
+        self.asked_by_peer: set[RequestId] = set()
+        self._dialect = dialect
+        self._framer = Framer(cap_bytes)
+
+    def receive(self, chunk: bytes) -> list[Message]:
+        """The messages that these bytes complete."""
+        return [self._take(line) for line in self._framer.feed(chunk)]
+
+    def end(self) -> list[Message]:
+        """The peer hung up: what its last, unfinished line says."""
+        return [self._take(line) for line in self._framer.end()]
+
+    def send(self, message: Message) -> bytes:
+        """The bytes that say this message. Raises LocalProtocolError if we may not say it."""
+        if not may_say(self.role, message):
+            raise LocalProtocolError(f"the {self.role.value} may not say {type(message).__name__}")
+        match message:
+            case ControlRequest(request_id=asked):
+                if asked in self.asked_by_us:
+                    raise LocalProtocolError(f"request id {asked!r} is still open")
+                self.asked_by_us.add(asked)
+            case ControlCancelRequest(request_id=asked):
+                self.asked_by_us.discard(asked)
+            case ControlResponse(response=answer) if isinstance(answer.request_id, str | int):
+                if answer.request_id not in self.asked_by_peer:
+                    raise LocalProtocolError(f"the peer does not wait for an answer to {answer.request_id!r}")
+                self.asked_by_peer.discard(answer.request_id)
+        return b"".join(line + b"\n" for line in self._dialect.encode(message))
+
+    def _take(self, line: Line) -> Message:
+        if isinstance(line, OverLong):
+            return Refused(reason=f"a line is longer than {line.cap_bytes} bytes; it was dropped")
+        return self._judge(self._dialect.decode(line))
+
+    def _judge(self, message: Message) -> Message:
+        """The message, or why it is refused."""
+        match message:
+            case Refused(request_id=str() | int() as asked):
+                # It is refused with an answer, so the peer may be said to have asked.
+                self.asked_by_peer.add(asked)
+            case _ if not may_say(self.role.peer, message):
+                return self._refuse(message)
+            case ControlRequest(request_id=asked):
+                if asked in self.asked_by_peer:
+                    return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
+                self.asked_by_peer.add(asked)
+            case ControlResponse(response=answer):
+                if answer.request_id not in self.asked_by_us:
+                    waiting = [str(asked) for asked in self.asked_by_us]
+                    reason = str(UnexpectedAnswer(answer.request_id, waiting))
+                    return Refused(reason=reason, kind="control_response")
+                self.asked_by_us.discard(answer.request_id)  # type: ignore[arg-type]  # it was in there
+            case ControlCancelRequest(request_id=asked):
+                self.asked_by_peer.discard(asked)
+        return message
+
+    def _refuse(self, message: Message) -> Message:
+        name, peer = type(message).__name__, self.role.peer.value
+        if isinstance(message, ControlRequest):
+            self.asked_by_peer.add(message.request_id)
+            subtype = message.request.subtype
+            return Refused(
+                reason=f"the {peer} may not ask {subtype}", kind="control_request", request_id=message.request_id
+            )
+        return Refused(reason=f"the {peer} may not say {name}", kind=name.lower())

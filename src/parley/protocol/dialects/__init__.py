@@ -1,0 +1,1 @@
+"""Other spellings of the same messages."""

@@ -1,0 +1,78 @@
+"""Bytes to lines and back.
+
+A line ends at LF, nowhere else: a CR before it is dropped, a blank line means nothing,
+and the separators U+2028 and U+2029 are ordinary characters. A line that grows over
+the cap is drained, not buffered, and reported once as `OverLong`.
+
+    framer = Framer()
+    framer.feed(b'{"a":1}\\n{"b"')   ->  [b'{"a":1}']
+    framer.feed(b':2}')             ->  []
+    framer.end()                    ->  [b'{"b":2}']     the last line may lack its LF
+"""
+
+from __future__ import annotations
+
+from parley.protocol.base import Struct
+
+INBOUND_CAP = 32 * 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+
+
+class OverLong(Struct, frozen=True):
+    """A line was dropped because it was too long."""
+
+    cap_bytes: int
+
+
+Line = bytes | OverLong
+
+
+class Framer:
+    """Cuts a stream of bytes into lines, however the bytes arrive."""
+
+    def __init__(self, cap_bytes: int = INBOUND_CAP) -> None:
+        self._cap_bytes = cap_bytes
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._draining = False
+        self._at_start = True
+
+    def feed(self, chunk: bytes) -> list[Line]:
+        """The lines that this chunk completes."""
+        if b"\n" not in chunk:
+            return self._keep(chunk)
+        first, *middle, last = chunk.split(b"\n")
+        lines = self._keep(first)
+        lines += self._finish()
+        for piece in middle:
+            lines += self._tidy(piece) if len(piece) <= self._cap_bytes else [OverLong(self._cap_bytes)]
+        return lines + self._keep(last)
+
+    def end(self) -> list[Line]:
+        """The last line, if the stream ended without a line feed."""
+        return self._finish()
+
+    def _keep(self, piece: bytes) -> list[Line]:
+        """Hold a piece of an unfinished line; the first piece that goes over the cap reports the line."""
+        if self._draining or not piece:
+            return []
+        self._size += len(piece)
+        if self._size > self._cap_bytes:
+            self._pieces.clear()
+            self._draining = True
+            return [OverLong(self._cap_bytes)]
+        self._pieces.append(piece)
+        return []
+
+    def _finish(self) -> list[Line]:
+        line = b"".join(self._pieces)
+        drained, self._draining, self._size = self._draining, False, 0
+        self._pieces.clear()
+        return [] if drained else self._tidy(line)
+
+    def _tidy(self, line: bytes) -> list[Line]:
+        if self._at_start:
+            self._at_start = False
+            line = line.removeprefix(BOM)
+        line = line.strip(b" \t\r")
+        return [line] if line else []

@@ -1,0 +1,59 @@
+"""The envelopes of the control protocol: questions with an id, answers to them, and their withdrawal.
+
+Both ends ask. What is asked is in requests.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parley.protocol.base import UNSET, Json, Message, Struct, UnsetType, message
+from parley.protocol.messages.requests import Payload
+
+RequestId = str | int
+"""Clients use strings; a number is echoed as it came."""
+
+
+@message
+class ControlRequest(Message, frozen=True, kw_only=True, tag="control_request"):
+    """A question."""
+
+    request_id: RequestId
+    request: Payload
+
+
+class Success(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="success"):
+    request_id: RequestId | None | UnsetType = UNSET
+    response: Any = UNSET
+    pending_permission_requests: list[Json] | UnsetType = UNSET
+    """Open questions of the engine, for a client that attaches again."""
+    pending_user_dialog_requests: list[Json] | UnsetType = UNSET
+    pending_elicitation_requests: list[Json] | UnsetType = UNSET
+
+
+class Failure(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="error"):
+    request_id: RequestId | None | UnsetType = UNSET
+    error: str = ""
+    error_code: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+
+
+@message
+class ControlResponse(Message, frozen=True, kw_only=True, tag="control_response"):
+    """The answer to a question."""
+
+    response: Success | Failure
+
+
+@message
+class ControlCancelRequest(Message, frozen=True, kw_only=True, tag="control_cancel_request"):
+    """The one who asked no longer wants to know. There is no reply."""
+
+    request_id: RequestId
+
+
+@message
+class UpdateEnvironment(Message, frozen=True, kw_only=True, tag="update_environment_variables"):
+    """Variables for the children of later tool calls."""
+
+    variables: dict[str, str]

@@ -1,0 +1,123 @@
+"""What is said between a person and the model: prompts, answers, tool results, and the answer as it grows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from parley.protocol.base import UNSET, Json, Message, Number, Struct, UnsetType, message
+from parley.protocol.blocks import Block
+
+
+class UserContent(Struct, frozen=True, kw_only=True):
+    """The inner `message` of a user line."""
+
+    role: Literal["user"] = "user"
+    content: str | list[Block]
+
+
+class AssistantContent(Struct, frozen=True, kw_only=True):
+    """The inner `message` of an assistant line, shaped like a message of the model API."""
+
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    role: Literal["assistant"] = "assistant"
+    model: str | UnsetType = UNSET
+    content: list[Block]
+    stop_reason: str | None | UnsetType = UNSET
+    stop_sequence: str | None | UnsetType = UNSET
+    usage: Json | None | UnsetType = UNSET
+    stop_details: Json | None | UnsetType = UNSET
+    container: Json | None | UnsetType = UNSET
+    diagnostics: Json | None | UnsetType = UNSET
+    context_management: Json | None | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    """Seed 000 draws the error here; we write it on the line itself and read both."""
+
+
+@message
+class User(Message, frozen=True, kw_only=True, tag="user"):
+    """A prompt on its way in; a tool result, an echo or a marker on its way out."""
+
+    message: UserContent
+    parent_tool_use_id: str | None | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    tool_use_result: Any = UNSET
+    """The structured form of a tool's output; the text in the block is what the model reads."""
+    tool_result_meta: list[Json] | UnsetType = UNSET
+    isReplay: bool | UnsetType = UNSET
+    isSynthetic: bool | UnsetType = UNSET
+    origin: Json | None | UnsetType = UNSET
+    client_composed: bool | UnsetType = UNSET
+    """Deliver the text literally: no @path, no slash command."""
+    priority: str | UnsetType = UNSET
+    shouldQuery: bool | UnsetType = UNSET
+    pasted_content: list[Any] | UnsetType = UNSET
+    inline_pastes: list[Any] | UnsetType = UNSET
+    agent_id: str | UnsetType = UNSET
+    subagent_type: str | UnsetType = UNSET
+    task_description: str | UnsetType = UNSET
+    file_attachments: list[Any] | UnsetType = UNSET
+    system_prompt: str | UnsetType = UNSET
+    """Dialect C lets a prompt bring its own instructions, servers and environment."""
+    mcp_servers: Any = UNSET
+    environment: Any = UNSET
+
+
+@message
+class Assistant(Message, frozen=True, kw_only=True, tag="assistant"):
+    """Finished content of the model: one line per block, all with the same `message.id`."""
+
+    message: AssistantContent
+    parent_tool_use_id: str | None | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    is_api_error_message: bool | UnsetType = UNSET
+    api_error_status: int | None | UnsetType = UNSET
+    api_error_type: str | UnsetType = UNSET
+    api_error: str | UnsetType = UNSET
+    api_error_params: Json | UnsetType = UNSET
+    aborted: bool | UnsetType = UNSET
+    supersedes: list[str] | UnsetType = UNSET
+    user_message_uuid: str | UnsetType = UNSET
+    user_message_uuids: list[str] | UnsetType = UNSET
+    resume_reason: str | UnsetType = UNSET
+    resumed_from_incomplete_thinking: bool | UnsetType = UNSET
+    thinking_duration_ms: Number | UnsetType = UNSET
+    thinking_display: str | UnsetType = UNSET
+    agent_id: str | UnsetType = UNSET
+    subagent_type: str | UnsetType = UNSET
+    task_description: str | UnsetType = UNSET
+    tool_use_meta: list[Json] | UnsetType = UNSET
+    """How a client may show the calls of MCP tools."""
+    local_command_source: str | UnsetType = UNSET
+    local_command_run: Json | UnsetType = UNSET
+    local_command_outcome: Json | UnsetType = UNSET
+    context_usage: Json | UnsetType = UNSET
+    usage_report: Json | UnsetType = UNSET
+    thinkingMetadata: Json | UnsetType = UNSET
+    todos: list[Json] | UnsetType = UNSET
+
+
+@message
+class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
+    """One event of the model API's stream, passed on byte for byte."""
+
+    event: msgspec.Raw
+    session_id: str | UnsetType = UNSET
+    parent_tool_use_id: str | None | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    ttft_ms: Number | UnsetType = UNSET
+    api_message_id: str | UnsetType = UNSET
+    abandoned_blocks: Json | UnsetType = UNSET
+    thinking_display: str | UnsetType = UNSET
+    user_message_uuid: str | UnsetType = UNSET
+    user_message_uuids: list[str] | UnsetType = UNSET
+    resume_reason: str | UnsetType = UNSET

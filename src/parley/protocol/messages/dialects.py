@@ -1,0 +1,123 @@
+"""Messages that only the dialects B (spec 001), C (miriad) and D (JSON-RPC) say."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from parley.protocol.base import UNSET, Json, Message, UnsetType, message, message_of
+
+
+@message
+class PermissionRequest(Message, frozen=True, kw_only=True, tag="system"):
+    """B: somebody would have to be asked. Advice, not a question."""
+
+    subtype: Literal["permission_request"] = "permission_request"
+    tool: str
+    params: Json
+    session_id: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+
+
+@message
+class HookExecution(Message, frozen=True, kw_only=True, tag="system"):
+    """B: a hook ran."""
+
+    subtype: Literal["hook_execution"] = "hook_execution"
+    hook_event: str | UnsetType = UNSET
+    hook_name: str | UnsetType = UNSET
+    tool: str | UnsetType = UNSET
+    outcome: str | UnsetType = UNSET
+    output: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+
+
+@message
+class SystemFault(Message, frozen=True, kw_only=True, tag="system"):
+    """B and C: something went wrong, the session goes on. C has `message`, B has `error`."""
+
+    subtype: Literal["error"] = "error"
+    message: str | UnsetType = UNSET
+    error: Json | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+
+
+@message
+class SystemToolResult(Message, frozen=True, kw_only=True, tag="system"):
+    """C: a tool's output."""
+
+    subtype: Literal["tool_result"] = "tool_result"
+    tool_result: Json
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class Queued(Message, frozen=True, kw_only=True, tag="system"):
+    """C: a user message came in mid-turn and waits for the next model call."""
+
+    subtype: Literal["queued"] = "queued"
+    session_id: str | UnsetType = UNSET
+    position: int
+    """1 for the message that goes in first."""
+
+
+@message
+class Injected(Message, frozen=True, kw_only=True, tag="system"):
+    """C: the waiting messages went into the running turn."""
+
+    subtype: Literal["injected"] = "injected"
+    message_count: int
+    content_length: int
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class Consolidation(Message, frozen=True, kw_only=True, tag="system"):
+    """C: the memory was tidied up."""
+
+    subtype: Literal["consolidation"] = "consolidation"
+    entries_created: int
+    entries_updated: int
+    entries_archived: int | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class Interrupted(Message, frozen=True, kw_only=True, tag="system"):
+    """C: the interrupt was taken."""
+
+    subtype: Literal["interrupted"] = "interrupted"
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class HeartbeatAck(Message, frozen=True, kw_only=True, tag="system"):
+    """C: the answer to a heartbeat."""
+
+    subtype: Literal["heartbeat_ack"] = "heartbeat_ack"
+    timestamp: Any = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class Control(Message, frozen=True, kw_only=True, tag="control"):
+    """C: interrupt, status or heartbeat, without an id."""
+
+    action: str
+
+
+@message_of("jsonrpc")
+class JsonRpc(Message, frozen=True, kw_only=True, tag=False):
+    """D: the envelope around everything; also what MCP servers speak."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: str | int | None | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Any = UNSET
+    result: Any = UNSET
+    error: Json | UnsetType = UNSET

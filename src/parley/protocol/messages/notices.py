@@ -1,0 +1,123 @@
+"""Lines of other types: heartbeats, limits, progress, what a client must know beside the conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parley.protocol.base import UNSET, Json, Message, Number, Struct, UnsetType, message
+
+
+@message
+class KeepAlive(Message, frozen=True, kw_only=True, tag="keep_alive"):
+    """A heartbeat, either way. Nothing follows from it."""
+
+
+class RateLimitInfo(Struct, frozen=True, kw_only=True):
+    status: str
+    resetsAt: Number | UnsetType = UNSET
+    rateLimitType: str | UnsetType = UNSET
+    utilization: Number | UnsetType = UNSET
+    overageStatus: str | UnsetType = UNSET
+    overageResetsAt: Number | UnsetType = UNSET
+    overageDisabledReason: str | UnsetType = UNSET
+    isUsingOverage: bool | UnsetType = UNSET
+    overageInUse: bool | UnsetType = UNSET
+    overageEnabled: bool | UnsetType = UNSET
+    surpassedThreshold: Number | UnsetType = UNSET
+    limitScope: str | UnsetType = UNSET
+    errorCode: str | UnsetType = UNSET
+    canUserPurchaseCredits: bool | UnsetType = UNSET
+    hasChargeableSavedPaymentMethod: bool | UnsetType = UNSET
+
+
+@message
+class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event"):
+    """A quota window changed. Python clients up to 0.1.20 die of this line."""
+
+    rate_limit_info: RateLimitInfo
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class ApiErrorLine(Message, frozen=True, kw_only=True, tag="error"):
+    """A bare API error (seed 004). Read, never written: it ends the official Python client's stream."""
+
+    error: Json
+
+
+@message
+class ConversationReset(Message, frozen=True, kw_only=True, tag="conversation_reset"):
+    """The conversation was replaced in this process, as by /clear."""
+
+    new_conversation_id: str
+    trigger: str | UnsetType = UNSET
+    user_message_uuid: str | UnsetType = UNSET
+    timestamp: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class TranscriptMirror(Message, frozen=True, kw_only=True, tag="transcript_mirror"):
+    """Copies of transcript lines, for a client that keeps its own store."""
+
+    filePath: str
+    entries: list[Json]
+
+
+@message
+class CommandLifecycle(Message, frozen=True, kw_only=True, tag="command_lifecycle"):
+    """What became of a prompt that came with a uuid: queued, started, completed, cancelled."""
+
+    command_uuid: str
+    state: str
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class ToolProgress(Message, frozen=True, kw_only=True, tag="tool_progress"):
+    """A long tool is still running."""
+
+    tool_use_id: str
+    tool_name: str
+    parent_tool_use_id: str | None
+    elapsed_time_seconds: Number
+    task_id: str | UnsetType = UNSET
+    heartbeat: bool | UnsetType = UNSET
+    subagent_type: str | UnsetType = UNSET
+    subagent_retry: Json | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class ToolUseSummary(Message, frozen=True, kw_only=True, tag="tool_use_summary"):
+    summary: str
+    preceding_tool_use_ids: list[str]
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class AuthStatus(Message, frozen=True, kw_only=True, tag="auth_status"):
+    isAuthenticating: bool
+    output: list[Any]
+    error: str | UnsetType = UNSET
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class PromptSuggestion(Message, frozen=True, kw_only=True, tag="prompt_suggestion"):
+    suggestion: str
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+
+
+@message
+class ActiveGoal(Message, frozen=True, kw_only=True, tag="active_goal"):
+    value: Json | None
+    uuid: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET

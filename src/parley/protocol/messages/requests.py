@@ -1,0 +1,531 @@
+"""What can be asked through the control protocol, both ways, and the answers' shapes.
+
+A request is filed under its `subtype` by `@request`. The union is open: a subtype we
+do not know is an `UnknownRequest`, which is answered with an error, never fatal.
+
+A class may name its `answer`: the struct of the success payload.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from parley.protocol.base import UNSET, Carried, Json, Number, Struct, UnsetType, convert
+
+
+class Payload(Carried, metaclass=ABCMeta):
+    """The `request` of a control request: a known Request or an UnknownRequest."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, json: Any) -> Any:
+        if not isinstance(json, dict):
+            raise msgspec.ValidationError("`request` must be an object")
+        subtype = json.get("subtype")
+        if not isinstance(subtype, str):
+            raise msgspec.ValidationError("`request` needs a `subtype`")
+        known = SUBTYPES.get(subtype)
+        return UnknownRequest(json) if known is None else convert(json, known)
+
+
+class UnknownRequest(Payload):
+    """A question of a kind we do not know."""
+
+    __slots__ = ()
+
+    @property
+    def subtype(self) -> str:
+        found: str = self.json["subtype"]
+        return found
+
+
+class Request(Struct, frozen=True, kw_only=True, tag_field="subtype", tag=""):
+    """A question of a kind we know."""
+
+    answer: ClassVar[type[Struct] | None] = None
+
+    @property
+    def subtype(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+Payload.register(Request)
+
+SUBTYPES: dict[str, type[Request]] = {}
+R = TypeVar("R", bound=type[Request])
+
+
+def request(cls: R) -> R:
+    """File a request class under its subtype."""
+    SUBTYPES[str(cls.__struct_config__.tag)] = cls
+    return cls
+
+
+# The host asks the engine.
+
+
+class HookMatcher(Struct, frozen=True, kw_only=True):
+    """Which calls of an event go to which callbacks."""
+
+    matcher: str | None | UnsetType = UNSET
+    hookCallbackIds: list[str] = []
+    timeout: Number | None | UnsetType = UNSET
+    """Seconds."""
+    onFailure: str | None | UnsetType = UNSET
+
+
+class AgentDefinition(Struct, frozen=True, kw_only=True):
+    """A subagent the host defines."""
+
+    description: str
+    prompt: str
+    tools: list[str] | None | UnsetType = UNSET
+    disallowedTools: list[str] | None | UnsetType = UNSET
+    model: str | None | UnsetType = UNSET
+    skills: list[str] | None | UnsetType = UNSET
+    memory: str | None | UnsetType = UNSET
+    mcpServers: list[Any] | None | UnsetType = UNSET
+    initialPrompt: str | None | UnsetType = UNSET
+    maxTurns: int | None | UnsetType = UNSET
+    background: bool | None | UnsetType = UNSET
+    effort: str | int | None | UnsetType = UNSET
+    permissionMode: str | None | UnsetType = UNSET
+    autoCompactWindow: Any = UNSET
+    omitClaudeMd: bool | None | UnsetType = UNSET
+    observer: Any = UNSET
+    observerMessage: Any = UNSET
+    criticalSystemReminder_EXPERIMENTAL: str | None | UnsetType = UNSET
+
+
+class InitializeAnswer(Struct, frozen=True, kw_only=True):
+    """What the engine tells of itself."""
+
+    commands: list[Json]
+    agents: list[Json]
+    output_style: str
+    available_output_styles: list[str]
+    models: list[Json]
+    account: Json
+    pid: int | UnsetType = UNSET
+    claude_code_version: str | UnsetType = UNSET
+    parley_version: str | UnsetType = UNSET
+    current_permission_mode: str | UnsetType = UNSET
+    hook_on_failure_supported: bool | UnsetType = UNSET
+    hooks_applied: bool | UnsetType = UNSET
+    plugins_applied: bool | UnsetType = UNSET
+    sdk_mcp_manifests_parked: list[str] | UnsetType = UNSET
+    fast_mode_state: str | UnsetType = UNSET
+    fast_mode_disabled_reason: str | UnsetType = UNSET
+    session_state: str | UnsetType = UNSET
+    analytics_disabled: bool | UnsetType = UNSET
+    capabilities: list[str] | UnsetType = UNSET
+    user_output_styles_dir: str | UnsetType = UNSET
+    other_hook_ask_outranks_host: bool | UnsetType = UNSET
+    feedback_mode: Json | UnsetType = UNSET
+    remote_control_available: bool | UnsetType = UNSET
+    remote_control_auto_enable: bool | UnsetType = UNSET
+    remote_control_auto_connect_default: bool | UnsetType = UNSET
+    remote_control_auto_on_by_default: bool | UnsetType = UNSET
+    ide_rc_auto_enable_gate: bool | UnsetType = UNSET
+
+
+@request
+class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
+    """The handshake. Optional, repeatable, the last one counts."""
+
+    answer = InitializeAnswer
+    hooks: dict[str, list[HookMatcher]] | None | UnsetType = UNSET
+    agents: dict[str, AgentDefinition] | None | UnsetType = UNSET
+    systemPrompt: str | list[str] | None | UnsetType = UNSET
+    """The TypeScript client sends its prompt here; `[""]` is its way of saying "none"."""
+    appendSystemPrompt: str | None | UnsetType = UNSET
+    excludeDynamicSections: bool | None | UnsetType = UNSET
+    systemPromptSnapshot: bool | None | UnsetType = UNSET
+    skills: list[str] | str | None | UnsetType = UNSET
+    forwardSubagentText: bool | None | UnsetType = UNSET
+    jsonSchema: Json | None | UnsetType = UNSET
+    sdkMcpServers: list[str] | None | UnsetType = UNSET
+    sdkMcpServerConfigs: Json | None | UnsetType = UNSET
+    sdkMcpServerManifests: Json | None | UnsetType = UNSET
+    sdkMcpServerManifestsOrigin: Any = UNSET
+    clientTools: list[Json] | None | UnsetType = UNSET
+    title: str | None | UnsetType = UNSET
+    toolAliases: Any = UNSET
+    planModeInstructions: Any = UNSET
+    promptSuggestions: Any = UNSET
+    agentProgressSummaries: Any = UNSET
+    perTaskStopAffordance: Any = UNSET
+    supportedDialogKinds: Any = UNSET
+    plugins: Any = UNSET
+    protocolVersion: Any = UNSET
+    """Seed 004 only; nothing follows from it, nor from `features`."""
+    features: Any = UNSET
+
+
+class InterruptAnswer(Struct, frozen=True, kw_only=True):
+    still_queued: list[str] = []
+    cancelled: list[str] | UnsetType = UNSET
+
+
+@request
+class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
+    """Stop the running turn. Fine when there is none."""
+
+    answer = InterruptAnswer
+    cancel_queued: bool | None | UnsetType = UNSET
+
+
+@request
+class SetPermissionMode(Request, frozen=True, kw_only=True, tag="set_permission_mode"):
+    mode: str
+
+
+class SetModelAnswer(Struct, frozen=True, kw_only=True):
+    model: str
+
+
+@request
+class SetModel(Request, frozen=True, kw_only=True, tag="set_model"):
+    """Absent, null and "default" all mean the default model."""
+
+    answer = SetModelAnswer
+    model: str | None | UnsetType = UNSET
+
+
+class RewindAnswer(Struct, frozen=True, kw_only=True):
+    canRewind: bool
+    error: str | UnsetType = UNSET
+    filesChanged: list[str] | UnsetType = UNSET
+    insertions: int | UnsetType = UNSET
+    deletions: int | UnsetType = UNSET
+    skippedLinks: int | list[str] | UnsetType = UNSET
+    """The original counts them."""
+
+
+@request
+class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
+    answer = RewindAnswer
+    user_message_id: str
+    dry_run: bool | None | UnsetType = UNSET
+
+
+@request
+class SetMaxThinkingTokens(Request, frozen=True, kw_only=True, tag="set_max_thinking_tokens"):
+    """An absent key changes nothing, null brings back the session's default."""
+
+    max_thinking_tokens: int | None | UnsetType = UNSET
+    thinking_display: str | None | UnsetType = UNSET
+
+
+class McpStatusAnswer(Struct, frozen=True, kw_only=True):
+    mcpServers: list[Json]
+
+
+@request
+class McpStatus(Request, frozen=True, kw_only=True, tag="mcp_status"):
+    answer = McpStatusAnswer
+    liveReply: bool | None | UnsetType = UNSET
+
+
+class ContextUsage(Struct, frozen=True, kw_only=True):
+    categories: list[Json]
+    totalTokens: int
+    maxTokens: int
+    rawMaxTokens: int
+    percentage: Number
+    model: str
+    isAutoCompactEnabled: bool
+    memoryFiles: list[Json]
+    mcpTools: list[Json]
+    agents: list[Json]
+    gridRows: list[Any]
+    apiUsage: Json | None
+    autoCompactThreshold: int | UnsetType = UNSET
+    autocompactSource: str | UnsetType = UNSET
+    mcpInstructions: list[Any] | UnsetType = UNSET
+    deferredBuiltinTools: Any = UNSET
+    systemTools: Any = UNSET
+    systemPromptSections: Any = UNSET
+    slashCommands: Json | UnsetType = UNSET
+    skills: Json | UnsetType = UNSET
+    messageBreakdown: Json | UnsetType = UNSET
+
+
+@request
+class GetContextUsage(Request, frozen=True, kw_only=True, tag="get_context_usage"):
+    answer = ContextUsage
+    detail: str | None | UnsetType = UNSET
+
+
+@request
+class McpReconnect(Request, frozen=True, kw_only=True, tag="mcp_reconnect"):
+    serverName: str
+
+
+@request
+class McpToggle(Request, frozen=True, kw_only=True, tag="mcp_toggle"):
+    serverName: str
+    enabled: bool
+
+
+@request
+class StopTask(Request, frozen=True, kw_only=True, tag="stop_task"):
+    task_id: str
+
+
+@request
+class McpSetServers(Request, frozen=True, kw_only=True, tag="mcp_set_servers"):
+    servers: Json
+
+
+@request
+class SetMcpPermissionModeOverride(Request, frozen=True, kw_only=True, tag="set_mcp_permission_mode_override"):
+    serverName: str
+    mode: str | None = None
+
+
+@request
+class ApplyFlagSettings(Request, frozen=True, kw_only=True, tag="apply_flag_settings"):
+    settings: Json
+
+
+@request
+class UpdateSettings(Request, frozen=True, kw_only=True, tag="update_settings"):
+    source: str
+    settings: Json
+
+
+@request
+class GetSettings(Request, frozen=True, kw_only=True, tag="get_settings"):
+    pass
+
+
+@request
+class GetHooksListing(Request, frozen=True, kw_only=True, tag="get_hooks_listing"):
+    pass
+
+
+@request
+class ListPermissionRules(Request, frozen=True, kw_only=True, tag="list_permission_rules"):
+    pass
+
+
+@request
+class ListModels(Request, frozen=True, kw_only=True, tag="list_models"):
+    pass
+
+
+@request
+class GetUsage(Request, frozen=True, kw_only=True, tag="get_usage"):
+    skip_behaviors: bool | None | UnsetType = UNSET
+
+
+@request
+class GetSessionCost(Request, frozen=True, kw_only=True, tag="get_session_cost"):
+    pass
+
+
+@request
+class GetBinaryVersion(Request, frozen=True, kw_only=True, tag="get_binary_version"):
+    pass
+
+
+@request
+class CancelAsyncMessage(Request, frozen=True, kw_only=True, tag="cancel_async_message"):
+    message_uuid: str
+
+
+@request
+class BackgroundTasks(Request, frozen=True, kw_only=True, tag="background_tasks"):
+    tool_use_id: str | None | UnsetType = UNSET
+
+
+@request
+class GetTaskOutput(Request, frozen=True, kw_only=True, tag="get_task_output"):
+    task_id: str
+
+
+@request
+class ReadFile(Request, frozen=True, kw_only=True, tag="read_file"):
+    path: str
+    max_bytes: int | None | UnsetType = UNSET
+    encoding: str | None | UnsetType = UNSET
+
+
+@request
+class SeedReadState(Request, frozen=True, kw_only=True, tag="seed_read_state"):
+    path: str
+    mtime: Number
+
+
+@request
+class FileSuggestions(Request, frozen=True, kw_only=True, tag="file_suggestions"):
+    query: str
+
+
+@request
+class RegisterRepoRoot(Request, frozen=True, kw_only=True, tag="register_repo_root"):
+    directory: str
+    reload_claude_md: bool | None | UnsetType = UNSET
+    reload_plugins: bool | None | UnsetType = UNSET
+    reload_skills: bool | None | UnsetType = UNSET
+
+
+@request
+class ReloadPlugins(Request, frozen=True, kw_only=True, tag="reload_plugins"):
+    hold_on_cache_impact: bool | None | UnsetType = UNSET
+    add_plugins: Any = UNSET
+    refuse_if_busy: bool | None | UnsetType = UNSET
+
+
+@request
+class ReloadSkills(Request, frozen=True, kw_only=True, tag="reload_skills"):
+    pass
+
+
+@request
+class ReloadOutputStyles(Request, frozen=True, kw_only=True, tag="reload_output_styles"):
+    pass
+
+
+@request
+class RenameSession(Request, frozen=True, kw_only=True, tag="rename_session"):
+    title: str
+    source: str | None | UnsetType = UNSET
+    session_id: str | None | UnsetType = UNSET
+
+
+@request
+class SetColor(Request, frozen=True, kw_only=True, tag="set_color"):
+    color: Any = UNSET
+
+
+@request
+class SetHasSubscribers(Request, frozen=True, kw_only=True, tag="set_has_subscribers"):
+    has_subscribers: bool
+
+
+@request
+class McpCall(Request, frozen=True, kw_only=True, tag="mcp_call"):
+    tool: str
+    arguments: Json | None | UnsetType = UNSET
+    timeout_ms: Number | None | UnsetType = UNSET
+    expires_at: Any = UNSET
+    check_permissions: bool | None | UnsetType = UNSET
+    result_not_for_model: bool | None | UnsetType = UNSET
+    input_files: Any = UNSET
+    output_files: Any = UNSET
+
+
+@request
+class McpReadResource(Request, frozen=True, kw_only=True, tag="mcp_read_resource"):
+    serverName: str
+    uri: str
+
+
+@request
+class EndSession(Request, frozen=True, kw_only=True, tag="end_session"):
+    """As if stdin had ended."""
+
+
+# The engine asks the host.
+
+
+class PermissionAnswer(Struct, frozen=True, kw_only=True):
+    """allow or deny. `delegate` and `selectedOptions` are in seed 003 only."""
+
+    behavior: str
+    updatedInput: Json | None | UnsetType = UNSET
+    updatedPermissions: list[Json] | None | UnsetType = UNSET
+    message: str | None | UnsetType = UNSET
+    interrupt: bool | None | UnsetType = UNSET
+    toolUseID: str | None | UnsetType = UNSET
+    selectedOptions: list[str] | None | UnsetType = UNSET
+    decisionClassification: str | None | UnsetType = UNSET
+
+
+@request
+class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
+    """May this call run? Waits without a deadline."""
+
+    answer = PermissionAnswer
+    tool_name: str
+    display_name: str | UnsetType = UNSET
+    input: Json
+    description: str | UnsetType = UNSET
+    permission_suggestions: list[Any] | None | UnsetType = UNSET
+    blocked_path: str | None | UnsetType = UNSET
+    decision_reason: str | UnsetType = UNSET
+    decision_reason_type: str | UnsetType = UNSET
+    decision_reason_hook_event: str | UnsetType = UNSET
+    decision_reason_hook_source: str | UnsetType = UNSET
+    tool_use_id: str | UnsetType = UNSET
+    agent_id: str | UnsetType = UNSET
+    title: str | UnsetType = UNSET
+    mcp_server: Any = UNSET
+    requires_user_interaction: bool | UnsetType = UNSET
+    server_policy_ask_only: bool | UnsetType = UNSET
+    classifier_approvable: bool | UnsetType = UNSET
+    suppress_always_allow_rule: bool | UnsetType = UNSET
+    default_to_no: bool | UnsetType = UNSET
+    matched_ask_rule: Any = UNSET
+
+
+@request
+class HookCallback(Request, frozen=True, kw_only=True, tag="hook_callback"):
+    """A hook of the host fires. Seed 004's `hook_name` and `hook_data` are read, never sent."""
+
+    callback_id: str | UnsetType = UNSET
+    input: Any = UNSET
+    tool_use_id: str | None | UnsetType = UNSET
+    hook_name: str | UnsetType = UNSET
+    hook_data: Any = UNSET
+
+
+class McpAnswer(Struct, frozen=True, kw_only=True):
+    mcp_response: Json
+
+
+@request
+class McpMessage(Request, frozen=True, kw_only=True, tag="mcp_message"):
+    """A JSON-RPC message to an MCP server that the host runs, or from it."""
+
+    answer = McpAnswer
+    server_name: str
+    message: Json
+
+
+@request
+class SdkControlInterrupt(Request, frozen=True, kw_only=True, tag="sdk_control_interrupt"):
+    """Seed 004 only; read, never sent."""
+
+
+class ElicitationAnswer(Struct, frozen=True, kw_only=True):
+    action: str
+    content: Json | None | UnsetType = UNSET
+
+
+@request
+class Elicitation(Request, frozen=True, kw_only=True, tag="elicitation"):
+    """An MCP server asks the person something."""
+
+    answer = ElicitationAnswer
+    mcp_server_name: str
+    message: str
+    mode: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    elicitation_id: str | UnsetType = UNSET
+    requested_schema: Json | UnsetType = UNSET
+    property_order: list[str] | UnsetType = UNSET
+    title: str | UnsetType = UNSET
+
+
+@request
+class RequestUserDialog(Request, frozen=True, kw_only=True, tag="request_user_dialog"):
+    dialog_kind: str
+    payload: Any
+    tool_use_id: str | UnsetType = UNSET
