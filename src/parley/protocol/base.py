@@ -77,7 +77,7 @@ class Carried:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.json == self.json  # type: ignore[attr-defined]  # same type
+        return type(other) is type(self) and other.json == self.json
 
     def __hash__(self) -> int:
         return hash(msgspec.json.encode(self.json, order="deterministic"))
@@ -295,4 +295,3 @@ __all__ = [
     "spell",
     "too_deep",
 ]
-

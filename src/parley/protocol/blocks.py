@@ -114,7 +114,7 @@ class Text(Block, kind="text"):
 
 
 class Thinking(Block, kind="thinking"):
-    """Reasoning. The official Python client needs the signature, so we always send one; seeds 003 and 004 leave it out."""
+    """Reasoning. The official Python client needs the signature, so we always send one; seeds 003, 004 leave it out."""
 
     __slots__ = ()
     thinking = Key[str](str)

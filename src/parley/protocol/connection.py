@@ -25,6 +25,7 @@ from parley.protocol.messages.control import (
     ControlResponse,
     RequestId,
 )
+from parley.protocol.messages.conversation import StreamEvent
 from parley.protocol.rules import Role, may_say
 
 
@@ -48,6 +49,12 @@ class Connection:
 
     def send(self, message: Message) -> bytes:
         """The bytes that say this message. Raises LocalProtocolError if we may not say it."""
+        # Stream events are many, an engine's to say, and open no question.
+        if type(message) is not StreamEvent or self.role is Role.HOST:
+            self._check(message)
+        return b"".join(line + b"\n" for line in self._dialect.encode(message))
+
+    def _check(self, message: Message) -> None:
         if not may_say(self.role, message):
             raise LocalProtocolError(f"the {self.role.value} may not say {type(message).__name__}")
         match message:
@@ -61,7 +68,6 @@ class Connection:
                 if answer.request_id not in self.asked_by_peer:
                     raise LocalProtocolError(f"the peer does not wait for an answer to {answer.request_id!r}")
                 self.asked_by_peer.discard(answer.request_id)
-        return b"".join(line + b"\n" for line in self._dialect.encode(message))
 
     def _take(self, line: Line) -> Message:
         if isinstance(line, OverLong):
@@ -72,20 +78,17 @@ class Connection:
         """The message, or why it is refused."""
         match message:
             case Refused(request_id=str() | int() as asked):
-                # It is refused with an answer, so the peer may be said to have asked.
-                self.asked_by_peer.add(asked)
+                return self._opened(asked, message)
             case _ if not may_say(self.role.peer, message):
                 return self._refuse(message)
             case ControlRequest(request_id=asked):
-                if asked in self.asked_by_peer:
-                    return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
-                self.asked_by_peer.add(asked)
+                return self._opened(asked, message)
             case ControlResponse(response=answer):
                 if answer.request_id not in self.asked_by_us:
                     waiting = [str(asked) for asked in self.asked_by_us]
                     reason = str(UnexpectedAnswer(answer.request_id, waiting))
                     return Refused(reason=reason, kind="control_response")
-                self.asked_by_us.discard(answer.request_id)  # type: ignore[arg-type]  # it was in there
+                self.asked_by_us.discard(answer.request_id)
             case ControlCancelRequest(request_id=asked):
                 self.asked_by_peer.discard(asked)
         return message
@@ -93,9 +96,14 @@ class Connection:
     def _refuse(self, message: Message) -> Message:
         name, peer = type(message).__name__, self.role.peer.value
         if isinstance(message, ControlRequest):
-            self.asked_by_peer.add(message.request_id)
-            subtype = message.request.subtype
-            return Refused(
-                reason=f"the {peer} may not ask {subtype}", kind="control_request", request_id=message.request_id
-            )
+            reason = f"the {peer} may not ask {message.request.subtype}"
+            refused = Refused(reason=reason, kind="control_request", request_id=message.request_id)
+            return self._opened(message.request_id, refused)
         return Refused(reason=f"the {peer} may not say {name}", kind=name.lower())
+
+    def _opened(self, asked: RequestId, message: Message) -> Message:
+        """Note that the peer waits for an answer. An id that is open already must not be answered twice."""
+        if asked in self.asked_by_peer:
+            return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
+        self.asked_by_peer.add(asked)
+        return message

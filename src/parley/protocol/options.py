@@ -84,6 +84,14 @@ def number(make: Callable[[str], Any], what: str) -> Callable[[str, list[str]], 
     return read
 
 
+def finite(text: str) -> float:
+    """`nan` and `inf` would be limits that never apply. Raises ValueError."""
+    value = float(text)
+    if value - value != 0:
+        raise ValueError(text)
+    return value
+
+
 def split_rules(text: str) -> Iterator[str]:
     """Cut at commas and spaces outside parentheses: `Read,Bash(git *)` is two rules."""
     depth, rule = 0, ""
@@ -113,10 +121,10 @@ def commas(flag: str, words: list[str]) -> tuple[str, ...]:
 
 
 TEXT = Kind("one", one, lambda value: [value])
-MAYBE = Kind("maybe", lambda flag, words: words[-1] if words else "", lambda value: [value] if value else [])
+MAYBE = Kind("maybe", lambda flag, words: words[-1] if words else "", lambda value: [value])
 SWITCH = Kind("none", lambda flag, words: True, lambda value: [], empty=False)
 INTEGER = Kind("one", number(int, "a whole number"), lambda value: [str(value)])
-NUMBER = Kind("one", number(float, "a number"), lambda value: [repr(value)])
+NUMBER = Kind("one", number(finite, "a number"), lambda value: [repr(value)])
 RULES = Kind("many", rules, lambda value: [",".join(value)])
 TOOL_LIST = Kind("many", tool_list, lambda value: [",".join(value)])
 WORDS = Kind("many", lambda flag, words: tuple(words), list)
@@ -139,10 +147,10 @@ class Options:
     """What was asked for. Frozen: `options.but(model="x")` makes another."""
 
     def __init__(self, **given: Any) -> None:
-        known = {row.field for row in ROWS}
-        if strange := sorted(set(given) - known):
+        empty = {row.field: row.kind.empty for row in ROWS}
+        if strange := sorted(set(given) - set(empty)):
             raise TypeError(f"no such option: {', '.join(strange)}")
-        self.given = given
+        self.given = {name: value for name, value in given.items() if value is not empty[name]}
 
     def but(self, **changes: Any) -> Options:
         return Options(**{**self.given, **changes})
@@ -153,7 +161,8 @@ class Options:
     __hash__ = None  # type: ignore[assignment]  # values may be lists
 
     def __repr__(self) -> str:
-        return f"Options({', '.join(f'{name}={value!r}' for name, value in self.given.items())})"
+        shown = {**self.given, **({"api_key": "…"} if "api_key" in self.given else {})}
+        return f"Options({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     # How to run.
     print = Option[bool](SWITCH, "--print", "-p")
@@ -265,6 +274,11 @@ class Options:
     teleport = Option[str | None](MAYBE, "--teleport")
     tmux = Option[str | None](MAYBE, "--tmux")
     screen_reader = Option[bool](SWITCH, "--ax-screen-reader")
+    repl = Option[bool](SWITCH, "--repl")
+    inspect = Option[str | None](MAYBE, "--inspect")
+    dump = Option[str | None](MAYBE, "--dump")
+    dump_format = Option[str | None](TEXT, "--format")
+    prompt = Option[str | None](TEXT, "--prompt")
 
 
 WITHOUT_EFFECT = frozenset(row.field for row in ROWS[[row.field for row in ROWS].index("files") :])
@@ -342,8 +356,5 @@ def spell(options: Options) -> list[str]:
 def _spell_one(row: Option[Any], value: Any) -> Iterable[str]:
     flag = row.flags[0]
     if row.kind.words == "none":
-        return [flag] if value else []
-    if value is None:
-        return []
-    words = row.kind.write(value)
-    return [f"{flag}={word}" for word in words] if words else [flag]
+        return [flag]
+    return [f"{flag}={word}" for word in row.kind.write(value)]

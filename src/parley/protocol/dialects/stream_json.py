@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.protocol import messages as messages  # fills the catalogue
+import parley.protocol.messages  # noqa: F401  # fills the catalogue
 from parley.protocol.base import Message, decode, encode
 
 

@@ -5,10 +5,16 @@ Both ends ask. What is asked is in requests.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parley.protocol.base import UNSET, Json, Message, Struct, UnsetType, message
-from parley.protocol.messages.requests import Payload
+
+if TYPE_CHECKING:
+    from parley.protocol.messages.requests import Request, UnknownRequest
+
+    Payload = Request | UnknownRequest
+else:
+    from parley.protocol.messages.requests import Payload
 
 RequestId = str | int
 """Clients use strings; a number is echoed as it came."""

@@ -1,0 +1,445 @@
+"""The command line: every row both ways, and what becomes of words that are no option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.errors import UsageError
+from parley.protocol import options as table
+from parley.protocol.options import BY_FLAG, ROWS, WITHOUT_EFFECT, Option, Options, Parsed, parse, spell
+
+# By hand from the table of flags in shared/protocol/cli.md, section 2.
+FLAGS = [
+    "--print",
+    "-p",
+    "--output-format",
+    "--input-format",
+    "--verbose",
+    "--model",
+    "--max-turns",
+    "--max-budget-usd",
+    "--dangerously-skip-permissions",
+    "--resume",
+    "-r",
+    "--include-partial-messages",
+    "--max-thinking-tokens",
+    "--permission-prompt-tool",
+    "--api-key",
+    "--stdio",
+    "--db",
+    "--version",
+    "-v",
+    "--system-prompt",
+    "--system-prompt-file",
+    "--append-system-prompt",
+    "--tools",
+    "--allowedTools",
+    "--allowed-tools",
+    "--disallowedTools",
+    "--disallowed-tools",
+    "--fallback-model",
+    "--betas",
+    "--permission-mode",
+    "--continue",
+    "-c",
+    "--session-id",
+    "--fork-session",
+    "--resume-session-at",
+    "--resume-drops-turn",
+    "--settings",
+    "--setting-sources",
+    "--add-dir",
+    "--mcp-config",
+    "--strict-mcp-config",
+    "--include-hook-events",
+    "--session-mirror",
+    "--plugin-dir",
+    "--thinking",
+    "--thinking-display",
+    "--effort",
+    "--json-schema",
+    "--task-budget",
+    "--replay-user-messages",
+    "--agents",
+    "--agent",
+    "--permission-prompts",
+    "--allow-dangerously-skip-permissions",
+    "--no-session-persistence",
+    "--plugin-dir-no-mcp",
+    "--plugin-url",
+    "--await-initialize",
+    "--managed-settings",
+    "--managed-settings-in-initialize",
+    "--project-config-root",
+    "--debug",
+    "--debug-file",
+    "--debug-to-stderr",
+    "--channels",
+    "--sdk-url",
+    "--bare",
+    "--safe-mode",
+    "--worktree",
+    "--bg",
+    "--remote",
+    "--remote-control",
+    "--rc",
+    "--await-claim",
+    "--repl",
+    "--inspect",
+    "--dump",
+    "--format",
+    "--prompt",
+]
+
+by_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.field)
+by_flag = pytest.mark.parametrize(("flag", "row"), BY_FLAG.items(), ids=str)
+
+CHOICES = {
+    "output_format": ("text", "json", "stream-json", "message"),
+    "input_format": ("text", "stream-json"),
+    "dialect": ("stream-json", "spec001", "miriad", "jsonrpc"),
+    "thinking": ("adaptive", "disabled", "enabled"),
+    "effort": ("low", "medium", "high", "xhigh", "max"),
+    "permission_mode": ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto", "manual"),
+    "permission_prompts": ("host", "none"),
+}
+
+# A value of each kind as a word, and what it is read as.
+SAMPLES: dict[int, tuple[str, Any]] = {
+    id(table.TEXT): ("some text", "some text"),
+    id(table.MAYBE): ("some text", "some text"),
+    id(table.INTEGER): ("3", 3),
+    id(table.NUMBER): ("2.5", 2.5),
+    id(table.RULES): ("Read,Bash(git *, x) Edit", ("Read", "Bash(git *, x)", "Edit")),
+    id(table.TOOL_LIST): ("Read,Bash", ("Read", "Bash")),
+    id(table.WORDS): ("a, b", ("a, b",)),
+    id(table.COMMAS): ("a, b,,c", ("a", "b", "c")),
+    id(table.COMMA_TEXT): ("a, b,,c", ("a", "b", "c")),
+}
+
+# All values of a kind that may be spelled.
+TEXTS = st.text()
+NAMES = st.text("abcXYZ_*", min_size=1)
+RULES = NAMES | st.builds(lambda name, content: f"{name}({content})", NAMES, st.text("ab ,.*:-", max_size=8))
+PARTS = st.text(min_size=1).map(lambda text: text.replace(",", "").strip()).filter(bool)
+VALUES: dict[int, st.SearchStrategy[Any]] = {
+    id(table.TEXT): TEXTS,
+    id(table.MAYBE): TEXTS,
+    id(table.SWITCH): st.just(True),
+    id(table.INTEGER): st.integers(),
+    id(table.NUMBER): st.floats(allow_nan=False, allow_infinity=False),
+    id(table.RULES): st.lists(RULES).map(tuple),
+    id(table.TOOL_LIST): st.lists(RULES).map(tuple),
+    id(table.WORDS): st.lists(TEXTS, min_size=1).map(tuple),
+    id(table.COMMAS): st.lists(PARTS).map(tuple),
+    id(table.COMMA_TEXT): st.lists(PARTS).map(tuple),
+}
+
+
+def sample(row: Option[Any]) -> tuple[str, Any]:
+    """A word for this row, and what it is read as."""
+    if row.field in CHOICES:
+        return CHOICES[row.field][0], CHOICES[row.field][0]
+    return SAMPLES[id(row.kind)]
+
+
+def values(row: Option[Any]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(CHOICES[row.field]) if row.field in CHOICES else VALUES[id(row.kind)]
+
+
+@st.composite
+def some_options(draw: st.DrawFn) -> Options:
+    rows = draw(st.lists(st.sampled_from(ROWS), unique_by=lambda row: row.field, max_size=5))
+    return Options(**{row.field: draw(values(row)) for row in rows})
+
+
+def told(row: Option[Any], flag: str) -> tuple[str, ...]:
+    """The warnings that an option brings along."""
+    return (f"option '{flag}' has no effect here",) if row.field in WITHOUT_EFFECT else ()
+
+
+# The rows.
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_flag_of_the_documented_table_has_a_row(flag: str) -> None:
+    assert flag in BY_FLAG
+
+
+def test_no_two_rows_share_a_flag_or_a_field() -> None:
+    flags = [flag for row in ROWS for flag in row.flags]
+
+    assert len(flags) == len(set(flags)) == len(BY_FLAG)
+    assert len({row.field for row in ROWS}) == len(ROWS)
+
+
+@by_row
+def test_an_option_that_was_not_given_is_none_or_false(row: Option[Any]) -> None:
+    assert getattr(Options(), row.field) is (False if row.kind is table.SWITCH else None)
+
+
+@by_flag
+def test_both_forms_of_a_flag_mean_the_same(flag: str, row: Option[Any]) -> None:
+    if row.kind is table.SWITCH:
+        expected = Parsed(Options(**{row.field: True}), (), told(row, flag))
+        assert [parse([flag]), parse([f"{flag}="]), parse([f"{flag}=true"])] == [expected] * 3
+    else:
+        word, value = sample(row)
+        expected = Parsed(Options(**{row.field: value}), (), told(row, flag))
+        assert [parse([flag, word]), parse([f"{flag}={word}"])] == [expected] * 2
+
+
+@by_flag
+def test_an_option_leaves_what_follows_the_next_flag_alone(flag: str, row: Option[Any]) -> None:
+    words = [flag] if row.kind is table.SWITCH else [flag, sample(row)[0]]
+    given = {row.field: True if row.kind is table.SWITCH else sample(row)[1]}
+
+    assert parse([*words, "--strict-mcp-config", "hello"]) == Parsed(
+        Options(**{**given, "strict_mcp_config": True}), ("hello",), told(row, flag)
+    )
+
+
+@given(some_options())
+def test_what_is_spelled_is_read_back(options: Options) -> None:
+    parsed = parse(spell(options))
+
+    assert (parsed.options, parsed.words) == (options, ())
+
+
+@given(some_options(), st.lists(TEXTS.filter(bool)))
+def test_words_behind_a_spelled_command_line_stay_words(options: Options, words: list[str]) -> None:
+    parsed = parse([*spell(options), "--", *words])
+
+    assert (parsed.options, parsed.words) == (options, tuple(words))
+
+
+def test_the_example_in_the_docs_is_true() -> None:
+    assert parse(["--model", "opus", "--max-turns=3", "hello"]) == Parsed(
+        Options(model="opus", max_turns=3), ("hello",), ()
+    )
+    assert spell(Options(model="opus", max_turns=3)) == ["--model=opus", "--max-turns=3"]
+
+
+def test_options_are_spelled_in_the_order_of_the_table() -> None:
+    assert spell(Options(resume="", add_dirs=("a", "-b"), tools=(), max_turns=0, verbose=True, api_key="-k")) == [
+        "--verbose",
+        "--api-key=-k",
+        "--max-turns=0",
+        "--tools=",
+        "--add-dir=a",
+        "--add-dir=-b",
+        "--resume=",
+    ]
+
+
+# Values.
+
+
+@pytest.mark.parametrize(
+    ("argv", "options"),
+    [
+        (["--system-prompt", ""], Options(system_prompt="")),
+        (["--system-prompt="], Options(system_prompt="")),
+        (["--setting-sources", ""], Options(setting_sources=())),
+        (["--setting-sources="], Options(setting_sources=())),
+        (["--tools", ""], Options(tools=())),
+        (["--tools="], Options(tools=())),
+        (["--allowedTools", ""], Options(allowed_tools=())),
+        (["--add-dir", ""], Options(add_dirs=("",))),
+        (["--resume"], Options(resume="")),
+        (["--resume="], Options(resume="")),
+        (["--resume", ""], Options(resume="")),
+    ],
+)
+def test_an_empty_value_is_not_the_same_as_none(argv: list[str], options: Options) -> None:
+    assert parse(argv) == Parsed(options, (), ())
+    assert options != Options()
+
+
+@pytest.mark.parametrize(
+    ("argv", "options"),
+    [
+        (["--model", "a", "--model=b"], Options(model="b")),
+        (["--add-dir", "a", "b", "--add-dir=c"], Options(add_dirs=("a", "b", "c"))),
+        (["--allowedTools=Read", "--allowed-tools", "Edit"], Options(allowed_tools=("Read", "Edit"))),
+        (["--verbose", "--verbose"], Options(verbose=True)),
+        (["--mcp-config", '{"a": [1, 2]}', "b.json"], Options(mcp_config=('{"a": [1, 2]}', "b.json"))),
+    ],
+)
+def test_of_a_repeated_flag_the_last_counts_and_lists_grow(argv: list[str], options: Options) -> None:
+    assert parse(argv) == Parsed(options, (), ())
+
+
+@pytest.mark.parametrize(
+    ("word", "tools"),
+    [
+        ("default", ("default",)),
+        ("Read Edit", ("Read", "Edit")),
+        ('{"type":"preset","preset":"claude_code"}', ("default",)),
+    ],
+)
+def test_the_list_of_tools_may_be_a_preset(word: str, tools: tuple[str, ...]) -> None:
+    assert parse(["--tools", word]).options == Options(tools=tools)
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("", ()),
+        (" , ,", ()),
+        ("Read", ("Read",)),
+        ("Read,Edit Write\tGlob\nGrep", ("Read", "Edit", "Write", "Glob", "Grep")),
+        ("Bash(git log:*),Bash(a, b)", ("Bash(git log:*)", "Bash(a, b)")),
+        ("Bash(echo (x, y)) Read", ("Bash(echo (x, y))", "Read")),
+        ("Read),Edit", ("Read)", "Edit")),
+    ],
+)
+def test_rules_are_cut_at_commas_and_spaces_outside_parentheses(text: str, rules: tuple[str, ...]) -> None:
+    assert parse([f"--allowedTools={text}"]).options == Options(allowed_tools=rules)
+
+
+def test_a_single_value_may_look_like_a_flag() -> None:
+    assert parse(["--system-prompt", "--be brief", "--append-system-prompt", "-"]) == Parsed(
+        Options(system_prompt="--be brief", append_system_prompt="-"), (), ()
+    )
+
+
+# Words.
+
+
+@pytest.mark.parametrize(
+    "flag", ["--allowedTools", "--disallowedTools", "--tools", "--add-dir", "--mcp-config", "--betas"]
+)
+def test_a_list_swallows_every_word_up_to_the_next_flag(flag: str) -> None:
+    field = BY_FLAG[flag].field
+
+    assert parse([flag, "a", "b", "-", "--verbose", "c"]) == Parsed(
+        Options(**{field: ("a", "b", "-"), "verbose": True}), ("c",), ()
+    )
+    assert parse([flag, "a", "--", "b"]) == Parsed(Options(**{field: ("a",)}), ("b",), ())
+
+
+def test_two_dashes_end_the_flags() -> None:
+    assert parse(["-p", "--", "--model", "x", "-c", "--", ""]) == Parsed(
+        Options(print=True), ("--model", "x", "-c", "--"), ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "words"),
+    [
+        (["--print", "do it", "--model", "m"], Options(print=True, model="m"), ("do it",)),
+        (["-p", "do it", "--setting-sources", ""], Options(print=True, setting_sources=()), ("do it",)),
+        (["do it", "--session-id", "s", "-p"], Options(session_id="s", print=True), ("do it",)),
+        (["-p", "a", "b"], Options(print=True), ("a", "b")),
+        (["-v"], Options(version=True), ()),
+        (["-r", "s1", "-c"], Options(resume="s1", continue_conversation=True), ()),
+        (["-"], Options(), ("-",)),
+        ([], Options(), ()),
+        (["", "-p", ""], Options(print=True), ()),
+        (["--replay-user-messages", ""], Options(replay_user_messages=True), ()),
+        (["-p", ""], Options(print=True), ()),
+    ],
+)
+def test_what_is_no_option_is_the_prompt_wherever_it_stands(
+    argv: list[str], options: Options, words: tuple[str, ...]
+) -> None:
+    assert parse(argv) == Parsed(options, words, ())
+
+
+# Complaints.
+
+
+@pytest.mark.parametrize(
+    ("argv", "words", "warning"),
+    [
+        (["--brand-new", "-p"], (), "unknown option '--brand-new' is ignored"),
+        (["--brand-new", "value", "prompt"], ("prompt",), "unknown option '--brand-new' 'value' is ignored"),
+        (["--brand-new=value", "prompt"], ("prompt",), "unknown option '--brand-new' 'value' is ignored"),
+        (["--brand-new=", "prompt"], ("prompt",), "unknown option '--brand-new' '' is ignored"),
+        (["-x", "", "prompt"], ("prompt",), "unknown option '-x' '' is ignored"),
+        (["--brand-new", "--", "prompt"], ("prompt",), "unknown option '--brand-new' is ignored"),
+    ],
+)
+def test_an_unknown_flag_is_a_warning_and_takes_its_word_along(
+    argv: list[str], words: tuple[str, ...], warning: str
+) -> None:
+    parsed = parse(argv)
+
+    assert (parsed.words, parsed.warnings) == (words, (warning,))
+
+
+def test_an_option_that_nothing_answers_to_is_a_warning() -> None:
+    assert parse(["--chrome", "--rc", "name", "-p"]) == Parsed(
+        Options(chrome=True, remote_control="name", print=True),
+        (),
+        ("option '--chrome' has no effect here", "option '--rc' has no effect here"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (
+            ["--effort", "huge"],
+            "option '--effort': argument 'huge' is invalid. Allowed choices are low, medium, high, xhigh, max.",
+        ),
+        (
+            ["--input-format="],
+            "option '--input-format': argument '' is invalid. Allowed choices are text, stream-json.",
+        ),
+        (["--max-turns", "many"], "option '--max-turns' needs a whole number, got 'many'"),
+        (["--max-turns="], "option '--max-turns' needs a whole number, got ''"),
+        (["--max-turns", "1.5"], "option '--max-turns' needs a whole number, got '1.5'"),
+        (["--max-budget-usd", "much"], "option '--max-budget-usd' needs a number, got 'much'"),
+        (["--max-budget-usd", "nan"], "option '--max-budget-usd' needs a number, got 'nan'"),
+        (["--max-budget-usd=inf"], "option '--max-budget-usd' needs a number, got 'inf'"),
+        (["--model"], "option '--model' needs a value"),
+        (["--add-dir"], "option '--add-dir' needs a value"),
+        (["--allowed-tools", "--verbose"], "option '--allowed-tools' needs a value"),
+        (["--verbose=no"], "option '--verbose' takes no value, got 'no'"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_words_that_name_the_flag(argv: list[str], reason: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse(argv)
+
+    assert str(raised.value) == reason
+
+
+@pytest.mark.parametrize(("field", "allowed"), CHOICES.items(), ids=str)
+def test_every_choice_is_accepted(field: str, allowed: tuple[str, ...]) -> None:
+    flag = getattr(Options, field).flags[0]
+
+    assert [parse([flag, word]).options for word in allowed] == [Options(**{field: word}) for word in allowed]
+
+
+# The options themselves.
+
+
+def test_what_is_not_given_and_what_is_empty_are_equal() -> None:
+    assert Options(verbose=False, model=None) == Options()
+    assert spell(Options(verbose=False, model=None, add_dirs=())) == []
+
+
+def test_an_option_can_be_changed_in_a_copy() -> None:
+    options = Options(model="a", verbose=True)
+
+    assert options.but(model="b", max_turns=1) == Options(model="b", verbose=True, max_turns=1)
+    assert options.but(model=None, verbose=False) == Options()
+    assert options == Options(model="a", verbose=True)
+
+
+def test_options_differ_by_their_values_and_from_other_things() -> None:
+    assert Options(model="a") != Options(model="b")
+    assert Options() != {}
+    assert repr(Options(model="a", max_turns=1)) == "Options(model='a', max_turns=1)"
+
+
+def test_an_option_that_does_not_exist_is_our_bug() -> None:
+    with pytest.raises(TypeError, match="no such option: colour, modle"):
+        Options(modle="a", colour="b", model="c")
