@@ -1,0 +1,36 @@
+# `make hello` runs the main job, `make check` passes the tests; both set up what they need.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: hello check lint types test bench docs clean
+
+hello: .venv/ready
+	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
+
+check: lint types test
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+bench: .venv/ready
+	$(BIN)/python bench/engines.py parley=$(BIN)/parley "offline=$(BIN)/parley --model offline"
+
+docs: .venv/ready
+	$(BIN)/python -m parley.protocol.schema
+
+.venv/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+clean:
+	rm -rf .venv .compat .mypy_cache .ruff_cache .pytest_cache

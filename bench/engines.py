@@ -1,0 +1,286 @@
+"""Measure engine executables side by side, all against one model that answers at once.
+
+    python bench/engines.py ./parley /path/to/claude
+    python bench/engines.py parley=./parley "offline=./parley --model offline" --runs 20 --json figures.json
+    python bench/engines.py ./parley --quick                  # proves that it works; the figures are rough
+    python bench/engines.py ./parley --only warm,stream
+
+An engine is a command, with arguments if quoted, and a label if written `label=command`. Each run gets a fresh
+home, working and temp directory and the same few environment variables. Within a measure the engines take turns,
+in alternating order and after one unrecorded round, so that noise of the machine hits all alike.
+
+A time starts before the spawn (or the write) and ends when our read returns the line. "best" is the smallest
+sample, of a rate the largest; "ratio" is a median over that of the first engine. Memory is summed over the
+process and what it started and still runs: "peak RSS" adds up VmHWM, which counts a page shared by two
+processes twice; PSS divides such a page among all who map it. Linux only.
+
+A failing engine gets a row with the reason and the tail of its stderr; the others go on, and the exit code is 1.
+A turn that ends in an error result is a failure; only the long line may be refused.
+
+Not here: the model (model_server.py), talking to a process (talk.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from model_server import prompt
+from talk import INITIALIZED, Engine, EngineError, Talk, initialize_line, memory_mb, talk, user_line, wait
+
+ONE_SHOT = ("--print", "--output-format", "stream-json", "--verbose")
+STREAM = (*ONE_SHOT, "--input-format", "stream-json")
+TURNS_BEFORE_WARM = 3
+FIRST_LINES = {"initialize response": INITIALIZED, "system/init": "system/init", "result": "result"}
+
+Samples = dict[str, list[float]]
+"""What a run measured: "quantity, unit" to values."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where the model is, and how much of everything."""
+
+    base_url: str = ""
+    runs: int = 10
+    warm_turns: int = 50
+    deltas: int = 20_000
+    line_bytes: int = 8 << 20
+    processes: int = 16
+
+
+QUICK = Plan(runs=3, warm_turns=5, deltas=1_000, line_bytes=1 << 20, processes=3)
+
+
+@dataclass
+class Outcome:
+    """What one engine showed in one measure."""
+
+    samples: Samples = field(default_factory=dict)
+    failure: str = ""
+    stderr: str = ""
+    refused: bool = False
+
+
+def ms(start: float, end: float) -> float:
+    return (end - start) * 1000
+
+
+def named_engine(text: str) -> Engine:
+    """Read `label=command`. Raises ValueError if there is no such command."""
+    labelled = re.match(r"([\w.-]+)=(.+)", text)
+    label, command = labelled.groups() if labelled else ("", text)
+    first, *rest = shlex.split(command)
+    found = shutil.which(first)
+    if found is None:
+        raise ValueError(f"no executable {first!r}")
+    return Engine(label or " ".join([Path(first).name, *rest]), (os.path.abspath(found), *rest))
+
+
+def figures(quantity: str, values: Sequence[float], first: Sequence[float] | None) -> str:
+    median = statistics.median(values)
+    best = max(values) if quantity.endswith("/s") else min(values)
+    ratio = f"{median / statistics.median(first):.2f}" if first else "-"
+    return f"{median:11,.1f}{best:11,.1f}{ratio:>8}{len(values):>9}"
+
+
+def table(title: str, outcomes: Mapping[str, Outcome]) -> str:
+    """One measure as text: a row per quantity and engine, then who failed."""
+    width = max(map(len, outcomes))
+    lines = ["", title, f"  {'':34}{'':{width}}{'median':>11}{'best':>11}{'ratio':>8}{'samples':>9}"]
+    first = next(iter(outcomes.values())).samples
+    for quantity in dict.fromkeys(name for outcome in outcomes.values() for name in outcome.samples):
+        heading = quantity
+        for label, outcome in outcomes.items():
+            if values := outcome.samples.get(quantity):
+                lines.append(f"  {heading:34}{label:{width}}{figures(quantity, values, first.get(quantity))}")
+                heading = ""
+    for label, outcome in outcomes.items():
+        if outcome.failure:
+            lines.append(f"  {label}: {'refused' if outcome.refused else 'failed'}: {outcome.failure}")
+            lines += [f"    stderr: {line}" for line in outcome.stderr.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def result_time(live: Talk, number: int = 1) -> float:
+    """Wait for a turn's result. Raises EngineError if it is an error."""
+    wait([live], lambda live: live.heard("result") >= number, f"result {number}")
+    if live.result.get("is_error"):
+        said = live.result.get("result") or live.result.get("errors")
+        raise live.error(f"error result: {str(said)[:200]}")
+    return live.times["result"][number - 1]
+
+
+def first_turn(engine: Engine, plan: Plan) -> Samples:
+    with talk(engine, STREAM, plan.base_url) as live:
+        live.say(initialize_line() + user_line(prompt(1)))
+        result_time(live)
+        peak_mb = memory_mb([live], "status", "VmHWM")
+        closed_at = live.close_input()
+        wait([live], lambda live: live.exited_at > 0, "exit")
+        samples = {}
+        for what, kind in FIRST_LINES.items():
+            if not live.heard(kind):
+                raise live.error(f"no {what}")
+            samples[f"spawn to {what}, ms"] = [ms(live.started_at, live.times[kind][0])]
+        ended_ms = ms(closed_at, live.exited_at)
+        return {**samples, "stdin closed to exit, ms": [ended_ms], "peak RSS of the tree, MB": [peak_mb]}
+
+
+def warm_turns(engine: Engine, plan: Plan) -> Samples:
+    taken = []
+    with talk(engine, STREAM, plan.base_url) as live:
+        live.say(initialize_line())
+        for number in range(1, TURNS_BEFORE_WARM + plan.warm_turns + 1):
+            said_at = live.say(user_line(prompt(1)))
+            taken.append(ms(said_at, result_time(live, number)))
+    return {"user line to result, ms": taken[TURNS_BEFORE_WARM:]}
+
+
+def stream(engine: Engine, plan: Plan) -> Samples:
+    with talk(engine, (*STREAM, "--include-partial-messages"), plan.base_url) as live:
+        live.say(initialize_line() + user_line(prompt(plan.deltas)))
+        result_at = result_time(live)
+        if (events := live.heard("stream_event")) < plan.deltas:
+            raise live.error(f"{events} stream events for {plan.deltas} deltas")
+        return {"stream events, /s": [events / (result_at - live.times["stream_event"][0])]}
+
+
+def long_line(engine: Engine, plan: Plan) -> Samples:
+    sentence = "The quick brown fox jumps over the lazy dog, line after line after line.\n"
+    line = user_line(f"{prompt(1)}\n" + sentence * (plan.line_bytes // (len(sentence) + 1)))
+    with talk(engine, STREAM, plan.base_url) as live:
+        live.say(initialize_line())
+        wait([live], lambda live: live.heard(INITIALIZED) > 0, "initialize response")
+        said_at = live.say(line)
+        try:
+            return {"user line to result, ms": [ms(said_at, result_time(live))]}
+        except EngineError as error:
+            if not live.heard("result"):
+                raise
+            after_ms = ms(said_at, live.times["result"][0])
+            raise live.error(f"{error} (after {after_ms:.0f} ms)", refused=True) from None
+
+
+def crowd(engine: Engine, plan: Plan) -> Samples:
+    with contextlib.ExitStack() as stack:
+        talks = []
+        for _ in range(plan.processes):
+            talks.append(stack.enter_context(talk(engine, STREAM, plan.base_url)))
+            talks[-1].say(initialize_line() + user_line(prompt(1)))
+        wait(talks, lambda live: live.heard("result") > 0, "result")
+        return {
+            "first spawn to last result, ms": [ms(talks[0].started_at, max(map(result_time, talks)))],
+            "RSS of all, MB": [memory_mb(talks, "status", "VmRSS")],
+            "PSS of all, MB": [memory_mb(talks, "smaps_rollup", "Pss")],
+        }
+
+
+def one_shot(engine: Engine, plan: Plan) -> Samples:
+    with talk(engine, (*ONE_SHOT, "short"), plan.base_url, subprocess.DEVNULL) as live:
+        wait([live], lambda live: live.silent and live.exited_at > 0, "exit")
+        result_time(live)
+        return {"spawn to exit, ms": [ms(live.started_at, live.exited_at)]}
+
+
+Take = Callable[[Engine, Plan], Samples]
+MEASURES: dict[str, tuple[str, Take]] = {
+    "first": ("First turn of a new process", first_turn),
+    "warm": (f"Warm turn: after {TURNS_BEFORE_WARM} turns, {{warm_turns}} more in one process", warm_turns),
+    "stream": ("Streaming: one reply of {deltas:,} deltas, --include-partial-messages", stream),
+    "line": ("One user line of {line_bytes:,} bytes", long_line),
+    "crowd": ("{processes} processes at once, one turn each", crowd),
+    "one-shot": ("One-shot: prompt as an argument", one_shot),
+}
+
+
+def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outcome]:
+    """Round after round over all engines that have not failed; the first round is not recorded."""
+    outcomes = {engine.label: Outcome() for engine in engines}
+    for number in range(plan.runs + 1):
+        for engine in engines if number % 2 else engines[::-1]:
+            outcome = outcomes[engine.label]
+            if outcome.failure:
+                continue
+            try:
+                taken = take(engine, plan)
+            except EngineError as error:
+                outcome.failure, outcome.stderr, outcome.refused = str(error), error.stderr, error.refused
+                continue
+            for quantity, values in taken.items() if number else ():
+                outcome.samples.setdefault(quantity, []).extend(values)
+    return outcomes
+
+
+@contextlib.contextmanager
+def model() -> Iterator[str]:
+    """The model's address, while it runs; it ends when its stdin is closed."""
+    argv = [sys.executable, str(Path(__file__).with_name("model_server.py"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+
+
+def machine() -> dict[str, str]:
+    cpu = re.search(r"^model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    cores = f"{len(os.sched_getaffinity(0))} ({cpu[1] if cpu else platform.machine()})"
+    return {"cores": cores, "kernel": platform.release(), "python": platform.python_version()}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("engines", nargs="+", metavar="[label=]command")
+    parser.add_argument("--runs", type=int, help=f"recorded runs per measure [{Plan.runs}]")
+    parser.add_argument("--quick", action="store_true", help="few runs, small counts")
+    parser.add_argument("--only", default=",".join(MEASURES), help="[%(default)s]")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    given = parser.parse_args()
+    try:
+        given.engines = [named_engine(text) for text in given.engines]
+    except ValueError as mistake:
+        parser.error(str(mistake))
+    if len({engine.label for engine in given.engines}) < len(given.engines):
+        parser.error("two engines of one name: write label=command")
+    if unknown := set(given.only.split(",")) - MEASURES.keys():
+        parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    return given
+
+
+def main() -> int:
+    given = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engines are killed on the way out
+    plan = QUICK if given.quick else Plan()
+    measured: dict[str, dict[str, Outcome]] = {}
+    with model() as base_url:
+        plan = dataclasses.replace(plan, base_url=base_url, runs=given.runs or plan.runs)
+        sizes = dataclasses.asdict(plan)
+        for name in given.only.split(","):
+            title, take = MEASURES[name]
+            measured[name] = measure(given.engines, plan, take)
+            sys.stdout.write(table(title.format(**sizes), measured[name]))
+            sys.stdout.flush()
+    facts = machine()
+    sys.stdout.write("\n" + ", ".join(f"{name} {value}" for name, value in facts.items()) + "\n")
+    if given.json:
+        rows = {name: {label: vars(outcome) for label, outcome in row.items()} for name, row in measured.items()}
+        given.json.write_text(json.dumps({"machine": facts, "plan": sizes, "measures": rows}, indent=1) + "\n")
+    return int(any(outcome.failure and not outcome.refused for row in measured.values() for outcome in row.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

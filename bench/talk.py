@@ -1,0 +1,226 @@
+"""One engine process, its lines marked with the time they came, and the memory it takes.
+
+    with talk(engine, STREAM, base_url) as live:
+        live.say(initialize_line() + user_line("short"))
+        wait([live], lambda live: live.heard("result") > 0, "result")
+
+`say` writes what the pipe takes at once; `wait` moves all other bytes, for any number of talks, and always ends:
+when all are done, at the deadline, or when an engine ends too early. Leaving the block kills what is left of the
+engine's process group and removes its folders. Linux only (/proc, pidfd).
+
+Not here: what is measured (engines.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEADLINE_SECONDS = 60.0
+INITIALIZED = "control_response/success"
+SUBTYPED = ("system", "control_response")
+SWITCHED_OFF = ("TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER")
+
+
+@dataclass(frozen=True)
+class Engine:
+    label: str
+    argv: tuple[str, ...]
+
+
+class EngineError(Exception):
+    """The engine did not do what is measured; the others go on."""
+
+    def __init__(self, reason: str, stderr: str = "", refused: bool = False) -> None:
+        super().__init__(reason)
+        self.stderr, self.refused = stderr, refused
+
+
+def kind_of(line: bytes) -> tuple[str, dict[str, Any]]:
+    """`system/init`, `result`, ... and the message; stream events are told by their first bytes, for speed."""
+    if line.startswith(b'{"type":"stream_event"'):
+        return "stream_event", {}
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return "", {}
+    if not isinstance(message, dict):
+        return "", {}
+    kind = str(message.get("type"))
+    named = message.get("response") if kind == "control_response" else message
+    subtype = named.get("subtype") if isinstance(named, dict) and kind in SUBTYPED else None
+    return (f"{kind}/{subtype}" if subtype else kind), message
+
+
+def user_line(text: str) -> bytes:
+    line = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+    return json.dumps({**line, "session_id": "default"}).encode() + b"\n"
+
+
+def initialize_line() -> bytes:
+    request = {"subtype": "initialize", "hooks": None}
+    return json.dumps({"type": "control_request", "request_id": "bench", "request": request}).encode() + b"\n"
+
+
+def environment(folder: Path, base_url: str) -> dict[str, str]:
+    return {
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "CLAUDE_CODE_TMPDIR": str(folder / "tmp"),
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_KEY": "dummy",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        **{f"DISABLE_{what}": "1" for what in SWITCHED_OFF},
+    }
+
+
+class Talk:
+    """A running engine; see the module text."""
+
+    def __init__(self, process: subprocess.Popen[bytes], started_at: float, stderr: Path) -> None:
+        assert process.stdout is not None
+        self.process, self.started_at, self.stderr = process, started_at, stderr
+        self.stdin, self.stdout, self.exit_fd = process.stdin, process.stdout, os.pidfd_open(process.pid)
+        self.times: dict[str, list[float]] = {}
+        self.result: dict[str, Any] = {}
+        self.outbox, self.partial = memoryview(b""), b""
+        self.silent, self.exited_at = False, 0.0
+        if self.stdin:
+            os.set_blocking(self.stdin.fileno(), False)
+
+    def say(self, data: bytes) -> float:
+        """Write, or leave the rest to `wait`; the time before the write."""
+        at = time.perf_counter()
+        self.outbox = memoryview(bytes(self.outbox) + data)
+        self.write()
+        return at
+
+    def write(self) -> None:
+        assert self.stdin is not None
+        try:
+            self.outbox = self.outbox[os.write(self.stdin.fileno(), self.outbox) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self.outbox = memoryview(b"")
+
+    def read(self) -> None:
+        data = os.read(self.stdout.fileno(), 1 << 20)
+        at = time.perf_counter()
+        self.silent = not data
+        *lines, self.partial = (self.partial + data).split(b"\n")
+        for line in lines:
+            kind, message = kind_of(line)
+            self.times.setdefault(kind, []).append(at)
+            if kind == "result":
+                self.result = message
+
+    def heard(self, kind: str) -> int:
+        return len(self.times.get(kind, ()))
+
+    def close_input(self) -> float:
+        at = time.perf_counter()
+        if self.stdin:
+            self.stdin.close()
+        return at
+
+    def kill(self) -> None:
+        """Kill the group before its leader is reaped: until then the number cannot belong to anyone else."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.close_input()
+        self.stdout.close()
+        self.process.wait()
+        os.close(self.exit_fd)
+
+    def exit_code(self) -> int:
+        """Of a process that has exited, without reaping it."""
+        status = os.waitid(os.P_PIDFD, self.exit_fd, os.WEXITED | os.WNOWAIT)
+        return status.si_status if status else 0
+
+    def error(self, reason: str, refused: bool = False) -> EngineError:
+        tail = self.stderr.read_text(errors="replace").strip().splitlines()[-5:]
+        return EngineError(reason, "\n".join(line[:300] for line in tail), refused)
+
+
+@contextlib.contextmanager
+def talk(engine: Engine, flags: Sequence[str], base_url: str, stdin: int = subprocess.PIPE) -> Iterator[Talk]:
+    """Spawn the engine in a fresh world. Raises EngineError if it cannot be started."""
+    with tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        for part in ("home", "cwd", "tmp"):
+            (folder / part).mkdir()
+        env, argv, out = environment(folder, base_url), [*engine.argv, *flags], subprocess.PIPE
+        with (folder / "stderr").open("wb") as err:
+            started_at = time.perf_counter()
+            try:
+                process = subprocess.Popen(
+                    argv, cwd=folder / "cwd", env=env, stdin=stdin, stdout=out, stderr=err, bufsize=0,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as refusal:
+                raise EngineError(f"cannot be started: {refusal}") from None
+        live = Talk(process, started_at, folder / "stderr")
+        try:
+            yield live
+        finally:
+            live.kill()
+
+
+def wait(talks: Sequence[Talk], done: Callable[[Talk], bool], what: str) -> None:
+    """Move bytes until every talk is done. Raises EngineError at the deadline, or if an engine ends before."""
+    deadline = time.perf_counter() + DEADLINE_SECONDS
+    while waiting := [live for live in talks if not done(live)]:
+        for live in waiting:
+            if live.silent and live.exited_at:
+                raise live.error(f"ended before {what}, exit code or signal {live.exit_code()}")
+        left_seconds = deadline - time.perf_counter()
+        if left_seconds <= 0:
+            raise waiting[0].error(f"no {what} within {DEADLINE_SECONDS:.0f} s")
+        speaking = {live.stdout.fileno(): live for live in waiting if not live.silent}
+        running = {live.exit_fd: live for live in waiting if not live.exited_at}
+        hearing = {live.stdin.fileno(): live for live in waiting if live.stdin and live.outbox}
+        readable, writable, _ = select.select([*speaking, *running], hearing, [], left_seconds)
+        for fd in readable:
+            if fd in speaking:
+                speaking[fd].read()
+            else:
+                running[fd].exited_at = time.perf_counter()
+        for fd in writable:
+            hearing[fd].write()
+
+
+def tree_of(root: int, parents: Mapping[int, tuple[int, int]]) -> set[int]:
+    """`root`, its descendants, and whoever is in its session; `parents` maps pid to (parent, session)."""
+    tree = {root}
+    while more := {pid for pid, (parent, session) in parents.items() if parent in tree or session == root} - tree:
+        tree |= more
+    return tree
+
+
+def memory_mb(talks: Iterable[Talk], file: str, name: str) -> float:
+    """The sum of one `Name:  123 kB` line over the talks' process trees."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # a process that just ended counts as nothing
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            parents[int(folder.name)] = (int(fields[1]), int(fields[3]))
+    total_kb = 0
+    for pid in {pid for live in talks for pid in tree_of(live.process.pid, parents)}:
+        with contextlib.suppress(OSError):
+            found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
+            total_kb += int(found[1]) if found else 0
+    return total_kb / 1024
