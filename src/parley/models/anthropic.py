@@ -11,13 +11,14 @@ rather than followed with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest, read_event
+from parley.models.patience import Patience
 from parley.models.sse import EventReader
 from parley.protocol.base import Json, Struct
 
@@ -48,51 +49,64 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     extra_body: Json = {}
 
+    def __repr__(self) -> str:
+        return f"Endpoint({without_userinfo(self.base_url)})"
+
 
 class Anthropic:
-    """One connection pool to one endpoint."""
+    """One connection pool to one endpoint.
 
-    def __init__(self, endpoint: Endpoint, deadlines: Deadlines | None = None) -> None:
-        self._endpoint = endpoint
+    The endpoint may be a function that finds it: a key helper takes its time, so it is
+    called in a thread, when the first request needs it and again after a key was refused.
+    """
+
+    def __init__(self, endpoint: Endpoint | Callable[[], Endpoint], deadlines: Deadlines | None = None) -> None:
+        self._find = endpoint if callable(endpoint) else None
+        self._endpoint: Endpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines or Deadlines()
         self._client: httpx2.AsyncClient | None = None
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Event]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
-        client = await self._connected()
+        endpoint = await self._found()
+        client = await self._connected(endpoint)
         import httpx2
 
         limits = self._deadlines
-        url = f"{self._endpoint.base_url.rstrip('/')}/v1/messages"
-        call = client.build_request(
-            "POST", url, content=msgspec.json.encode(body(request, self._endpoint.extra_body)),
-            headers=headers(request, self._endpoint),
-        )  # fmt: skip
+        url = f"{endpoint.base_url.rstrip('/')}/v1/messages"
+        content = msgspec.json.encode(body(request, endpoint.extra_body))
         response = None
         loop = asyncio.get_running_loop()
         last_moment = loop.time() + limits.request_seconds
         try:
+            call = client.build_request("POST", url, content=content, headers=headers(request, endpoint))
             # Only waits for the backend are bounded: what happens between two events is the turn's own time.
-            async with asyncio.timeout(limits.first_byte_seconds):
-                response = await client.send(call, stream=True)
+            async with Patience() as patience:
+                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds)
                 if response.status_code != 200:
-                    raise failure(response.status_code, response.headers, await response.aread())
-            request_id = response.headers.get("request-id")
-            reader, chunks = EventReader(), response.aiter_raw()
-            while True:
-                async with asyncio.timeout_at(min(loop.time() + limits.silence_seconds, last_moment)):
-                    chunk = await anext(chunks, None)
-                for data in reader.end() if chunk is None else reader.feed(chunk):
-                    event = understood(data)
-                    if event.type == "message_start":
-                        event.request_id = request_id
-                    yield event
-                if chunk is None:
-                    return
+                    content = await patience.on(response.aread(), limits.silence_seconds)
+                    if response.status_code == 401 and self._find is not None:
+                        self._endpoint = None
+                    raise failure(response.status_code, response.headers, content)
+                request_id = response.headers.get("request-id")
+                reader, chunks = EventReader(), response.aiter_raw()
+                while True:
+                    seconds = min(limits.silence_seconds, last_moment - loop.time())
+                    chunk = await patience.on(anext(chunks, None), seconds)
+                    for data in reader.end() if chunk is None else reader.feed(chunk):
+                        event = understood(data)
+                        if event.type == "message_start":
+                            event.request_id = request_id
+                        yield event
+                    if chunk is None:
+                        return
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
+        except (httpx2.LocalProtocolError, UnicodeEncodeError):
+            # The flaw's own words would show the header, which may be the key.
+            raise ModelError("the request cannot be sent: a header has a value that no header may have") from None
         except (httpx2.TransportError, httpx2.InvalidURL) as flaw:
-            raise unreachable(flaw, self._endpoint.base_url) from None
+            raise unreachable(flaw, endpoint.base_url) from None
         finally:
             if response is not None:
                 await response.aclose()
@@ -102,7 +116,14 @@ class Anthropic:
             await self._client.aclose()
             self._client = None
 
-    async def _connected(self) -> httpx2.AsyncClient:
+    async def _found(self) -> Endpoint:
+        """Raises ModelError."""
+        if self._endpoint is None and self._find is not None:
+            self._endpoint = await asyncio.to_thread(self._find)
+        assert self._endpoint is not None
+        return self._endpoint
+
+    async def _connected(self, endpoint: Endpoint) -> httpx2.AsyncClient:
         if self._client is None:
             await asyncio.to_thread(__import__, "httpx2")
             import httpx2
@@ -111,7 +132,9 @@ class Anthropic:
             times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
             # An idle connection may be dead: it is not used again after half a minute.
             limits = httpx2.Limits(keepalive_expiry=30)
-            self._client = httpx2.AsyncClient(timeout=times, limits=limits, follow_redirects=False)
+            # Reading the certificates takes 40 ms; plain HTTP has no use for them.
+            verify = not endpoint.base_url.startswith("http:")
+            self._client = httpx2.AsyncClient(timeout=times, limits=limits, verify=verify, follow_redirects=False)
         return self._client
 
 
@@ -192,4 +215,12 @@ def seconds(text: str | None) -> float | None:
 def unreachable(flaw: Exception, base_url: str) -> ModelError:
     """Nothing answered, or the line broke."""
     reason = str(flaw) or type(flaw).__name__
-    return ModelError(f"no answer from {base_url}: {reason}", kind="connection_failed", retryable=True)
+    where = without_userinfo(base_url)
+    return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)
+
+
+def without_userinfo(url: str) -> str:
+    """A URL fit to be shown: a password may stand before its host."""
+    scheme, slashes, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"

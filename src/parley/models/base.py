@@ -6,7 +6,7 @@ streams; "not streaming" is a filter at the door.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
 import msgspec
@@ -42,12 +42,38 @@ class Event(Struct, gc=False):
     """The backend's id of the request, on message_start."""
 
 
+class _Head(Struct):
+    """All that an event of an unknown kind must have."""
+
+    type: str
+
+
+KNOWN = frozenset(
+    {
+        "message_start",
+        "message_delta",
+        "message_stop",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "ping",
+        "error",
+    }
+)
 _decoder = msgspec.json.Decoder(Event)
+_head = msgspec.json.Decoder(_Head)
 
 
 def read_event(data: bytes) -> Event:
     """The event of one SSE data field. Raises msgspec.DecodeError."""
-    event = _decoder.decode(data)
+    try:
+        event = _decoder.decode(data)
+    except msgspec.ValidationError:
+        # A kind we do not know may use our names for other things.
+        kind = _head.decode(data).type
+        if kind in KNOWN:
+            raise
+        event = Event(type=kind)
     event.raw = data
     return event
 
@@ -69,7 +95,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 class Model(Protocol):
     """A source of answers."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Event]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The answer's events. Raises ModelError. Closing the iterator aborts the call."""
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from parley.errors import ModelError
 from parley.models.base import Delta, Event
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import Block, ToolUse, read
@@ -24,8 +25,8 @@ TEXT_DELTAS = {
     "input_json_delta": ("input", "partial_json"),
     "signature_delta": ("signature", "signature"),
 }
-UNREADABLE = "__unreadable_input__"
-"""The key under which a tool call keeps arguments that are no JSON object."""
+UNREADABLE = "__unparsedToolInput"
+"""The key under which a tool call keeps arguments that are no JSON object, as recorded from the original."""
 
 
 class _Part(Struct):
@@ -53,7 +54,7 @@ class Growing:
         self._open: dict[int, _Part] = {}
 
     def feed(self, event: Event) -> Block | None:
-        """Take an event. A block that it finishes is returned."""
+        """Take an event. A block that it finishes is returned. Raises ModelError if that is no block."""
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 self._grow(event.index, event.delta)
@@ -74,9 +75,8 @@ class Growing:
 
         Half a tool call must not run and half a thought has no signature: both are dropped.
         """
-        left = [part for part in self._open.values() if part.json.get("type") == "text"]
-        blocks = [read(assemble(part)) for part in left]
-        return [block for block in blocks if block.json["text"]]
+        left = [assemble(part) for part in self._open.values() if part.json.get("type") == "text"]
+        return [read(json) for json in left if json.get("text")]
 
     def _start(self, message: Json, request_id: str | None) -> None:
         self.id = message.get("id") or ""
@@ -107,7 +107,10 @@ class Growing:
         part = self._open.pop(index, None)
         if part is None:
             return None
-        block = read(assemble(part))
+        try:
+            block = read(assemble(part))
+        except msgspec.ValidationError as flaw:
+            raise ModelError(f"the model sent a block that cannot be read: {flaw}", retryable=True) from None
         self.blocks.append(block)
         return block
 
@@ -117,7 +120,7 @@ def assemble(part: _Part) -> Json:
     json = dict(part.json)
     for field, pieces in part.pieces.items():
         text = "".join(pieces)
-        json[field] = parse_input(text) if field == "input" else json.get(field, "") + text
+        json[field] = parse_input(text) if field == "input" else (json.get(field) or "") + text
     if part.citations:
         json["citations"] = [*(json.get("citations") or []), *part.citations]
     if json.get("type") == "thinking":
@@ -129,9 +132,13 @@ def parse_input(text: str) -> Json:
     """The arguments of a tool call. What cannot be read is kept, so that the model can be told."""
     try:
         value = msgspec.json.decode(text) if text else {}
-    except msgspec.DecodeError:
-        return {UNREADABLE: text}
-    return value if isinstance(value, dict) else {UNREADABLE: text}
+    except (msgspec.DecodeError, RecursionError):
+        return unreadable(text)
+    return value if isinstance(value, dict) else unreadable(text)
+
+
+def unreadable(text: str) -> Json:
+    return {UNREADABLE: {"raw": text, "len": len(text)}}
 
 
 def is_unreadable(call: ToolUse) -> bool:

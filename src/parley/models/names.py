@@ -68,6 +68,8 @@ FACTS = (
     ("claude-3", Facts(200_000, 8_192, thinks="never")),
     ("claude-", Facts()),
 )
+CHARS_PER_TOKEN = 4
+"""A rough rule, for estimates only."""
 UNKNOWN = Facts(200_000, 32_000, thinks="never")
 """Fields a backend may not know are not sent to a model we do not know."""
 

@@ -12,11 +12,14 @@ It is a puppet and says so. It understands directives, one a line, in the prompt
 A turn without directives is answered with a short text that tells this and repeats the
 prompt. The directives of a prompt are played part by part: each part ends with its tool
 calls, and the next model call goes on behind them.
+
+The prompt is the last text a person said. Earlier texts of the same message are over: a
+turn that failed or was interrupted leaves them there, side by side with the next prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
@@ -40,7 +43,7 @@ class Offline:
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Event]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         async for event in play(answer(request.messages), request, self._new_id):
             yield event
 
@@ -56,7 +59,7 @@ class Directive(Struct, frozen=True):
 def answer(messages: list[Json]) -> ScriptedTurn:
     """What the puppet says next: a pure function of the conversation."""
     at = last_prompt(messages)
-    prompt = text_in(messages[at]["content"]) if at >= 0 else ""
+    prompt = prompt_in(messages[at]["content"]) if at >= 0 else ""
     directives = parse(prompt)
     if not directives:
         return ScriptedTurn(text=GREETING + prompt)
@@ -76,7 +79,12 @@ def last_prompt(messages: list[Json]) -> int:
 
 
 def is_tool_results(content: Any) -> bool:
-    return isinstance(content, list) and any(block.get("type") == "tool_result" for block in content)
+    return isinstance(content, list) and all(block.get("type") == "tool_result" for block in content)
+
+
+def prompt_in(content: Any) -> str:
+    texts = [content] if isinstance(content, str) else [b["text"] for b in content if b.get("type") == "text"]
+    return texts[-1] if texts else ""
 
 
 def parse(prompt: str) -> list[Directive]:
@@ -93,9 +101,9 @@ def split(directives: list[Directive]) -> list[list[Directive]]:
     parts: list[list[Directive]] = [[]]
     for directive in directives:
         current = parts[-1]
-        if current and current[-1].word == "fail":
-            parts.append([directive])
-        elif current and current[-1].word == "call" and directive.word != "call":
+        if (current and current[-1].word == "fail") or (
+            current and current[-1].word == "call" and directive.word != "call"
+        ):
             parts.append([directive])
         else:
             current.append(directive)
@@ -146,7 +154,7 @@ def call_of(text: str) -> Call:
 def fault_of(text: str) -> Fault:
     status, _, message = text.partition(" ")
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error", 529: "overloaded_error"}
-    if not status.isdigit():
+    if not status.isdecimal():
         return Fault(message=text)
     return Fault(status=int(status), type=kinds.get(int(status), "api_error"), message=message or "asked to fail")
 

@@ -51,15 +51,12 @@ def event_objects(message: Json, chunk_chars: int) -> Iterator[Json]:
 def block_objects(index: int, block: Json, chunk_chars: int) -> Iterator[Json]:
     field, delta, key = GROWTH.get(block["type"], ("", "", ""))
     value = block.get(field)
-    if isinstance(value, str):
-        empty, text = {**block, field: ""}, value
-    elif field:
-        # A script may give the arguments as broken text on purpose.
-        empty, text = {**block, field: {}}, msgspec.json.encode(value).decode()
-    else:
-        empty, text = block, ""
+    empty, text = block, ""
     if block["type"] == "tool_use":
-        empty = {**block, "input": {}}
+        # A script may give the arguments as broken text on purpose.
+        empty, text = {**block, "input": {}}, value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    elif isinstance(value, str):
+        empty, text = {**block, field: ""}, value
     if block["type"] == "thinking":
         empty = {**empty, "signature": ""}
     yield {"type": "content_block_start", "index": index, "content_block": empty}

@@ -21,7 +21,7 @@ the turns without one are counted on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -70,9 +70,13 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     when: str | None = None
     delay_ms: float = 0
     event_delay_ms: float = 0
-    chunk_chars: int = 40
+    chunk_chars: Annotated[int, msgspec.Meta(ge=1)] = 40
     usage: Json = {}
     stop_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if any(not isinstance(block.get("type"), str) for block in self.blocks or ()):
+            raise ValueError("a block needs a `type`")
 
     def message(self, model: str, new_id: Callable[[], str], prompt_chars: int) -> Json:
         """The answer as a finished message."""
@@ -95,9 +99,8 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             content.append({"type": "thinking", "thinking": self.thinking, "signature": "c2NyaXB0ZWQ="})
         if self.text is not None:
             content.append({"type": "text", "text": self.text})
-        for call in self.tools:
-            content.append(filled({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}, new_id))
-        return content
+        calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.input} for call in self.tools]
+        return content + [filled(call, new_id) for call in calls]
 
 
 def filled(block: Json, new_id: Callable[[], str]) -> Json:
@@ -113,7 +116,7 @@ class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of turns."""
 
     turn: list[ScriptedTurn] = []
-    at_end: str = "error"
+    at_end: Literal["error", "repeat"] = "error"
     """error: a call after the last turn fails; repeat: the last turn is played again."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ class Scripted:
             raise UsageError(f"the script {path} cannot be read: {flaw}") from None
         self._new_id = new_id
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Event]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         async for event in play(self._player.turn_for(request), request, self._new_id):
             yield event
 
@@ -32,7 +32,7 @@ class Scripted:
         pass
 
 
-async def play(turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]) -> AsyncIterator[Event]:
+async def play(turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]) -> AsyncGenerator[Event, None]:
     """The events of one scripted turn. Raises its error."""
     if turn.delay_ms:
         await asyncio.sleep(turn.delay_ms / 1000)

@@ -16,6 +16,8 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that this chunk completes."""
+        if not chunk:
+            return []
         if b"\r" in chunk or self._last_was_cr:
             chunk = self._without_cr(chunk)
         *events, self._rest = (self._rest + chunk).split(b"\n\n")

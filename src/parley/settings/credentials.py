@@ -39,13 +39,16 @@ class Credential(Struct, frozen=True):
         return f"Credential({self.source})"
 
     def pair(self) -> tuple[str, str]:
-        """Raises ModelError for a key that we must not use."""
-        if self.value.startswith(SUBSCRIPTION_TOKEN):
+        """Raises ModelError for a key that we must not or cannot use."""
+        value = self.value.strip()
+        if not value.isascii() or not value.isprintable() or " " in value:
+            raise ModelError(f"The key from {self.source} has characters that no key has.", kind="no_key")
+        if value.startswith(SUBSCRIPTION_TOKEN):
             raise ModelError(
                 f"The key from {self.source} is a token of a subscription login. Parley takes API keys only.",
                 kind="no_key",
             )
-        return self.header, f"Bearer {self.value}" if self.header == "authorization" else self.value
+        return self.header, f"Bearer {value}" if self.header == "authorization" else value
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -55,6 +58,9 @@ class Places(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     settings: Json
     home: Path
+
+    def __repr__(self) -> str:
+        return f"Places(home={str(self.home)!r})"
 
 
 def find(places: Places) -> Credential | None:
@@ -74,9 +80,9 @@ def find(places: Places) -> Credential | None:
 
 def source(places: Places) -> str:
     """What `apiKeySource` says; a helper is not run for it."""
-    if not places.flag and not any(places.environment.get(n) for n in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")):
-        if places.settings.get("apiKeyHelper"):
-            return "apiKeyHelper"
+    given = places.flag or any(places.environment.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+    if not given and places.settings.get("apiKeyHelper"):
+        return "apiKeyHelper"
     found = find(places)
     return found.source if found else "none"
 
@@ -95,7 +101,7 @@ def run_helper(command: str, environment: Mapping[str, str]) -> str:
             timeout=HELPER_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as flaw:
+    except (OSError, ValueError, subprocess.TimeoutExpired) as flaw:
         raise ModelError(f"apiKeyHelper did not give a key: {type(flaw).__name__}", kind="no_key") from None
     key = done.stdout.strip()
     if done.returncode != 0 or not key:
@@ -106,7 +112,7 @@ def run_helper(command: str, environment: Mapping[str, str]) -> str:
 def config_key(path: Path) -> str | None:
     try:
         config: Any = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     if not isinstance(config, dict):
         return None

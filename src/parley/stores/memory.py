@@ -9,14 +9,18 @@ from parley.stores.base import Entry
 
 
 class MemoryLog:
-    def __init__(self) -> None:
-        self._entries: list[Entry] = []
+    def __init__(self, session_id: str, sessions: dict[str, list[Entry]]) -> None:
+        self._session_id = session_id
+        self._sessions = sessions
 
     def append(self, entry: Entry) -> None:
-        self._entries.append(entry)
+        # The session that was written last stands last.
+        kept = self._sessions.pop(self._session_id, [])
+        kept.append(entry)
+        self._sessions[self._session_id] = kept
 
     def entries(self) -> Iterator[Entry]:
-        return iter(list(self._entries))
+        return iter(list(self._sessions.get(self._session_id, ())))
 
     def close(self) -> None:
         pass
@@ -24,21 +28,21 @@ class MemoryLog:
 
 class Memory:
     def __init__(self) -> None:
-        self._logs: dict[str, MemoryLog] = {}
+        self._sessions: dict[str, list[Entry]] = {}
 
     def exists(self, session_id: str) -> bool:
-        return session_id in self._logs
+        return session_id in self._sessions
 
     def create(self, session_id: str) -> MemoryLog:
-        return self._logs.setdefault(session_id, MemoryLog())
+        return MemoryLog(session_id, self._sessions)
 
     def open(self, session_id: str) -> MemoryLog:
-        if session_id not in self._logs:
+        if session_id not in self._sessions:
             raise UnknownSession(session_id)
-        return self._logs[session_id]
+        return MemoryLog(session_id, self._sessions)
 
     def newest(self) -> str | None:
-        return next(reversed(self._logs), None)
+        return next(reversed(self._sessions), None)
 
     def path(self, session_id: str) -> str:
         return ""

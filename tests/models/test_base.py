@@ -1,0 +1,45 @@
+"""The events of the Messages API, read."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from parley.models.base import Delta, Event, read_event
+
+
+def test_an_event_keeps_its_bytes() -> None:
+    data = b'{ "type":"content_block_delta", "index":2, "delta":{"type":"text_delta","text":"hi","new":1} }'
+
+    assert read_event(data) == Event(
+        type="content_block_delta", index=2, delta=Delta(type="text_delta", text="hi"), raw=data
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"type":"weather"}',
+        b'{"type":"weather","message":"rain"}',
+        b'{"type":"weather","index":"first","delta":[1],"usage":7,"error":"none"}',
+    ],
+)
+def test_an_event_of_an_unknown_type_passes_whatever_it_carries(data: bytes) -> None:
+    assert read_event(data) == Event(type="weather", raw=data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[DONE]",
+        b"{}",
+        b'{"type":5}',
+        b'{"type":"message_start","message":"rain"}',
+        b'{"type":"content_block_delta","index":"first"}',
+        b'{"type":"content_block_delta","delta":{"type":"text_delta","text":null}}',
+    ],
+)
+def test_what_is_no_event_is_refused(data: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        read_event(data)

@@ -1,0 +1,179 @@
+"""Where the API key comes from, and what never shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from parley.errors import ModelError
+from parley.protocol.base import Json
+from parley.settings.credentials import Credential, Places, find, source
+
+PATH = {"PATH": "/usr/bin:/bin"}
+
+
+def places(home: Path, **given: Any) -> Places:
+    return Places(**{"flag": None, "environment": {}, "settings": {}, "home": home, **given})
+
+
+def configured(home: Path, content: bytes | Json) -> Path:
+    """A home with a config file."""
+    path = home / ".config" / "claude" / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content if isinstance(content, bytes) else msgspec.json.encode(content))
+    return home
+
+
+def helper(home: Path, command: str, **environment: str) -> Places:
+    return places(home, settings={"apiKeyHelper": command}, environment={**PATH, **environment})
+
+
+def why(home: Path, command: str, **environment: str) -> str:
+    """What is said of a helper that failed."""
+    with pytest.raises(ModelError) as raised:
+        find(helper(home, command, **environment))
+    assert (raised.value.kind, raised.value.retryable) == ("no_key", False)
+    return str(raised.value)
+
+
+FLAG: Json = {"flag": "k-flag"}
+KEY: Json = {"environment": {"ANTHROPIC_API_KEY": "k-env", "ANTHROPIC_AUTH_TOKEN": "t-env"}}
+TOKEN: Json = {"environment": {"ANTHROPIC_AUTH_TOKEN": "t-env"}}
+HELPER: Json = {"settings": {"apiKeyHelper": "echo k-helper"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({**FLAG, **KEY, **HELPER}, Credential("x-api-key", "k-flag", "--api-key")),
+        ({**KEY, **HELPER}, Credential("x-api-key", "k-env", "ANTHROPIC_API_KEY")),
+        ({**TOKEN, **HELPER}, Credential("authorization", "t-env", "ANTHROPIC_AUTH_TOKEN")),
+        (HELPER, Credential("x-api-key", "k-helper", "apiKeyHelper")),
+        ({}, Credential("x-api-key", "k-file", "config.json")),
+        (
+            {"flag": "", "environment": {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": ""}},
+            Credential("x-api-key", "k-file", "config.json"),
+        ),
+    ],
+)
+def test_the_first_place_that_has_a_key_counts(tmp_path: Path, given: Json, expected: Credential) -> None:
+    looked = places(configured(tmp_path, {"apiKey": "k-file"}), **given)
+
+    assert find(looked) == expected
+    assert source(looked) == expected.source
+
+
+def test_without_any_key_there_is_none(tmp_path: Path) -> None:
+    assert find(places(tmp_path)) is None
+    assert source(places(tmp_path)) == "none"
+
+
+def test_a_login_of_a_subscription_is_not_a_place(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / ".credentials.json").write_text('{"claudeAiOauth":{"accessToken":"sk-ant-oat01-x"}}')
+
+    assert find(places(tmp_path, environment={"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"})) is None
+
+
+# The config file.
+
+
+@pytest.mark.parametrize("name", ["apiKey", "api_key"])
+def test_the_config_file_may_spell_the_key_both_ways(tmp_path: Path, name: str) -> None:
+    assert find(places(configured(tmp_path, {name: "k-1", "other": 5}))) == Credential(
+        "x-api-key", "k-1", "config.json"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"apiKey":null}', b'{"apiKey":5}', b'{"apiKey":""}', b'{"apiKey":"\xff"}']
+)
+def test_a_config_file_without_a_key_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+    assert find(places(configured(tmp_path, content))) is None
+
+
+# The helper.
+
+
+def test_a_helper_is_a_command_whose_output_is_the_key(tmp_path: Path) -> None:
+    command = 'printf "\\n  %s \\n" "$PREFIX-key" && echo noise >&2'
+
+    assert find(helper(tmp_path, command, PREFIX="k")) == Credential("x-api-key", "k-key", "apiKeyHelper")
+
+
+def test_a_helper_sees_no_input(tmp_path: Path) -> None:
+    assert find(helper(tmp_path, "cat; echo k")) == Credential("x-api-key", "k", "apiKeyHelper")
+
+
+def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) -> None:
+    asked = helper(tmp_path, f"touch {tmp_path}/ran; echo k")
+
+    assert source(asked) == "apiKeyHelper"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("echo half-a-key; exit 3", "it exited 3"),
+        ("echo half-a-key >&2; false", "it exited 1"),
+        ("true", "it exited 0"),
+        ("echo '   '", "it exited 0"),
+        ("no-such-half-a-key-command", "it exited 127"),
+        ("printf 'half-a-key\\377'", "UnicodeDecodeError"),
+        ("echo half-a-key\x00", "ValueError"),
+        ("echo half-a-key; kill -9 $$", "it exited -9"),
+    ],
+)
+def test_a_helper_that_fails_is_told_without_a_word_of_its_output(tmp_path: Path, command: str, reason: str) -> None:
+    assert why(tmp_path, command) == f"apiKeyHelper did not give a key: {reason}"
+
+
+# The key itself.
+
+
+@pytest.mark.parametrize(
+    ("credential", "pair"),
+    [
+        (Credential("x-api-key", "sk-ant-api03-x", "--api-key"), ("x-api-key", "sk-ant-api03-x")),
+        (Credential("authorization", "t-1", "ANTHROPIC_AUTH_TOKEN"), ("authorization", "Bearer t-1")),
+        (Credential("x-api-key", " k-1\n", "ANTHROPIC_API_KEY"), ("x-api-key", "k-1")),
+    ],
+)
+def test_a_key_goes_into_its_header(credential: Credential, pair: tuple[str, str]) -> None:
+    assert credential.pair() == pair
+
+
+def refusal(credential: Credential) -> str:
+    with pytest.raises(ModelError) as raised:
+        credential.pair()
+    assert (raised.value.kind, raised.value.retryable) == ("no_key", False)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("header", ["x-api-key", "authorization"])
+@pytest.mark.parametrize("key", ["sk-ant-oat01-hush", "  sk-ant-oat01-hush"])
+def test_a_token_of_a_subscription_is_refused_wherever_it_comes_from(header: str, key: str) -> None:
+    assert refusal(Credential(header, key, "ANTHROPIC_AUTH_TOKEN")) == (
+        "The key from ANTHROPIC_AUTH_TOKEN is a token of a subscription login. Parley takes API keys only."
+    )
+
+
+@pytest.mark.parametrize("key", ["hush\nhush", "hush hush", "hüsh", "hush\x00", "hush\r\nx-evil: 1"])
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
+    assert refusal(Credential("x-api-key", key, "apiKeyHelper")) == (
+        "The key from apiKeyHelper has characters that no key has."
+    )
+
+
+def test_neither_a_credential_nor_its_places_show_a_key(tmp_path: Path) -> None:
+    looked = places(
+        tmp_path, flag="hush", environment={"ANTHROPIC_API_KEY": "hush"}, settings={"apiKeyHelper": "echo hush"}
+    )
+    found = find(looked)
+
+    assert [repr(found), str(found), f"{found!r}"] == ["Credential(--api-key)"] * 3
+    assert repr(looked) == f"Places(home='{tmp_path}')"

@@ -1,0 +1,195 @@
+"""What every store promises. Each claim is a sentence and a function; a store's test calls them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from parley.errors import UnknownSession
+from parley.protocol.base import Json, Struct
+from parley.stores.base import Entry, Store
+
+FIRST = "11111111-1111-4111-8111-111111111111"
+SECOND = "22222222-2222-4222-8222-222222222222"
+
+
+class Place(Struct, frozen=True):
+    """Where a store keeps its sessions."""
+
+    open: Callable[[], Store]
+    """A store over this place, as a new process would open it."""
+    let_time_pass: Callable[[], None] = lambda: None
+    """Makes what was written so far older than what comes."""
+
+
+def uuid(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
+def user(seq: int, text: str, session_id: str = FIRST, **context: object) -> Entry:
+    at = f"2026-01-02T03:04:{seq:02}.000Z"
+    message: Json = {
+        "type": "user",
+        "message": {"role": "user", "content": text},
+        "uuid": uuid(seq),
+        "session_id": session_id,
+        "timestamp": at,
+        "parent_tool_use_id": None,
+    }
+    return Entry(seq=seq, kind="user", at=at, message=message, context=context)
+
+
+def assistant(seq: int, *content: Json, session_id: str = FIRST, **more: object) -> Entry:
+    at = f"2026-01-02T03:04:{seq:02}.000Z"
+    message: Json = {
+        "type": "assistant",
+        "message": {"id": "msg_1", "type": "message", "role": "assistant", "content": list(content)},
+        "uuid": uuid(seq),
+        "session_id": session_id,
+        "timestamp": at,
+        "parent_tool_use_id": None,
+        **more,
+    }
+    return Entry(seq=seq, kind="assistant", at=at, message=message)
+
+
+def note(seq: int, kind: str, message: Json, **context: object) -> Entry:
+    return Entry(seq=seq, kind=kind, at=f"2026-01-02T03:04:{seq:02}.000Z", message=message, context=context)
+
+
+TEXT: Json = {"type": "text", "text": "Grüße \u2028 \U0001f600"}
+CALL: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"deep": [1, None, {"x": 1.5}]}}
+CONVERSATION = [
+    user(0, "Hello\nthere", permissionMode="plan", promptId=uuid(0)),
+    note(1, "prompt", {"type": "prompt", "text": "Be brief."}),
+    assistant(2, TEXT, request_id="req_1", error="rate_limit", is_api_error_message=True, user_message_uuids=[uuid(0)]),
+    assistant(3, CALL, parent_tool_use_id="toolu_parent"),
+    note(4, "permission", {"tool_use_id": "t1", "decision": "allow"}, source="rule"),
+    note(9, "result", {"type": "result", "subtype": "success", "uuid": uuid(9), "session_id": FIRST}),
+    note(10, "telepathy", {}),
+]
+
+
+def kept(store: Store, session_id: str = FIRST) -> list[Entry]:
+    """What is in a session's log."""
+    log = store.open(session_id)
+    try:
+        return list(log.entries())
+    finally:
+        log.close()
+
+
+def write(store: Store, session_id: str, *entries: Entry) -> None:
+    """Append to a session, which is created if it is not there."""
+    log = store.open(session_id) if store.exists(session_id) else store.create(session_id)
+    for entry in entries:
+        log.append(entry)
+    log.close()
+
+
+def entries_come_back_as_they_were_appended(place: Place) -> None:
+    write(place.open(), FIRST, *CONVERSATION)
+
+    assert kept(place.open()) == CONVERSATION
+
+
+def a_log_that_is_being_written_can_be_read(place: Place) -> None:
+    log = place.open().create(FIRST)
+    read = []
+    for entry in CONVERSATION:
+        log.append(entry)
+        read.append(list(log.entries()))
+    log.close()
+
+    assert read == [CONVERSATION[:end] for end in range(1, len(CONVERSATION) + 1)]
+
+
+def what_is_appended_later_goes_behind_what_is_there(place: Place) -> None:
+    write(place.open(), FIRST, *CONVERSATION[:3])
+    write(place.open(), FIRST, *CONVERSATION[3:])
+
+    assert kept(place.open()) == CONVERSATION
+
+
+def a_session_exists_from_its_first_entry_on(place: Place) -> None:
+    store = place.open()
+    log = store.create(FIRST)
+    before = (store.exists(FIRST), store.newest(), list(log.entries()), place.open().exists(FIRST))
+    log.append(CONVERSATION[0])
+    after = (store.exists(FIRST), store.newest(), list(log.entries()), place.open().exists(FIRST))
+    log.close()
+
+    assert before == (False, None, [], False)
+    assert after == (True, FIRST, CONVERSATION[:1], True)
+
+
+def a_session_that_is_not_there_is_unknown(place: Place) -> None:
+    store = place.open()
+    write(store, FIRST, CONVERSATION[0])
+
+    assert not store.exists(SECOND)
+    with pytest.raises(UnknownSession) as raised:
+        store.open(SECOND)
+    assert str(raised.value) == f"No conversation found with session ID: {SECOND}"
+
+
+def sessions_do_not_mix(place: Place) -> None:
+    store = place.open()
+    one, other = store.create(FIRST), store.create(SECOND)
+    for seq in range(3):
+        one.append(user(seq, "one"))
+        other.append(user(seq, "other", SECOND))
+    one.close()
+    other.close()
+
+    assert kept(store, FIRST) == [user(seq, "one") for seq in range(3)]
+    assert kept(store, SECOND) == [user(seq, "other", SECOND) for seq in range(3)]
+
+
+def the_newest_session_is_the_one_written_last(place: Place) -> None:
+    store = place.open()
+    newest = [store.newest()]
+    for seq, session_id in enumerate([FIRST, SECOND, FIRST]):
+        write(store, session_id, user(seq, "x", session_id))
+        newest.append(place.open().newest())
+        place.let_time_pass()
+
+    assert newest == [None, FIRST, SECOND, FIRST]
+
+
+def a_copy_of_a_session_is_a_session_of_its_own(place: Place) -> None:
+    store = place.open()
+    write(store, FIRST, *CONVERSATION)
+    copy = store.create(SECOND)
+    for entry in store.open(FIRST).entries():
+        copy.append(entry)
+    copy.append(user(11, "and now", SECOND))
+    copy.close()
+
+    assert kept(place.open(), FIRST) == CONVERSATION
+    assert [entry.seq for entry in kept(place.open(), SECOND)] == [0, 1, 2, 3, 4, 9, 10, 11]
+
+
+def closing_a_log_twice_does_no_harm(place: Place) -> None:
+    log = place.open().create(FIRST)
+    log.close()
+    log.append(CONVERSATION[0])
+    log.close()
+    log.close()
+
+    assert kept(place.open()) == CONVERSATION[:1]
+
+
+CLAIMS = [
+    entries_come_back_as_they_were_appended,
+    a_log_that_is_being_written_can_be_read,
+    what_is_appended_later_goes_behind_what_is_there,
+    a_session_exists_from_its_first_entry_on,
+    a_session_that_is_not_there_is_unknown,
+    sessions_do_not_mix,
+    the_newest_session_is_the_one_written_last,
+    a_copy_of_a_session_is_a_session_of_its_own,
+    closing_a_log_twice_does_no_harm,
+]
+every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
