@@ -1,0 +1,61 @@
+"""The clients as fixtures, installed when a test first asks for one.
+
+A plugin that the test modules name, and no second conftest.py: mypy knows a module by its file's name alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import FIRST, HELLO, SECOND, TALK, Report, Stage, installed
+from install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
+
+
+@pytest.fixture(scope="session", params=[CURRENT_PYTHON, OLD_PYTHON], ids=lambda client: client.version)
+def python_sdk(request: pytest.FixtureRequest) -> Client:
+    return installed(request.param)
+
+
+@pytest.fixture(scope="session", params=[TYPESCRIPT], ids=lambda client: client.version)
+def typescript_sdk(request: pytest.FixtureRequest) -> Client:
+    return installed(request.param)
+
+
+@pytest.fixture(scope="session", params=[False, True], ids=["whole", "partial"])
+def partial(request: pytest.FixtureRequest) -> bool:
+    """Whether the client asks for partial messages."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def python(python_sdk: Client, partial: bool, tmp_path: Path) -> Stage:
+    return Stage(python_sdk, tmp_path, partial)
+
+
+@pytest.fixture
+def typescript(typescript_sdk: Client, partial: bool, tmp_path: Path) -> Stage:
+    return Stage(typescript_sdk, tmp_path, partial)
+
+
+# Runs that several tests look at: starting a client takes a second.
+
+
+@pytest.fixture(scope="session")
+def python_hello(python_sdk: Client, partial: bool, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return Stage(python_sdk, tmp_path_factory.mktemp("hello"), partial).run("query", [HELLO], prompt="Hi")
+
+
+@pytest.fixture(scope="session")
+def python_talk(python_sdk: Client, partial: bool, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return Stage(python_sdk, tmp_path_factory.mktemp("talk"), partial).run("client", [FIRST, SECOND], steps=TALK)
+
+
+@pytest.fixture(scope="session")
+def typescript_hello(typescript_sdk: Client, partial: bool, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return Stage(typescript_sdk, tmp_path_factory.mktemp("hello"), partial).run("query", [HELLO], prompt="Hi")
+
+
+@pytest.fixture(scope="session")
+def typescript_talk(typescript_sdk: Client, partial: bool, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return Stage(typescript_sdk, tmp_path_factory.mktemp("talk"), partial).run("stream", [FIRST, SECOND], steps=TALK)

@@ -1,0 +1,56 @@
+// `query()` with a stream of prompts: one step after the other with one engine.
+
+import { options, sdk, task, tell, tellError, user } from "./telling.mjs";
+
+let handOver;
+let next = new Promise((resolve) => (handOver = resolve));
+
+/** Each prompt when its step has come; null ends the input. */
+async function* prompts() {
+  for (let content = await next; content !== null; content = await next) {
+    next = new Promise((resolve) => (handOver = resolve));
+    yield user(content);
+  }
+}
+
+const conversation = sdk.query({ prompt: prompts(), options: options() });
+
+async function untilResult(seen = () => {}) {
+  for (;;) {
+    const { value: message, done } = await conversation.next();
+    if (done) throw new Error("the stream ended before its result");
+    tell("message", message);
+    await seen(message);
+    if (message.type === "result") return;
+  }
+}
+
+const showsText = ({ type, event }) =>
+  type === "assistant" || (type === "stream_event" && event.type === "content_block_delta");
+
+const steps = {
+  ask: async (prompt) => {
+    handOver(prompt);
+    await untilResult();
+  },
+  /** Interrupt as soon as the first text is seen. */
+  ask_and_interrupt: async (prompt) => {
+    let interrupted = false;
+    handOver(prompt);
+    await untilResult(async (message) => {
+      if (interrupted || !showsText(message)) return;
+      interrupted = true;
+      tell("receipt", await conversation.interrupt());
+    });
+  },
+  set_model: (name) => conversation.setModel(name ?? undefined),
+  server_info: async () => tell("server_info", await conversation.initializationResult()),
+};
+
+try {
+  for (const [name, ...values] of task.steps) await steps[name](...values);
+  handOver(null);
+  for await (const message of conversation) tell("message", message);
+} catch (flaw) {
+  tellError(flaw);
+}

@@ -1,0 +1,188 @@
+"""An official client in its own process, our engine behind it, a scripted model behind that.
+
+    stage.run("query", [ScriptedTurn(text="Hello.")], prompt="Hi").messages
+
+The driver of that name (drivers/) gets its task as JSON and tells JSON lines; a `Report` holds them beside the
+requests that reached the model. Everything a run writes is below the stage's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from install import Client, Unavailable, ensure, say
+
+from parley.models.script import Fault, Script, ScriptedTurn
+from parley.testing.model_server import Exchange, running
+
+ENGINE = Path(sys.executable).with_name("parley")
+DRIVERS = Path(__file__).with_name("drivers")
+RUN_SECONDS = 60
+PRICES = {"": {"input": 5, "output": 25}}
+"""Dollars per million tokens of any model, so that costs can be foreseen."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a run."""
+
+    stage: Stage
+    told: list[tuple[str, Any]]
+    stderr: str
+    exchanges: list[Exchange]
+
+    @property
+    def messages(self) -> list[Any]:
+        return self.of("message")
+
+    @property
+    def requests(self) -> list[Any]:
+        """The bodies that the model got."""
+        return [exchange.body for exchange in self.exchanges]
+
+    def of(self, what: str) -> list[Any]:
+        return [value for kind, value in self.told if kind == what]
+
+    def complaints(self) -> list[Any]:
+        """Whatever the client logged or raised and the engine wrote to stderr."""
+        return [*self.stderr.splitlines(), *self.of("stderr"), *self.of("raised")]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where one test plays."""
+
+    client: Client
+    folder: Path
+    partial: bool = False
+
+    @property
+    def directory(self) -> Path:
+        return self.folder / "project"
+
+    def run(
+        self, driver: str, turns: Sequence[ScriptedTurn], *, env: dict[str, str] | None = None, **task: Any
+    ) -> Report:
+        """Let a driver do its task. The last turn of the model is repeated for as long as it is asked."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.folder / "prices.json").write_text(json.dumps(PRICES))
+        with running(Script(turn=list(turns), at_end="repeat")) as server:
+            command = self._command(driver, {"engine": str(ENGINE), "partial": self.partial, **task})
+            stdout, stderr = finish(command, {**self._environment(server.url), **(env or {})}, self.directory)
+        told = [json.loads(line) for line in stdout.splitlines()]
+        return Report(self, [(what, value) for what, value in told], stderr, server.exchanges)
+
+    def _command(self, driver: str, task: dict[str, Any]) -> list[str]:
+        program = self.client.program()
+        assert program is not None
+        if self.client.runs_with == "node":
+            return [program, str(DRIVERS / f"{driver}.mjs"), json.dumps({**task, "packages": str(self.client.place)})]
+        return [program, "-B", str(DRIVERS / f"{driver}.py"), json.dumps(task)]
+
+    def _environment(self, url: str) -> dict[str, str]:
+        """All that the client and the engine find: nothing of the machine's own settings, keys or proxies."""
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(self.folder),
+            "CLAUDE_CONFIG_DIR": str(self.folder / "config"),
+            "LANG": "C.UTF-8",
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": "a-key-for-tests",
+            "PARLEY_PRICES": str(self.folder / "prices.json"),
+        }
+
+
+def finish(command: list[str], environment: dict[str, str], cwd: Path) -> tuple[str, str]:
+    """Run a driver to its end; one that hangs is ended with its engine."""
+    with subprocess.Popen(
+        command,
+        env=environment,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            pytest.fail(f"the driver did not end within {RUN_SECONDS} s\n{stdout}\n{stderr}")
+    assert process.returncode == 0, stderr
+    return stdout, stderr
+
+
+def installed(client: Client) -> Client:
+    """The client, or a skipped test; where the clients are required (in CI), a failed one."""
+    try:
+        ensure(client, say)
+    except Unavailable as reason:
+        text = f"{client.package} {client.version} cannot be installed: {reason}"
+        if os.environ.get("PARLEY_REQUIRE_COMPAT"):
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+    return client
+
+
+# What the tests of every client play.
+
+HELLO = ScriptedTurn(text="Hello there.", usage={"input_tokens": 1000, "output_tokens": 100})
+HELLO_COST_USD = 0.0075
+FIRST, SECOND = ScriptedTurn(thinking="A first.", text="One."), ScriptedTurn(text="Two.")
+FIRST_BLOCKS = [
+    {"type": "thinking", "thinking": "A first.", "signature": "c2NyaXB0ZWQ="},
+    {"type": "text", "text": "One."},
+]
+TALK = [["ask", "Hello"], ["ask", "Again"]]
+THOUGHT = ScriptedTurn(
+    blocks=[{"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}, {"type": "text", "text": "Yes."}]
+)
+LONG_TEXTS = ["The beginning. ", "and so on " * 400]
+LONG = ScriptedTurn(blocks=[{"type": "text", "text": text} for text in LONG_TEXTS], chunk_chars=10, event_delay_ms=50)
+"""Takes 20 s unless somebody interrupts it."""
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+QUESTION = {"type": "text", "text": "What is this?"}
+NO_RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "0"}
+FAULTS = [
+    Fault(status=500, type="api_error", message="Internal server error"),
+    Fault(status=401, type="authentication_error", message="invalid x-api-key"),
+]
+
+PARTIAL_EVENTS = ["message_start", "content_block_start", "content_block_delta"]
+CLOSING_EVENTS = ["content_block_stop", "message_delta", "message_stop"]
+
+
+def order(assistant: str, result: str, *, partial: bool) -> list[str]:
+    """How the lines of a turn with one text block follow each other."""
+    if not partial:
+        return ["init", assistant, result]
+    return ["init", "status", *PARTIAL_EVENTS, assistant, *CLOSING_EVENTS, result]
+
+
+def conversation(request: Any) -> list[tuple[str, list[Any]]]:
+    """The messages of a request, without the marks that guide the prompt cache."""
+    return [(message["role"], [bare(block) for block in blocks(message)]) for message in request["messages"]]
+
+
+def blocks(message: Any) -> list[Any]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def bare(block: Any) -> Any:
+    return {name: value for name, value in block.items() if name != "cache_control"}
+
+
+def said(text: str) -> Any:
+    return {"type": "text", "text": text}

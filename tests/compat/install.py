@@ -1,0 +1,164 @@
+"""Install the official clients into `.compat/`, from the registries that pip and npm are set up for.
+
+    python tests/compat/install.py            # all of them; what is there already stays
+
+The Python SDK is built from its source distribution and the TypeScript SDK is installed without its optional
+packages: neither then carries an engine of its own, so that what answers can only be ours.
+
+    .compat/python-0.2.182/     a virtual environment
+    .compat/node/               package.json, node_modules
+    .compat/<name>/stamp.json   written last: without it, or with another one, the folder is made anew
+    .compat/<name>.lock         held while a folder is made, so that test runs may start side by side
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2] / ".compat"
+STEP_SECONDS = 180
+OLDEST_NODE = 18
+
+
+class Unavailable(Exception):
+    """A client that cannot be had here, and why."""
+
+
+Make = Callable[["Client"], None]
+
+
+@dataclass(frozen=True)
+class Client:
+    """An official client at one version."""
+
+    folder: str
+    package: str
+    version: str
+    make: Make
+    runs_with: str
+    """The program that runs its drivers: a path in the folder, or a name on PATH."""
+
+    @property
+    def place(self) -> Path:
+        return ROOT / self.folder
+
+    @property
+    def stamp(self) -> str:
+        return json.dumps({"package": self.package, "version": self.version})
+
+    def program(self) -> str | None:
+        own = self.place / self.runs_with
+        return str(own) if own.exists() else shutil.which(self.runs_with)
+
+    def is_installed(self) -> bool:
+        # A virtual environment whose Python was removed is a broken link.
+        stamp = self.place / "stamp.json"
+        return stamp.exists() and stamp.read_text() == self.stamp and self.program() is not None
+
+
+def make_python(client: Client) -> None:
+    run([sys.executable, "-m", "venv", str(client.place)])
+    pip = [str(client.place / client.runs_with), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    wanted = f"{client.package}=={client.version}"
+    patience = ["--retries", "1", "--timeout", "20"]
+    run([*pip, "install", "--quiet", *patience, "--no-binary", client.package, wanted])
+
+
+def make_node(client: Client) -> None:
+    check_node()
+    client.place.mkdir()
+    package = {"private": True, "type": "module", "dependencies": {client.package: client.version}}
+    (client.place / "package.json").write_text(json.dumps(package, indent=2) + "\n")
+    quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
+    patience = ["--fetch-retries=1", "--fetch-timeout=20000"]
+    run(["npm", "install", "--omit=optional", "--ignore-scripts", *quiet, *patience], cwd=client.place)
+
+
+def check_node() -> None:
+    """Raises Unavailable."""
+    version = run(["node", "--version"]).strip()
+    if int(version.removeprefix("v").partition(".")[0]) < OLDEST_NODE:
+        raise Unavailable(f"node is {version}, and must be at least {OLDEST_NODE}")
+
+
+def run(command: Sequence[str], cwd: Path | None = None) -> str:
+    """What a step of the installation prints. Raises Unavailable if it fails."""
+    shown = " ".join(command[:6])
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=STEP_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Unavailable(f"there is no {command[0]} on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"`{shown} ...` took longer than {STEP_SECONDS} s") from None
+    if done.returncode != 0:
+        raise Unavailable(f"`{shown} ...` failed:\n{gist(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def gist(text: str) -> str:
+    """The lines that tell what went wrong; pip and npm say much else."""
+    lines = text.strip().splitlines()
+    return "\n".join([line for line in lines if line.startswith(("ERROR", "npm error"))][:4] or lines[-4:])
+
+
+PYTHON = "claude-agent-sdk"
+CURRENT_PYTHON = Client("python-0.2.182", PYTHON, "0.2.182", make_python, "bin/python")
+OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
+TYPESCRIPT = Client("node", "@anthropic-ai/claude-agent-sdk", "0.3.325", make_node, "node")
+CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT)
+
+
+def ensure(client: Client, tell: Callable[[str], None]) -> None:
+    """Install a client unless it is there already. Raises Unavailable."""
+    ROOT.mkdir(exist_ok=True)
+    with locked(ROOT / f"{client.folder}.lock"):
+        if client.is_installed():
+            tell(f"{client.package} {client.version} is there: {client.place}")
+            return
+        tell(f"installing {client.package} {client.version} into {client.place}")
+        shutil.rmtree(client.place, ignore_errors=True)
+        client.make(client)
+        (client.place / "stamp.json").write_text(client.stamp)
+
+
+def locked(path: Path) -> AbstractContextManager[object]:
+    """The lock is the kernel's: it goes when the block is left, and also when its holder dies."""
+    file = path.open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    failed = 0
+    for client in CLIENTS:
+        try:
+            ensure(client, say)
+        except Unavailable as reason:
+            sys.stderr.write(f"{client.package} {client.version} cannot be installed: {reason}\n")
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
