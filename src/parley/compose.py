@@ -6,7 +6,6 @@ Rows are strings, so that nothing is imported before it is needed.
 from __future__ import annotations
 
 import os
-import random
 import re
 import sys
 from collections.abc import Callable
@@ -20,25 +19,61 @@ from parley.engine.prompt import Instructions
 from parley.engine.retry import DEFAULT_RETRIES
 from parley.engine.session import Limits, Setup
 from parley.engine.stamp import Stamp
+from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
 from parley.errors import ModelError, SessionError, UsageError
 from parley.models.base import Model
-from parley.models.names import Choice
+from parley.models.names import Choice, resolve
 from parley.models.prices import Prices
+from parley.permissions.names import Names
 from parley.protocol.base import Json
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import Options
 from parley.settings import credentials, layers
 from parley.stores.base import Log, Store
+from parley.stores.claude import project_key
+from parley.tools.base import Context, Tool
+from parley.tools.offer import Wishes, offered
+from parley.tools.shelf import Shelf
 from parley.version import PROTOCOL_LEVEL
+from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.local import LocalFiles
+from parley.workspace.processes import Processes
+from parley.workspace.search import LocalSearch
+from parley.workspace.web import Web
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+SECRET = re.compile(r"^(ANTHROPIC|OPENAI|CLAUDE_CODE_OAUTH)_.*(KEY|TOKEN|HEADERS)|^PARLEY_SEARCH_URL$", re.IGNORECASE)
+"""Variables that carry a key of a model's backend."""
 LOOPBACK = re.compile(r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|$)")
 
 MODELS = {
     "anthropic": "parley.models.anthropic:Anthropic",
     "scripted": "parley.models.scripted:Scripted",
     "offline": "parley.models.offline:Offline",
+}
+TOOLS = {
+    "Bash": "parley.tools.bash:Bash",
+    "Edit": "parley.tools.edit:Edit",
+    "Glob": "parley.tools.glob:Glob",
+    "Grep": "parley.tools.grep:Grep",
+    "NotebookEdit": "parley.tools.notebook:NotebookEdit",
+    "AskUserQuestion": "parley.tools.question:AskUserQuestion",
+    "EnterPlanMode": "parley.tools.plan:EnterPlanMode",
+    "ExitPlanMode": "parley.tools.plan:ExitPlanMode",
+    "ListMcpResourcesTool": "parley.tools.resources:ListMcpResources",
+    "ReadMcpResourceTool": "parley.tools.resources:ReadMcpResource",
+    "TaskCreate": "parley.tools.task_list:TaskCreate",
+    "TaskGet": "parley.tools.task_list:TaskGet",
+    "TaskList": "parley.tools.task_list:TaskList",
+    "TaskOutput": "parley.tools.task_output:TaskOutput",
+    "TaskStop": "parley.tools.task_stop:TaskStop",
+    "TaskUpdate": "parley.tools.task_list:TaskUpdate",
+    "TodoWrite": "parley.tools.todo:TodoWrite",
+    "WebFetch": "parley.tools.web_fetch:WebFetch",
+    "WebSearch": "parley.tools.web_search:WebSearch",
+    "Read": "parley.tools.read:Read",
+    "Write": "parley.tools.write:Write",
 }
 DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
 
@@ -49,6 +84,11 @@ def variety(table: dict[str, str], name: str, what: str) -> Any:
         raise UsageError(f"there is no {what} {name!r} here; there are {', '.join(table)}")
     module, _, cls = table[name].partition(":")
     return getattr(import_module(module), cls)
+
+
+def make_tool(name: str) -> Tool:
+    made: Tool = variety(TOOLS, name, "tool")()
+    return made
 
 
 def dialect(options: Options) -> Dialect:
@@ -72,15 +112,43 @@ class Composer:
     def setup(self, complain: Callable[[str], None]) -> Setup:
         """Everything a session needs. Raises UsageError or SessionError."""
         options, environment = self.options, self.environment
+        chosen = resolve(self.model_name())
+        if chosen.adapter != "anthropic":
+            self.open_model(chosen)  # a broken script is told now, not in the first turn
         session_id, log = self.open_log()
         bypass = options.skip_permissions or options.permission_mode == "bypassPermissions"
+        children = child_environment(environment)
         return Setup(
             session_id=session_id,
             cwd=self.cwd,
             log=log,
             open_model=self.open_model,
             model_name=self.model_name(),
-            instructions=self.instructions(),
+            small_model=environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku",
+            instructions=self.instructions(session_id),
+            tools=self.tools(),
+            tool_context=Context(
+                cwd=self.cwd,
+                environment=children,
+                files=LocalFiles(
+                    cwd=self.cwd,
+                    checkpoints=Checkpoints(self.file_history(session_id)),
+                    new_id=short_ids(self.stamp),
+                    forget_at_end=options.no_session_persistence,
+                ),
+                processes=Processes(),
+                results_folder=self.config / "projects" / project_key(self.cwd) / session_id / "tool-results",
+                new_id=short_ids(self.stamp),
+                web=self.web(),
+                plan_file=str(self.plan_file(session_id)),
+                clock=self.stamp.monotonic,
+                search=LocalSearch(children),
+            ),
+            task_place=self.task_place(session_id),
+            rules=Names(
+                allowed=frozenset(options.allowed_tools or ()), denied=frozenset(options.disallowed_tools or ())
+            ),
+            asks_host=self.asks_host(),
             permission_mode="bypassPermissions" if bypass else mode(options.permission_mode),
             may_bypass=bypass or options.allow_skip_permissions,
             partial=options.include_partial_messages and options.output_format != "message",
@@ -98,12 +166,14 @@ class Composer:
                 max_turns=options.max_turns,
                 max_retries=whole_or(environment, "CLAUDE_CODE_MAX_RETRIES", DEFAULT_RETRIES),
                 max_output_tokens=whole(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
+                background_wait_seconds=background_wait_seconds(environment),
             ),
+            may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),
             api_key_source=credentials.source(self.places()),
             prices=self.prices(),
             stamp=self.stamp,
-            dice=random.random,
+            dice=throw,
             complain=complain,
         )
 
@@ -151,9 +221,49 @@ class Composer:
             prices.price("")  # a broken table is told at the start, not after the first answer
         return prices
 
+    # Tools.
+
+    def tools(self) -> Shelf:
+        """The tools the model may call, by the names they are listed under."""
+        tasks = self.environment.get("CLAUDE_CODE_ENABLE_TASKS")
+        wishes = Wishes(
+            asked=self.options.tools,
+            denied=self.options.disallowed_tools or (),
+            has_person=self.asks_host(),
+            tasks=truthy(tasks) if tasks else None,
+        )
+        return Shelf(offered(TOOLS, wishes), make_tool)
+
+    def asks_host(self) -> bool:
+        options = self.options
+        return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
+
+    def web(self) -> Web:
+        """The door to the network, opened as wide as the person says."""
+        environment = self.environment
+        private = truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE")) or self.settings.get("webFetchAllowPrivate")
+        return Web(
+            allow_private=private is True,
+            ca_file=environment.get("NODE_EXTRA_CA_CERTS"),
+            search_url=environment.get("PARLEY_SEARCH_URL"),
+        )
+
+    def plan_file(self, session_id: str) -> Path:
+        return self.config / "plans" / f"{session_id}.md"
+
+    def task_place(self, session_id: str) -> Place:
+        """Where the output of background tasks goes."""
+        temporary = self.environment.get("CLAUDE_CODE_TMPDIR") or self.environment.get("TMPDIR") or "/tmp"
+        project = project_key(self.cwd)
+        return Place(
+            temporary=Path(temporary),
+            names=(f"claude-{os.getuid()}", project, session_id, "tasks"),
+            otherwise=self.config / "projects" / project / session_id / "tasks",
+        )
+
     # Instructions.
 
-    def instructions(self) -> Instructions:
+    def instructions(self, session_id: str) -> Instructions:
         """Raises UsageError if a file cannot be read."""
         options = self.options
         replaced = options.system_prompt
@@ -162,16 +272,24 @@ class Composer:
         appended = options.append_system_prompt or ""
         if options.append_system_prompt_file is not None:
             appended = text_file(options.append_system_prompt_file, "--append-system-prompt-file")
-        return Instructions(replaced=replaced, appended=appended, surroundings=self.surroundings())
+        return Instructions(replaced=replaced, appended=appended, surroundings=self.surroundings(session_id))
 
-    def surroundings(self) -> tuple[str, ...]:
+    def surroundings(self, session_id: str) -> tuple[str, ...]:
         if self.options.exclude_dynamic_sections:
             return ()
         return (
             f"Working directory: {self.cwd}",
             f"Platform: {sys.platform}",
             f"Today's date: {self.stamp.now()[:10]}",
+            *self.plan_rules(session_id),
         )
+
+    def plan_rules(self, session_id: str) -> tuple[str, ...]:
+        """What a model must know whose session begins in plan mode."""
+        if self.options.permission_mode != "plan" or self.options.skip_permissions:
+            return ()
+        rule = "The session begins in plan mode: look around and change nothing until the user has approved your plan."
+        return (f"{rule} ExitPlanMode presents it; you may write it to {self.plan_file(session_id)} first.",)
 
     # The log.
 
@@ -195,7 +313,12 @@ class Composer:
         fork = store.create(session_id)
         for entry in store.open(old).entries():
             fork.append(entry)
+        if not options.no_session_persistence:
+            Checkpoints(self.file_history(session_id)).inherit(Checkpoints(self.file_history(old)))
         return session_id, fork
+
+    def file_history(self, session_id: str) -> Path:
+        return self.config / "file-history" / session_id
 
     def store(self) -> Store:
         from parley.stores.claude import Claude, Context
@@ -211,14 +334,25 @@ class Composer:
 
 
 OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
-    "anthropic": lambda composer, cls, choice: cls(composer.endpoint()),
+    "anthropic": lambda composer, cls, choice: cls(composer.endpoint),
     "scripted": lambda composer, cls, choice: cls(Path(composer.cwd, choice.name), short_ids(composer.stamp)),
     "offline": lambda composer, cls, choice: cls(short_ids(composer.stamp)),
 }
 
 
+def throw() -> float:
+    """A number in [0, 1); the standard library's module costs 3 ms at start-up."""
+    return int.from_bytes(os.urandom(4)) / 2**32
+
+
 def short_ids(stamp: Stamp) -> Callable[[], str]:
-    return lambda: stamp.new_uuid().replace("-", "")[:24]
+    return lambda: stamp.new_uuid().replace("-", "")[-24:]
+
+
+def child_environment(environment: dict[str, str]) -> dict[str, str]:
+    """What commands see: everything but our keys."""
+    ours = {name: value for name, value in environment.items() if not SECRET.search(name)}
+    return {**ours, "CLAUDECODE": "1"}
 
 
 def mode(name: str | None) -> str:
@@ -250,6 +384,12 @@ def whole(environment: dict[str, str], name: str) -> int | None:
 def whole_or(environment: dict[str, str], name: str, default: int) -> int:
     value = whole(environment, name)
     return default if value is None else value
+
+
+def background_wait_seconds(environment: dict[str, str]) -> float | None:
+    """How long background tasks are waited for once the input has ended; 0 in the variable means for ever."""
+    milliseconds = whole_or(environment, "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS", 600_000)
+    return milliseconds / 1000 if milliseconds > 0 else None
 
 
 def is_uuid(text: str) -> bool:

@@ -13,6 +13,7 @@ from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
 from parley.engine.stamp import Stamp
+from parley.engine.usage import blank
 from parley.errors import SessionError
 from parley.protocol.base import UNSET, Message, spell
 from parley.protocol.connection import Connection
@@ -28,6 +29,7 @@ TERMINATED = 128 + signal.SIGTERM
 def enter(options: Options, prompt: str | None) -> int:
     """Open the session and serve it to its end; returns the exit code. Raises UsageError."""
     stamp = Stamp()
+    spoken = dialect(options)
     composer = Composer(options, dict(os.environ), working_directory(), stamp)
     try:
         setup = composer.setup(complain)
@@ -36,16 +38,16 @@ def enter(options: Options, prompt: str | None) -> int:
 
     async def run() -> int:
         hub = Hub()
-        if options.output_format in (None, "text", "json"):
+        if prompt is not None and options.output_format in (None, "text", "json"):
             printer = Printer(as_json=options.output_format == "json", everything=options.verbose)
             session = hub.open(setup, printer)
             stop = Stop(session)
-            session.handle(user(prompt or ""))
+            session.handle(user(prompt))
             session.finish()
             await session.run_turns()
         else:
             transport = Stdio()
-            pump = Pump(Connection(Role.ENGINE, dialect(options)), transport, stamp.new_uuid)
+            pump = Pump(Connection(Role.ENGINE, spoken), transport, stamp.new_uuid)
             session = hub.open(setup, pump)
             stop = Stop(session)
             try:
@@ -86,6 +88,7 @@ class Stop:
     def _stop(self, number: int) -> None:
         self._signal = number
         self._session.interrupt()
+        self._session.tasks.end()
         self._session.finish()
 
     def exit_code(self) -> int:
@@ -117,7 +120,7 @@ def no_session(reason: str, session_id: str, stamp: Stamp) -> Message:
         stop_reason=None,
         session_id=session_id,
         total_cost_usd=0,
-        usage={"input_tokens": 0, "output_tokens": 0},
+        usage=blank(),
         modelUsage={},
         permission_denials=[],
         errors=[reason],
@@ -125,5 +128,3 @@ def no_session(reason: str, session_id: str, stamp: Stamp) -> Message:
         result_index=0,
         result=UNSET,
     )
-
-

@@ -17,7 +17,5 @@ Options:
 
 def text() -> str:
     values = {"none": "", "one": " <value>", "maybe": " [value]", "many": " <values...>"}
-    lines = [
-        f"  {', '.join(row.flags)}{values[row.kind.words]}\n" for row in ROWS if row.field not in WITHOUT_EFFECT
-    ]
+    lines = [f"  {', '.join(row.flags)}{values[row.kind.words]}\n" for row in ROWS if row.field not in WITHOUT_EFFECT]
     return HEAD + "".join(lines)

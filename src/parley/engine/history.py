@@ -38,13 +38,17 @@ class History:
             self._spoken.append(Spoken(role=entry.kind, id=inner.get("id") or "", content=blocks))
 
     def messages(self) -> list[Json]:
-        """The messages of the next request. Empty texts are left out: the API refuses them."""
+        """The messages of the next request. Texts without a letter are left out: the API refuses them."""
         found: list[Json] = []
         for spoken in self._spoken:
-            content = [block for block in spoken.content if block.get("type") != "text" or block.get("text")]
+            content = [block for block in spoken.content if says_something(block)]
             if content:
                 found.append({"role": spoken.role, "content": content})
         return found
 
     def __len__(self) -> int:
         return len(self._spoken)
+
+
+def says_something(block: Json) -> bool:
+    return block.get("type") != "text" or bool((block.get("text") or "").strip())

@@ -2,7 +2,8 @@
 
 The first prompt starts a turn as soon as nothing runs; those that arrive meanwhile wait
 and then form the next turn together, as recorded from the original. A prompt that could
-not be read waits in the same line, so that results come in the order of the prompts.
+not be read waits in the same line, so that results come in the order of the prompts. The
+notification of a background task is a turn by itself, and its result says so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from asyncio import Event
 from collections import deque
 
 from parley.protocol.base import Json, Struct
+
+NOTIFICATION = "task-notification"
+"""The origin of a prompt that nobody typed: a background task is over."""
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -21,6 +25,10 @@ class Prompt(Struct, frozen=True, kw_only=True):
     named: bool = False
     """Whether the client gave the uuid; only then its life is reported."""
     origin: Json | None = None
+
+    @property
+    def is_notification(self) -> bool:
+        return self.origin is not None and self.origin.get("kind") == NOTIFICATION
 
 
 class Rejected(Struct, frozen=True):
@@ -62,7 +70,7 @@ class Inbox:
     async def take(self, together: bool) -> list[Prompt] | Rejected | None:
         """What the next turn is about; None when nothing more will come.
 
-        `together`: all prompts that wait, up to one that cannot be read; else the first.
+        `together`: all prompts that wait, up to one that stands by itself; else the first.
         """
         while not self._waiting:
             if self._closed:
@@ -73,8 +81,12 @@ class Inbox:
         if isinstance(first, Rejected):
             return first
         taken = [first]
-        while together and self._waiting and isinstance(self._waiting[0], Prompt):
-            taken.append(self._waiting.popleft())  # type: ignore[arg-type]  # just checked
+        while together and not first.is_notification and self._waiting:
+            following = self._waiting[0]
+            if isinstance(following, Rejected) or following.is_notification:
+                break
+            taken.append(following)
+            self._waiting.popleft()
         return taken
 
 

@@ -92,7 +92,7 @@ def error_name(flaw: ModelError) -> str:
 
 
 def is_too_long(flaw: ModelError) -> bool:
-    return flaw.status == 400 and "prompt is too long" in flaw.message.lower()
+    return flaw.kind == "prompt_too_long" or (flaw.status == 400 and "prompt is too long" in flaw.message.lower())
 
 
 def terminal_reason(flaw: ModelError) -> str:
@@ -104,7 +104,7 @@ def terminal_reason(flaw: ModelError) -> str:
 def error_text(flaw: ModelError) -> str:
     """What the person reads."""
     if flaw.status is None:
-        return flaw.message if flaw.kind == "no_key" else f"API Error: {flaw.message}"
+        return flaw.message if flaw.kind in ("no_key", "prompt_too_long") else f"API Error: {flaw.message}"
     if flaw.status == 401:
         return f"API Error: 401 {flaw.message}. Check the API key (ANTHROPIC_API_KEY), or try --model offline."
     return f"API Error: {flaw.status} {flaw.message}"

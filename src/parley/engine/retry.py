@@ -7,6 +7,8 @@ from parley.errors import ModelError
 DEFAULT_RETRIES = 8
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
+MOST_DOUBLINGS = 10
+"""More than the longest delay needs; after a thousand the number would not fit."""
 LONGEST_WISH_SECONDS = 60.0
 """A backend may ask for this much patience with `retry-after`, not for more."""
 
@@ -17,5 +19,5 @@ def delay_seconds(flaw: ModelError, attempt: int, max_retries: int, dice: float)
         return None
     if flaw.retry_after_seconds is not None:
         return min(flaw.retry_after_seconds, LONGEST_WISH_SECONDS)
-    doubled = FIRST_DELAY_SECONDS * 2 ** (attempt - 1)
+    doubled = FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, MOST_DOUBLINGS)
     return float(min(doubled, LONGEST_DELAY_SECONDS)) * (1 + 0.25 * dice)

@@ -51,7 +51,7 @@ class Pump:
         request_id = self._new_id()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = answer
-        self.tell(ControlRequest(request_id=request_id, request=request))  # type: ignore[arg-type]  # a Payload
+        self.tell(ControlRequest(request_id=request_id, request=request))
         try:
             return await answer
         except asyncio.CancelledError:

@@ -22,18 +22,21 @@ from typing import Any
 import msgspec
 
 from parley.engine import outcome
+from parley.engine.errand import Errand
 from parley.engine.history import History
 from parley.engine.inbox import Inbox, Prompt, Rejected, join
 from parley.engine.outcome import Outcome
 from parley.engine.prompt import Instructions, render, system_blocks
 from parley.engine.stamp import Stamp
+from parley.engine.tasks import Place, Tasks
 from parley.engine.thinking import Wish, thinking_field
+from parley.engine.tool_call import Caller, Rules
 from parley.engine.turn import Turn, prompt_content
 from parley.engine.usage import Ledger
-from parley.errors import SessionError
+from parley.errors import ModelError, SessionError, UsageError
 from parley.host import Host
 from parley.models.base import Model, ModelRequest
-from parley.models.names import Choice, facts, listing, resolve
+from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts, listing, resolve
 from parley.models.prices import Prices
 from parley.protocol.base import UNSET, Json, Message, Refused, Struct, Unknown, convert, plain
 from parley.protocol.blocks import as_json
@@ -53,16 +56,22 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.protocol.options import MODES
 from parley.stores.base import Entry, Log
-from parley.tools.base import Tool
+from parley.tools.base import Context, Tool
+from parley.tools.base import schema as tool_schema
 from parley.version import PROTOCOL_LEVEL, __version__
 
 CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"]
+
+TASK_TAIL_BYTES = 8 * 1024
+"""As much of a task's output as a host gets at a time."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     max_retries: int = 8
     max_output_tokens: int | None = None
+    background_wait_seconds: float | None = 600.0
+    """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
 
 
 class Setup(Struct, frozen=True, kw_only=True):
@@ -74,10 +83,20 @@ class Setup(Struct, frozen=True, kw_only=True):
     open_model: Callable[[Choice], Model]
     """Raises UsageError or ModelError if there is no such model."""
     model_name: str = "default"
+    small_model: str = "haiku"
+    """Who is asked beside the conversation, where the session's model is on the API."""
     instructions: Instructions = Instructions()
-    tools: Mapping[str, Tool] = {}
+    tools: Mapping[str, Tool]
+    tool_context: Context
+    task_place: Place
+    """Where the output of background tasks goes."""
+    rules: Rules
+    asks_host: bool = False
+    """Whether permission questions go to the host."""
     permission_mode: str = "default"
     may_bypass: bool = False
+    may_rewind: bool = False
+    """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
     partial: bool = False
     replay: bool = False
     thinking: Wish = Wish()
@@ -102,9 +121,9 @@ class Session:
         self.stamp = setup.stamp
         self.dice = setup.dice
         self.limits = setup.limits
-        self.tools = setup.tools
         self.partial = setup.partial
         self.mode = setup.permission_mode
+        self._mode_before = "default"
         self.model = resolve(setup.model_name)
         self.instructions = setup.instructions
         self.thinking = setup.thinking
@@ -113,6 +132,13 @@ class Session:
         self.results = 0
         self.last_result: Result | None = None
         self._inbox = Inbox()
+        self.tasks = setup.tool_context.tasks = Tasks(
+            processes=setup.tool_context.processes,
+            place=setup.task_place,
+            stamp=setup.stamp,
+            tell=self.tell,
+            inbox=self._inbox,
+        )
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
         self._system_text: str | None = None
@@ -121,6 +147,24 @@ class Session:
         self._known_uuids: set[str] = set()
         for entry in setup.log.entries():
             self._fold(entry)
+        self._lend(setup.tool_context)
+        self.caller = Caller(
+            setup.tools, setup.rules, setup.tool_context, self._note, host if setup.asks_host else None
+        )
+
+    def _lend(self, context: Context) -> None:
+        """Give the tools what only a session has."""
+        errand = Errand(
+            open_model=self._open,
+            current=lambda: self.model,
+            small=resolve(self.setup.small_model),
+            ledger=self.ledger,
+            clock=self.stamp.monotonic,
+            session_id=self.id,
+        )
+        context.ask_small_model = context.ask_small_model or errand.ask_small
+        context.consult = errand.consult
+        context.set_mode = self.set_mode
 
     # Speaking.
 
@@ -138,6 +182,10 @@ class Session:
         json = plain(message)
         at = json.get("timestamp") or self.stamp.now()
         self._append(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
+
+    def _note(self, kind: str, message: Json) -> None:
+        """Record what is never told."""
+        self._append(Entry(seq=self._next_seq, kind=kind, at=self.stamp.now(), message=message))
 
     def _append(self, entry: Entry) -> None:
         self.setup.log.append(entry)
@@ -217,7 +265,7 @@ class Session:
             self.finish()
 
     def _answer(self, request_id: RequestId, answer: Any) -> None:
-        more = {"pending_permission_requests": []} if isinstance(answer, ask.InitializeAnswer) else {}
+        more: Json = {"pending_permission_requests": []} if isinstance(answer, ask.InitializeAnswer) else {}
         payload = UNSET if answer is None else plain(answer)
         self.host.tell(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
 
@@ -263,6 +311,12 @@ class Session:
     def _set_model(self, request: ask.SetModel) -> ask.SetModelAnswer:
         name = request.model if isinstance(request.model, str) else "default"
         choice = resolve(self.setup.model_name if name == "default" else name)
+        try:
+            self._open(choice)
+        except UsageError as flaw:
+            raise NotPossible(str(flaw)) from None
+        except ModelError:
+            pass  # a key may still come; the turn that needs it will tell
         if choice != self.model:
             self.model = choice
             text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
@@ -287,16 +341,55 @@ class Session:
             raise NotPossible(f"Invalid permission mode: {request.mode}. Modes are {', '.join(MODES)}.")
         if request.mode == "bypassPermissions" and not self.setup.may_bypass:
             raise NotPossible(
-                "bypassPermissions needs --dangerously-skip-permissions or --allow-dangerously-skip-permissions at launch",
+                "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
                 "bypass_not_launched",
             )
-        if request.mode != self.mode:
-            self.mode = request.mode
-            self.tell(Status(status=None, permissionMode=self.mode))
+        self.set_mode(request.mode)
         return {"mode": self.mode}
+
+    def set_mode(self, mode: str | None) -> None:
+        """Go into a mode and tell it; None leaves plan mode for the mode before it."""
+        if mode is None:
+            mode = self._mode_before if self.mode == "plan" else self.mode
+        if mode != self.mode:
+            self._mode_before = self.mode
+            self.mode = mode
+            self.tell(Status(status=None, permissionMode=self.mode))
 
     def _cancel_message(self, request: ask.CancelAsyncMessage) -> Json:
         return {"cancelled": self._inbox.drop(request.message_uuid)}
+
+    def _rewind_files(self, request: ask.RewindFiles) -> ask.RewindAnswer:
+        if not self.setup.may_rewind:
+            raise NotPossible("File rewinding is not enabled.")
+        dry_run = request.dry_run is True
+        rewound = self.setup.tool_context.files.rewind(request.user_message_id, dry_run=dry_run)
+        # Clients ignore the answer to a rewind but not an error. To look ahead is to want to know.
+        if not rewound.possible and not (dry_run and rewound.left_alone):
+            raise NotPossible(rewound.reason)
+        reason = rewound.reason or UNSET
+        if not dry_run:
+            return ask.RewindAnswer(canRewind=True, error=reason, skippedLinks=rewound.skipped_links)
+        return ask.RewindAnswer(
+            canRewind=rewound.possible,
+            error=reason,
+            filesChanged=list(rewound.files),
+            insertions=rewound.insertions,
+            deletions=rewound.deletions,
+        )
+
+    def _stop_task(self, request: ask.StopTask) -> Json:
+        self.tasks.stop(self._task_id(request.task_id))
+        return {}
+
+    def _get_task_output(self, request: ask.GetTaskOutput) -> Json:
+        tail = self.tasks.tail(self._task_id(request.task_id), TASK_TAIL_BYTES)
+        return {"output": tail.text, "total_bytes": tail.total_bytes, "truncated": tail.is_cut}
+
+    def _task_id(self, task_id: str) -> str:
+        if self.tasks.find(task_id) is None:
+            raise NotPossible(f"No task found with ID: {task_id}")
+        return task_id
 
     def _list_models(self, request: ask.ListModels) -> Json:
         return {"models": listing()}
@@ -315,36 +408,43 @@ class Session:
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
         together = False
-        while (taken := await self._inbox.take(together)) is not None:
+        while (taken := await self._take(together)) is not None:
             if isinstance(taken, Rejected):
                 self._end_turn(Turn(self, []), outcome.broken(f"The prompt was refused: {taken.reason}"))
             else:
                 await self._run_turn(taken)
             # Whatever arrived while that turn ran makes up the next one.
             together = len(self._inbox) > 0
+        self.tasks.end()
+        await self.setup.tool_context.processes.close()
+        self.setup.tool_context.files.close()
         for model in self._models.values():
             await model.close()
+
+    async def _take(self, together: bool) -> list[Prompt] | Rejected | None:
+        """What the next turn is about. When the input has ended, background tasks may still have something to say."""
+        while (taken := await self._inbox.take(together)) is None:
+            if not await self.tasks.one_ended(self.limits.background_wait_seconds):
+                return None
+        return taken
 
     async def _run_turn(self, prompts: list[Prompt]) -> None:
         self._tell_state("running")
         turn = self._turn = Turn(self, prompts)
-        self._turn_task = asyncio.create_task(self._guarded(turn))
+        task = self._turn_task = asyncio.create_task(self._guarded(turn))
         try:
-            ended = await self._turn_task
+            await asyncio.wait({task})
         finally:
+            task.cancel()
             self._turn = self._turn_task = None
-        self._end_turn(turn, ended)
+        # An interrupt may come before the task has taken its first step.
+        self._end_turn(turn, outcome.aborted("streaming", None) if task.cancelled() else task.result())
 
     async def _guarded(self, turn: Turn) -> Outcome:
         """Run a turn so that it ends with an outcome, come what may."""
         try:
             self.ledger.begin_turn()
-            self._begin_turn(turn)
             return await turn.run()
-        except asyncio.CancelledError:
-            if not turn.interrupted:
-                raise
-            return outcome.aborted("streaming", None)
         except SessionError as flaw:
             return outcome.broken(str(flaw))
         except Exception as bug:
@@ -352,14 +452,26 @@ class Session:
             self.setup.complain("".join(traceback.format_exception(bug)))
             return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
 
-    def _begin_turn(self, turn: Turn) -> None:
+    def begin(self, turn: Turn) -> None:
+        """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
         for prompt in turn.prompts:
             self._report(prompt, "started")
         self.tell(self._init())
+        self._check_size(turn.prompts)
         self._record_prompt(turn.prompts)
         if self.setup.replay:
             for prompt in turn.prompts:
-                self._echo(prompt)
+                if not prompt.is_notification:
+                    self._echo(prompt)
+
+    def _check_size(self, prompts: list[Prompt]) -> None:
+        """A prompt that no request can hold is refused before it spoils the conversation for good."""
+        known = facts(self.model.name)
+        window = known.context_window
+        chars = sum(len(block.get("text", "")) for prompt in prompts for block in prompt.content)
+        if known is not UNKNOWN and chars > window * CHARS_PER_TOKEN:
+            text = f"Prompt is too long: about {chars // CHARS_PER_TOKEN} tokens, and {self.model.name} takes {window}"
+            raise ModelError(text, kind="prompt_too_long")
 
     def _end_turn(self, turn: Turn, ended: Outcome) -> None:
         result = self._result(turn, ended)
@@ -388,19 +500,24 @@ class Session:
     # What a model call needs.
 
     def current_model(self) -> Model:
-        """The model of the session, opened when it is first needed. Raises ModelError."""
-        if self.model not in self._models:
-            self._models[self.model] = self.setup.open_model(self.model)
-        return self._models[self.model]
+        """The model of the session. Raises ModelError."""
+        return self._open(self.model)
+
+    def _open(self, choice: Choice) -> Model:
+        """A model, opened when it is first needed. Raises UsageError or ModelError."""
+        if choice not in self._models:
+            self._models[choice] = self.setup.open_model(choice)
+        return self._models[choice]
 
     def request(self) -> ModelRequest:
         """The next model call. Its beginning is the last one, byte for byte."""
         known = facts(self.model.name)
         max_tokens = self.limits.max_output_tokens or known.max_output_tokens
         return ModelRequest(
-            model=self.model.name,
+            model=self.model.name if self.model.adapter == "anthropic" else self.model.shown,
             system=system_blocks(self._system_prompt()),
             messages=marked(self.history.messages()),
+            tools=[tool_schema(tool) for tool in self.setup.tools.values()],
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
             effort=self.setup.effort if known.takes_effort else None,
@@ -410,9 +527,7 @@ class Session:
 
     def _system_prompt(self) -> str:
         if self._system_text is None:
-            text = render(self.instructions)
-            kept = {"type": "prompt", "text": text}
-            self._append(Entry(seq=self._next_seq, kind="prompt", at=self.stamp.now(), message=kept))
+            self._note("prompt", {"text": render(self.instructions)})
         return self._system_text or ""
 
     # Lines.
@@ -420,7 +535,7 @@ class Session:
     def _init(self) -> Init:
         return Init(
             cwd=self.setup.cwd,
-            tools=list(self.tools),
+            tools=list(self.setup.tools),
             mcp_servers=[],
             model=self.model.shown,
             permissionMode=self.mode,
@@ -478,15 +593,19 @@ class Session:
         return self.stamp.on(result, self.id)  # type: ignore[return-value]  # a Result stays one
 
     def _record_prompt(self, prompts: list[Prompt]) -> None:
+        for prompt in prompts:
+            self.setup.tool_context.files.begin_message(prompt.uuid)
         content = prompt_content(join(prompts))
-        json = {
+        json: Json = {
             "type": "user",
             "message": {"role": "user", "content": content},
+            "parent_tool_use_id": None,
             "uuid": prompts[0].uuid,
             "session_id": self.id,
+            "timestamp": self.stamp.now(),
         }
         context = {"permissionMode": self.mode, "promptId": prompts[0].uuid}
-        self._append(Entry(seq=self._next_seq, kind="user", at=self.stamp.now(), message=json, context=context))
+        self._append(Entry(seq=self._next_seq, kind="user", at=json["timestamp"], message=json, context=context))
 
     def _echo(self, prompt: Prompt) -> None:
         """Repeat a prompt to the host that asked for it."""
@@ -553,6 +672,9 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.SetMaxThinkingTokens: Session._set_max_thinking_tokens,
     ask.SetPermissionMode: Session._set_permission_mode,
     ask.CancelAsyncMessage: Session._cancel_message,
+    ask.RewindFiles: Session._rewind_files,
+    ask.StopTask: Session._stop_task,
+    ask.GetTaskOutput: Session._get_task_output,
     ask.ListModels: Session._list_models,
     ask.GetBinaryVersion: Session._version,
     ask.McpStatus: Session._mcp_status,

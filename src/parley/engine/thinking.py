@@ -20,7 +20,8 @@ class Wish(Struct, frozen=True, kw_only=True):
 def thinking_field(wish: Wish, facts: Facts, max_tokens: int) -> Json | None:
     """The request's `thinking`, or None to leave it out."""
     off = wish.mode == "disabled" or wish.tokens == 0
-    if facts.thinks == "never" or off:
+    no_room = facts.thinks == "budget" and max_tokens <= SMALLEST_BUDGET
+    if facts.thinks == "never" or off or no_room:
         return None
     field: Json = {"type": "adaptive"}
     if facts.thinks == "budget":

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine import outcome, retry
+from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
-from parley.engine.tool_call import error_output, refusal
+from parley.engine.tool_call import Called
 from parley.errors import ModelError
 from parley.models.base import Event
 from parley.models.growth import Growing
@@ -26,8 +27,8 @@ from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.result import Denial
-from parley.protocol.messages.system import ApiRetry, Status
-from parley.tools.base import Output
+from parley.protocol.messages.system import ApiRetry, PermissionDenied, Status
+from parley.tools.base import Result
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
@@ -52,6 +53,7 @@ class Turn:
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
         try:
+            self.session.begin(self)
             return await self._converse()
         except ModelError as flaw:
             return self._failed(flaw)
@@ -67,7 +69,8 @@ class Turn:
             calls = [block for block in growing.blocks if isinstance(block, ToolUse)]
             if not calls:
                 return outcome.completed(final_text(growing.blocks), growing.stop_reason)
-            await self._run_tools(calls)
+            if await self._run_tools(calls):
+                return self._aborted()
             if limit is not None and self.model_calls >= limit:
                 return outcome.out_of_turns(limit, growing.stop_reason)
 
@@ -107,7 +110,7 @@ class Turn:
         begun = clock()
         try:
             model = session.current_model()
-            async with aclosing(model.stream(session.request())) as events:  # type: ignore[type-var]  # a generator
+            async with aclosing(model.stream(session.request())) as events:
                 async for event in events:
                     self._take(event, growing, begun)
         finally:
@@ -170,24 +173,37 @@ class Turn:
 
     # The tools' part.
 
-    async def _run_tools(self, calls: list[ToolUse]) -> None:
+    async def _run_tools(self, calls: list[ToolUse]) -> bool:
+        """Run the calls one after the other; True if the host wants the turn to end."""
         self._open_calls = list(calls)
         for call in calls:
-            self._tell_output(call, await self._run_tool(call))
+            with Heartbeat(self.session.tell, call):
+                called = await self.session.caller.run(call, self.session.mode)
+            if called.denied:
+                self._deny(call, called)
+            self._tell_result(call, called.result, called.decision)
+            if called.stops_turn:
+                return True
+        return False
 
-    async def _run_tool(self, call: ToolUse) -> Output:
-        reason = refusal(call, self.session.tools)
-        return error_output(reason or "this tool cannot run")
+    def _deny(self, call: ToolUse, called: Called) -> None:
+        self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
+        if not called.asked:
+            return
+        self.session.tell(
+            PermissionDenied(tool_name=call.name, tool_use_id=call.id, message=str(called.result.content))
+        )
 
-    def _tell_output(self, call: ToolUse, output: Output) -> None:
+    def _tell_result(self, call: ToolUse, result: Result, decision: Json | None = None) -> None:
         self._open_calls.remove(call)
-        block = ToolResult.of(call.id, output.content, output.is_error)
+        block = ToolResult.of(call.id, result.content, result.is_error)
         self.session.say(
             User(
                 message=UserContent(content=[block]),
                 parent_tool_use_id=None,
                 timestamp=self.session.stamp.now(),
-                tool_use_result=UNSET if output.detail is None else output.detail,
+                tool_use_result=UNSET if result.detail is None else result.detail,
+                tool_result_meta=[{"id": call.id, "permission_decision": decision}] if decision else UNSET,
             )
         )
 
@@ -229,7 +245,7 @@ class Turn:
             self._open_calls = [] if growing.finished else [b for b in growing.blocks if isinstance(b, ToolUse)]
         for call in list(self._open_calls):
             text = "The user interrupted before this tool call finished; it may not have run."
-            self._tell_output(call, Output(content=text, detail="User rejected tool use", is_error=True))
+            self._tell_result(call, Result(content=text, detail="User rejected tool use", is_error=True))
         self._mark(INTERRUPTED_TOOL if in_tools else INTERRUPTED)
         return outcome.aborted("tools" if in_tools else "streaming", stop_reason)
 

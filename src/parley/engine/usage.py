@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from parley.models.names import facts
 from parley.models.prices import Prices
 from parley.protocol.base import Json, Struct
@@ -37,12 +36,13 @@ class Ledger:
         self._turn = {}
         self.turn_usage = blank()
 
-    def count(self, model: str, usage: Json, seconds: float) -> None:
-        """Book one model call."""
+    def count(self, model: str, usage: Json, seconds: float, *, beside: bool = False) -> None:
+        """Book one model call; one `beside` the conversation is no part of the turn's own usage."""
         cost = self._prices.cost_usd(model, usage)
         for books in (self._total, self._turn):
             books.setdefault(model, Tally(usage=blank())).add(usage, cost)
-        self.turn_usage = added(self.turn_usage, usage)
+        if not beside:
+            self.turn_usage = added(self.turn_usage, usage)
         self.api_seconds += seconds
 
     @property
@@ -99,5 +99,3 @@ def model_usage(model: str, tally: Tally) -> ModelUsage:
         cacheCreationEphemeral1hInputTokens=written.get("ephemeral_1h_input_tokens", 0),
         canonicalModel=model,
     )
-
-

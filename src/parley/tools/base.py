@@ -7,12 +7,25 @@ it says with a ToolError, whose text helps the model to go on.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
 
 from parley.protocol.base import Json, Struct
+from parley.workspace.base import Files, Reach, Search
+from parley.workspace.processes import Processes
+
+if TYPE_CHECKING:
+    from parley.tools.background import Background
+    from parley.tools.resources import ResourceServer
+    from parley.workspace.web import Web
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class Result(Struct, frozen=True, kw_only=True):
     """What a tool gave."""
 
     content: str | list[Json]
@@ -23,10 +36,61 @@ class Output(Struct, frozen=True, kw_only=True):
     """None leaves the field out, as most tools do on success."""
 
 
-class Context(Protocol):
-    """What a tool may use."""
+class Context:
+    """What the tools of a session share. One object per session; `reach` differs from call to call."""
 
-    cwd: str
+    def __init__(
+        self,
+        *,
+        cwd: str,
+        environment: dict[str, str],
+        files: Files,
+        processes: Processes,
+        results_folder: Path,
+        new_id: Callable[[], str],
+        ask_small_model: Callable[[str], Awaitable[str]] | None = None,
+        web: Web | None = None,
+        plan_file: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        search: Search | None = None,
+    ) -> None:
+        self.cwd = cwd
+        """Where commands start; a command may change it for the next one."""
+        self.environment = environment
+        """For children. No key of ours is in it."""
+        self.files = files
+        self.search = search
+        """Who finds files; None where there are none."""
+        self.processes = processes
+        self.tasks: Background | None = None
+        """What runs in the background; None where there is no session."""
+        self.tool_use_id = ""
+        """The call that runs. Calls that only read may run side by side, and must not rely on it."""
+        self.results_folder = results_folder
+        """Where output goes that is too much for a line."""
+        self.new_id = new_id
+        self.ask_small_model = ask_small_model
+        """One question to a cheap model; None where there is none. Raises ModelError."""
+        self.consult: Callable[[str, list[Json]], Awaitable[list[Json]]] | None = None
+        """One question to the session's own model with tools of its backend: the blocks of the answer.
+
+        None where there is no session. Raises ModelError, also where the backend has no tools."""
+        self.set_mode: Callable[[str | None], None] | None = None
+        """Change the permission mode; None goes back to the mode before plan mode."""
+        self.web = web
+        """The network; None where there is no way to it."""
+        self.plan_file = plan_file
+        """Where a plan may be written in plan mode."""
+        self.resources: dict[str, ResourceServer] = {}
+        """The MCP servers that have resources, by name."""
+        self.clock = clock
+        """Seconds, for durations."""
+        self.hides: Callable[[str], bool] = lambda path: False
+        """Whether a rule denies even the mention of a path; asked by the tools that find files."""
+        self.strict_reads = False
+        """Whether the model must read a file before it changes it. Older ones must; set anew with the model."""
+        self.notes: dict[str, Any] = {}
+        """What a tool remembers from call to call, under its own name (e.g. which files were read)."""
 
 
 class Tool(Protocol):
@@ -35,5 +99,46 @@ class Tool(Protocol):
     reads_only: ClassVar[bool]
     input: ClassVar[type[Struct]]
 
-    async def run(self, call: Any, context: Context) -> Output:
-        """Do it. Raises ToolError."""
+    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+        """Do it, no further than `reach`. Raises ToolError."""
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A tool that completes its input before anybody decides on it."""
+
+    def prepare(self, input: Json, context: Context) -> Json:
+        """The input as it is shown, allowed and run."""
+
+
+def always_asks(tool: Tool) -> bool:
+    """Whether the answer can only come from a person, whatever the rules allow: `always_asks` on the class."""
+    return getattr(tool, "always_asks", False)
+
+
+class BadInput(Exception):
+    """The model's input does not fit the tool."""
+
+
+def read_input(tool: Tool, input: Json) -> Any:
+    """The input as the tool's struct. Raises BadInput with words for the model."""
+    try:
+        return msgspec.convert(input, tool.input)
+    except msgspec.ValidationError as flaw:
+        raise BadInput(f"{tool.name} failed due to the following issue:\n{flaw}") from None
+
+
+def schema(tool: Tool) -> Json:
+    """The tool as the model API lists it."""
+    # A tool may understand more than it shows: `shown` is the part for the model.
+    shown: type[Struct] = getattr(tool, "shown", tool.input)
+    return {"name": tool.name, "description": tool.description, "input_schema": input_schema(shown)}
+
+
+@functools.cache
+def input_schema(shown: type[Struct]) -> Json:
+    """Made once: every model call carries all of them."""
+    [made], parts = msgspec.json.schema_components([shown], ref_template="#/$defs/{name}")
+    name = made["$ref"].rpartition("/")[2]
+    own = {key: value for key, value in parts.pop(name).items() if key not in ("title", "description")}
+    return {**own, "additionalProperties": False, **({"$defs": parts} if parts else {})}

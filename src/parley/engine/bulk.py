@@ -1,0 +1,83 @@
+"""Tool results that are too large for a line.
+
+Clients die of lines over a mebibyte, so no line of ours is longer than the cap. What does
+not fit is saved to a file of the session, and the line says where. The structured copy for
+the host is shortened first: it repeats what the model reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from parley.protocol.base import Json, plain, spell
+from parley.tools.base import Result
+
+LINE_CAP_BYTES = 1_000_000
+ENVELOPE_BYTES = 4_096
+"""What a line needs around the result."""
+LONGEST_TEXT_CHARS = 10_000
+PREVIEW_CHARS = 2_000
+
+
+def fitted(result: Result, cap_bytes: int, new_file: Callable[[str], Path]) -> Result:
+    """The result as it fits into a line. `new_file` names a file for a given ending."""
+    room = cap_bytes - ENVELOPE_BYTES
+    size = len(spell(result.content))
+    if size + len(spell(plain(result.detail))) <= room:
+        return result
+    detail = shortened(plain(result.detail))
+    if size + len(spell(detail)) <= room:
+        return Result(content=result.content, detail=detail, is_error=result.is_error)
+    return Result(content=spilled(result.content, new_file), detail=detail, is_error=result.is_error)
+
+
+def shortened(value: Any) -> Any:
+    """A JSON value with its long texts cut."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT_CHARS:
+        return f"{value[:LONGEST_TEXT_CHARS]}… ({len(value) - LONGEST_TEXT_CHARS} more characters)"
+    if isinstance(value, dict):
+        return {key: shortened(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shortened(item) for item in value]
+    return value
+
+
+def spilled(content: str | list[Json], new_file: Callable[[str], Path]) -> str | list[Json]:
+    """The content with its large parts in files."""
+    if isinstance(content, str):
+        return text_in_file(content, new_file)
+    return [block_in_file(block, new_file) for block in content]
+
+
+def block_in_file(block: Json, new_file: Callable[[str], Path]) -> Json:
+    if isinstance(block.get("text"), str) and len(block["text"]) > LONGEST_TEXT_CHARS:
+        return {**block, "text": text_in_file(block["text"], new_file)}
+    source = block.get("source")
+    if not isinstance(source, dict) or not isinstance(source.get("data"), str):
+        return block
+    kind = str(source.get("media_type", "application/octet-stream"))
+    try:
+        data = base64.b64decode(source["data"], validate=True)
+    except (binascii.Error, ValueError):
+        data = source["data"].encode()
+    path = saved(data, new_file(kind.rpartition("/")[2].split("+")[0] or "bin"))
+    return {"type": "text", "text": f"[{kind} of {len(data)} bytes, too large to be shown here; saved to {path}]"}
+
+
+def text_in_file(text: str, new_file: Callable[[str], Path]) -> str:
+    path = saved(text.encode(errors="replace"), new_file("txt"))
+    return (
+        f"<persisted-output>\nOutput too large ({len(text)} characters). Full output saved to: {path}\n\n"
+        f"Preview:\n{text[:PREVIEW_CHARS]}\n...\n</persisted-output>"
+    )
+
+
+def saved(data: bytes, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,89 @@
+"""A model call beside the conversation: a tool asks, the history does not hear of it.
+
+Two kinds: a question to the small model (WebFetch has a page read), and one to the
+session's own model with tools of its backend (WebSearch). What they use is booked under
+the model's name, not under the turn's own usage. They are not tried again: the tool has
+another way, or tells the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from parley.engine.usage import Ledger
+from parley.errors import ModelError
+from parley.models.base import Model, ModelRequest
+from parley.models.growth import Growing
+from parley.models.names import Choice, facts
+from parley.protocol.base import Json
+
+LONGEST_SECONDS = 120
+MOST_TOKENS = 8_192
+
+
+class Errand:
+    def __init__(
+        self,
+        *,
+        open_model: Callable[[Choice], Model],
+        current: Callable[[], Choice],
+        small: Choice,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        session_id: str,
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> None:
+        self._open_model = open_model
+        self._current = current
+        """The session's own model, which may change."""
+        self._small = small
+        self._ledger = ledger
+        self._clock = clock
+        self._session_id = session_id
+        self._longest_seconds = longest_seconds
+
+    async def ask_small(self, prompt: str) -> str:
+        """The small model's answer; a session that is not on the API asks its own model. Raises ModelError."""
+        own = self._current()
+        blocks = await self._ask(self._small if own.adapter == "anthropic" else own, prompt, [])
+        text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text").strip()
+        if not text:
+            raise ModelError("the model answered without a word")
+        return text
+
+    async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
+        """The blocks of an answer for which the backend itself may use tools. Raises ModelError."""
+        own = self._current()
+        if own.adapter != "anthropic":
+            raise ModelError(f"the model {own.shown} has no tools of its own")
+        return await self._ask(own, prompt, tools)
+
+    async def _ask(self, choice: Choice, prompt: str, tools: list[Json]) -> list[Json]:
+        growing = Growing()
+        begun = self._clock()
+        try:
+            async with asyncio.timeout(self._longest_seconds):
+                stream = self._open_model(choice).stream(self._request(choice, prompt, tools))
+                async with aclosing(stream) as events:
+                    async for event in events:
+                        growing.feed(event)
+        except TimeoutError:
+            raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
+        finally:
+            if growing.id:
+                self._ledger.count(choice.shown, growing.final_usage, self._clock() - begun, beside=True)
+        if not growing.finished:
+            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+        return [block.json for block in growing.blocks]
+
+    def _request(self, choice: Choice, prompt: str, tools: list[Json]) -> ModelRequest:
+        return ModelRequest(
+            model=choice.name if choice.adapter == "anthropic" else choice.shown,
+            system=[],
+            messages=[{"role": "user", "content": [{"type": "text", "text": prompt}]}],
+            tools=tools,
+            max_tokens=min(MOST_TOKENS, facts(choice.name).max_output_tokens),
+            session_id=self._session_id,
+        )

@@ -1,0 +1,36 @@
+"""What the model says to hand work on: to a subagent (Agent, listed as Task), or to a skill.
+
+The inputs only. The machinery that runs them is not here yet, so neither tool is listed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from parley.protocol.base import Struct
+
+DEFAULT_AGENT = "general-purpose"
+
+
+class AgentInput(Struct, frozen=True, kw_only=True):
+    """Fields of other versions (team_name, mode) are ignored."""
+
+    description: Annotated[str, Meta(description="The work in three to five words")]
+    prompt: Annotated[str, Meta(min_length=1, description="All that the agent must know: it sees nothing else")]
+    subagent_type: Annotated[str, Meta(description="Which kind of agent")] = DEFAULT_AGENT
+    model: Annotated[
+        Literal["sonnet", "opus", "haiku", "fable"] | None, Meta(description="A model other than the agent's own")
+    ] = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    run_in_background: Annotated[bool | None, Meta(description="Do not wait; you are told when it is done")] = None
+    name: Annotated[str | None, Meta(description="What to call this agent")] = None
+    isolation: Annotated[
+        Literal["worktree", "remote"] | None, Meta(description="`worktree`: in a git worktree of its own")
+    ] = None
+
+
+class SkillInput(Struct, frozen=True, kw_only=True):
+    skill: Annotated[str, Meta(min_length=1, description="The skill's name")]
+    args: Annotated[str | None, Meta(description="What to tell it")] = None

@@ -1,0 +1,278 @@
+"""HTML as text: what a person would read, in the plainest Markdown.
+
+    text_of("<h1>Hi</h1><p>See <a href='/a'>this</a>", "https://example.com")
+        -> "# Hi\\n\\nSee this (https://example.com/a)"
+
+Headings, lists, tables, code and links keep their form; scripts and styles are dropped.
+The work is in proportion to the page, whatever the page is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import urljoin
+
+MOST_CHARS = 5_000_000
+PIECE_CHARS = 8_192
+MOST_PENDING_CHARS = 65_536
+"""A tag longer than this is not waited for."""
+LONGEST_END_TAG = 16
+DEEPEST_LIST = 8
+SPACES = re.compile(r"\s+")
+DROPPED = frozenset({"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "select"})
+
+Attributes = dict[str, str | None]
+
+
+def text_of(html: str, url: str) -> str:
+    """The text of a page at this URL."""
+    reader = Reader(url)
+    html = html[:MOST_CHARS]
+    at = 0
+    while at < len(html):
+        # The parser looks at an unfinished tag again with every piece, and at all it has when it is closed.
+        # Pieces that grow with the tag, and a limit to it, keep the work in proportion.
+        size = max(PIECE_CHARS, len(reader.rawdata))
+        reader.feed(html[at : at + size])
+        at += size
+        if len(reader.rawdata) > MOST_PENDING_CHARS:
+            at = reader.give_up(html, at)
+    return reader.text()
+
+
+class Reader(HTMLParser):
+    """Writes lines while the parser reads tags."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self._url = url
+        self._lines: list[str] = []
+        self._line: list[str] = []
+        self._start = ""
+        """What the next line begins with: a heading's hashes, a list's dash."""
+        self._dropping = 0
+        self._lists: list[int | None] = []
+        """The open lists: None for dashes, else the number of the last item."""
+        self._link: tuple[str, int] | None = None
+        """The open link, and where in the line its words begin."""
+        self._verbatim = False
+        self._in_cell = False
+        self._in_title = False
+        self._title = ""
+
+    def give_up(self, html: str, at: int) -> int:
+        """Leave an endless tag or script; the place to go on from."""
+        if self.cdata_elem is not None:
+            self.rawdata = self.rawdata[-LONGEST_END_TAG:]
+            return at
+        self.rawdata = ""
+        end = html.find(">", at)
+        return len(html) if end < 0 else end + 1
+
+    def text(self) -> str:
+        """All that was read."""
+        if self.cdata_elem is None and not self.rawdata.startswith("<"):
+            self.handle_data(unescape(self.rawdata))
+        self._end_pre({}) if self._verbatim else self._break()
+        title = SPACES.sub(" ", self._title).strip()
+        body = "\n".join(self._lines).strip("\n")
+        return f"{title}\n\n{body}".strip() if title and f"# {title}" not in self._lines else body
+
+    # What the parser calls.
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in DROPPED:
+            self._dropping += 1
+        elif not self._dropping and tag in OPENED:
+            OPENED[tag](self, dict(attrs))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        # `<svg/>` is over; `<div/>` is not, in HTML.
+        if tag not in DROPPED:
+            self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in DROPPED:
+            self._dropping = max(0, self._dropping - 1)
+        elif not self._dropping and tag in CLOSED:
+            CLOSED[tag](self, {})
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title:
+            self._title += data
+        elif self._verbatim:
+            self._line.append(data)
+        elif not self._dropping:
+            self._add(SPACES.sub(" ", data))
+
+    # What tags mean.
+
+    def _start_title(self, attributes: Attributes) -> None:
+        self._in_title = not self._title
+
+    def _end_title(self, attributes: Attributes) -> None:
+        self._in_title = False
+
+    def _block(self, attributes: Attributes) -> None:
+        if self._verbatim:
+            if not "".join(self._line[-1:]).endswith("\n"):
+                self._line.append("\n")
+        elif self._in_cell:
+            self._add(" ")
+        else:
+            self._break()
+
+    def _paragraph(self, attributes: Attributes) -> None:
+        self._block(attributes)
+        if not (self._verbatim or self._in_cell or self._lists):
+            self._blank()
+
+    def _end_heading(self, attributes: Attributes) -> None:
+        self._break()
+        self._blank()
+
+    def _dashes(self, attributes: Attributes) -> None:
+        self._start_list(None)
+
+    def _numbers(self, attributes: Attributes) -> None:
+        self._start_list(0)
+
+    def _start_list(self, number: int | None) -> None:
+        self._break()
+        if not self._lists:
+            self._blank()
+        self._lists.append(number)
+
+    def _end_list(self, attributes: Attributes) -> None:
+        self._break()
+        del self._lists[-1:]
+        if not self._lists:
+            self._blank()
+
+    def _item(self, attributes: Attributes) -> None:
+        self._break()
+        mark = "- "
+        if self._lists and self._lists[-1] is not None:
+            self._lists[-1] += 1
+            mark = f"{self._lists[-1]}. "
+        self._start = "  " * min(len(self._lists) - 1, DEEPEST_LIST) + mark
+
+    def _row(self, attributes: Attributes) -> None:
+        self._in_cell = False
+        self._break()
+
+    def _cell(self, attributes: Attributes) -> None:
+        if self._line:
+            self._line.append(" | ")
+        self._in_cell = True
+
+    def _end_table(self, attributes: Attributes) -> None:
+        self._row(attributes)
+        self._blank()
+
+    def _start_pre(self, attributes: Attributes) -> None:
+        self._break()
+        self._blank()
+        self._verbatim = True
+
+    def _end_pre(self, attributes: Attributes) -> None:
+        if self._verbatim:
+            self._verbatim = False
+            code = [line.rstrip() for line in "".join(self._line).strip("\n").split("\n")]
+            self._lines += ["```", *code, "```"]
+            self._line = []
+            self._blank()
+
+    def _code(self, attributes: Attributes) -> None:
+        if not self._verbatim:
+            self._line.append("`")
+
+    def _image(self, attributes: Attributes) -> None:
+        if words := (attributes.get("alt") or "").strip():
+            self._line.append(f"[image: {words}]")
+
+    def _start_link(self, attributes: Attributes) -> None:
+        self._link = (attributes.get("href") or "", len(self._line))
+
+    def _end_link(self, attributes: Attributes) -> None:
+        (target, begun), self._link = self._link or ("", 0), None
+        words = "".join(self._line[begun:]).strip()
+        try:
+            address = urljoin(self._url, target)
+        except ValueError:
+            return
+        leads_on = bool(target) and not target.startswith("#") and address.startswith(("http://", "https://"))
+        if leads_on and words and words != address:
+            self._line.append(f" ({address})")
+
+    # Lines.
+
+    def _add(self, words: str) -> None:
+        """Go on with the line; it does not begin with a space."""
+        if self._line or words != " ":
+            self._line.append(words)
+
+    def _break(self) -> None:
+        """End the line, if there is anything on it."""
+        if words := SPACES.sub(" ", "".join(self._line)).strip():
+            self._lines.append(self._start + words)
+            self._start = ""
+        self._line = []
+        self._link = (self._link[0], 0) if self._link else None
+
+    def _blank(self) -> None:
+        """Leave a blank line, unless there is one."""
+        self._start = ""
+        if self._lines and self._lines[-1]:
+            self._lines.append("")
+
+
+Meaning = Callable[[Reader, Attributes], None]
+
+
+def heading(depth: int) -> Meaning:
+    def start(reader: Reader, attributes: Attributes) -> None:
+        reader._end_heading(attributes)
+        reader._start = "#" * depth + " "
+
+    return start
+
+
+BLOCKS = {
+    "address", "article", "aside", "blockquote", "body", "br", "dd", "details", "div", "dl", "dt", "fieldset",
+    "figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "section", "summary",
+}  # fmt: skip
+OPENED: dict[str, Meaning] = {
+    **dict.fromkeys(BLOCKS, Reader._block),
+    **{f"h{depth}": heading(depth) for depth in range(1, 7)},
+    "p": Reader._paragraph,
+    "ul": Reader._dashes,
+    "ol": Reader._numbers,
+    "li": Reader._item,
+    "table": Reader._end_table,
+    "tr": Reader._row,
+    "td": Reader._cell,
+    "th": Reader._cell,
+    "pre": Reader._start_pre,
+    "code": Reader._code,
+    "img": Reader._image,
+    "a": Reader._start_link,
+    "title": Reader._start_title,
+}
+CLOSED: dict[str, Meaning] = {
+    **dict.fromkeys(BLOCKS, Reader._block),
+    **dict.fromkeys((f"h{depth}" for depth in range(1, 7)), Reader._end_heading),
+    "p": Reader._paragraph,
+    "ul": Reader._end_list,
+    "ol": Reader._end_list,
+    "li": Reader._block,
+    "table": Reader._end_table,
+    "tr": Reader._row,
+    "pre": Reader._end_pre,
+    "code": Reader._code,
+    "a": Reader._end_link,
+    "title": Reader._end_title,
+}

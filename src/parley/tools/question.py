@@ -1,0 +1,105 @@
+"""AskUserQuestion: the model asks, a person answers.
+
+The questions go out in the permission request, and the answers come back in its reply:
+as `updatedInput.answers`, or as `selectedOptions` in the order of the questions (seed
+003). So it always asks, whatever the rules allow. Answers that the model itself put
+into its call are dropped: nobody gave them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Result, read_input
+from parley.workspace.base import Reach
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
+    # Optional where it is read (seed 004 leaves it out), always there when we pass it on.
+    description: Annotated[str, Meta(description="What it means or leads to")] = ""
+    preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
+    header: Annotated[str, Meta(description="A label of at most 12 characters")] = ""
+    options: Annotated[list[Choice], Meta(min_length=2, max_length=4)]
+    multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
+
+
+class Questions(Struct, frozen=True, kw_only=True):
+    questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
+
+
+class Answered(Questions, frozen=True, kw_only=True):
+    """The questions with what the host added."""
+
+    answers: dict[str, str | list[str]] | None = None
+    selectedOptions: list[str] | None = None
+    response: str | None = None
+    """Free words instead of answers."""
+    annotations: dict[str, Json] | None = None
+
+
+class AskUserQuestion:
+    name: ClassVar[str] = "AskUserQuestion"
+    reads_only: ClassVar[bool] = True
+    always_asks: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = Answered
+    shown: ClassVar[type[Struct]] = Questions
+    description: ClassVar[str] = (
+        "Asks the user one to four questions, each with two to four options to pick from; the user may always answer "
+        "in their own words instead, so add no option for that. Ask when the work depends on a decision that is "
+        "theirs and that you cannot find out. If you recommend an option, put it first."
+    )
+
+    def prepare(self, input: Json, context: Context) -> Json:
+        read: Questions = read_input(self, input)
+        return {"questions": msgspec.to_builtins(read.questions)}
+
+    async def run(self, call: Answered, context: Context, reach: Reach) -> Result:
+        answers = answers_in(call)
+        detail: Json = {"questions": msgspec.to_builtins(call.questions), "answers": answers}
+        if call.response:
+            detail["response"] = call.response
+        if call.annotations:
+            detail["annotations"] = call.annotations
+        return Result(content=told(call, answers), detail=detail)
+
+
+def answers_in(call: Answered) -> dict[str, str]:
+    """Question and answer; several picks are joined by commas."""
+    if call.answers is not None:
+        return {question: joined(answer) for question, answer in call.answers.items()}
+    picked = call.selectedOptions or []
+    if len(call.questions) == 1 and picked:
+        return {call.questions[0].question: joined(picked)}
+    return {question.question: pick for question, pick in zip(call.questions, picked, strict=False)}
+
+
+def joined(answer: str | list[str]) -> str:
+    return answer if isinstance(answer, str) else ", ".join(answer)
+
+
+def told(call: Answered, answers: dict[str, str]) -> str:
+    """For the model."""
+    lines = [f"- {question} {answer}" + note(call, question) for question, answer in answers.items() if answer]
+    parts = ["The user answered:\n" + "\n".join(lines)] if lines else []
+    if call.response:
+        parts.append(f"The user said: {call.response}")
+    if not parts:
+        return "The user gave no answer. Go on as you think best, or ask in plain words."
+    open_questions = [asked.question for asked in call.questions if not answers.get(asked.question)]
+    if open_questions and not call.response:
+        parts.append("Not answered:\n" + "\n".join(f"- {question}" for question in open_questions))
+    return "\n\n".join(parts)
+
+
+def note(call: Answered, question: str) -> str:
+    words = (call.annotations or {}).get(question, {}).get("notes")
+    return f"\n  (note: {words})" if words else ""

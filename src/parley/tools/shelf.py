@@ -1,0 +1,32 @@
+"""The tools of a session, each made when it is first taken.
+
+Their names are enough for the first lines of a session; importing all of them takes
+longer than the answer to `initialize` may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from parley.tools.base import Tool
+
+
+class Shelf(Mapping[str, Tool]):
+    def __init__(self, names: Iterable[str], make: Callable[[str], Tool]) -> None:
+        self._made: dict[str, Tool | None] = dict.fromkeys(names)
+        self._make = make
+
+    def __getitem__(self, name: str) -> Tool:
+        tool = self._made[name]
+        if tool is None:
+            tool = self._made[name] = self._make(name)
+        return tool
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)

@@ -1,0 +1,238 @@
+"""TaskCreate, TaskUpdate, TaskList, TaskGet: a list of tasks that can wait for each other.
+
+The session's tasks are one `Board` in the context's notes. A task that is blocked waits
+for the tasks in its `blockedBy`; both ends of such a tie are kept in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Result
+from parley.workspace.base import Reach
+
+Status = Literal["pending", "in_progress", "completed"]
+TaskId = Annotated[str, Meta(description="The task's number, as a string")]
+
+
+class Task(Struct, kw_only=True):
+    id: str
+    subject: str
+    description: str
+    status: str = "pending"
+    active_form: str | None = None
+    owner: str | None = None
+    metadata: Json = field(default_factory=dict)
+    blocked_by: list[str] = field(default_factory=list)
+
+
+class Board:
+    """All tasks of a session, in the order they were made."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self._made = 0
+
+    @classmethod
+    def of(cls, context: Context) -> Board:
+        board: Board = context.notes.setdefault("tasks", cls())
+        return board
+
+    def add(self, task_fields: Json) -> Task:
+        self._made += 1
+        task = Task(id=str(self._made), **task_fields)
+        self.tasks[task.id] = task
+        return task
+
+    def find(self, id: str) -> Task:
+        """Raises ToolError."""
+        task = self.tasks.get(id.lstrip("#"))
+        if task is None:
+            known = ", ".join(f"#{id}" for id in self.tasks) or "none"
+            raise ToolError(f"There is no task #{id.lstrip('#')}. The tasks are: {known}.")
+        return task
+
+    def remove(self, id: str) -> None:
+        del self.tasks[id]
+        for other in self.tasks.values():
+            if id in other.blocked_by:
+                other.blocked_by.remove(id)
+
+    def tie(self, first: Task, then: Task) -> bool:
+        """Let one task wait for the other; False if it does already. Raises ToolError if both would wait for ever."""
+        if first.id in then.blocked_by:
+            return False
+        if first is then or then.id in self._waited_for(first):
+            raise ToolError(f"Task #{then.id} cannot wait for #{first.id}, which waits for it.")
+        then.blocked_by.append(first.id)
+        return True
+
+    def _waited_for(self, task: Task) -> Iterator[str]:
+        """All that must be done before a task."""
+        waiting, seen = list(task.blocked_by), set[str]()
+        while waiting:
+            id = waiting.pop()
+            if id not in seen:
+                seen.add(id)
+                yield id
+                waiting += self.tasks[id].blocked_by
+
+    def blocks(self, task: Task) -> list[str]:
+        return [other.id for other in self.tasks.values() if task.id in other.blocked_by]
+
+    def still_blocking(self, task: Task) -> list[str]:
+        return [id for id in task.blocked_by if self.tasks[id].status != "completed"]
+
+
+class TaskCreateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    subject: Annotated[str, Meta(min_length=1, description="The task in a few words: 'Fix the login test'")]
+    description: Annotated[str, Meta(description="What is to be done, and when it counts as done")]
+    activeForm: Annotated[str | None, Meta(description="The same while it is done: 'Fixing the login test'")] = None
+    metadata: Annotated[Json | None, Meta(description="Anything else to keep with it")] = None
+
+
+class TaskCreate:
+    name: ClassVar[str] = "TaskCreate"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = TaskCreateInput
+    description: ClassVar[str] = (
+        "Adds a task to the list that shows you and the user what is to be done. Use the list for work of three "
+        "steps or more; new tasks are pending. TaskUpdate changes them."
+    )
+
+    async def run(self, call: TaskCreateInput, context: Context, reach: Reach) -> Result:
+        fields: Json = {"subject": call.subject, "description": call.description, "active_form": call.activeForm}
+        task = Board.of(context).add({**fields, "metadata": dict(call.metadata or {})})
+        detail = {"task": {"id": task.id, "subject": task.subject, "description": task.description}}
+        return Result(content=f"Task #{task.id} was created: {task.subject}", detail=detail)
+
+
+class TaskUpdateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    taskId: TaskId
+    status: Annotated[
+        Status | Literal["deleted"] | UnsetType, Meta(description="`deleted` takes the task off the list")
+    ] = UNSET
+    subject: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    activeForm: str | UnsetType = UNSET
+    owner: Annotated[str | UnsetType, Meta(description="Who does it")] = UNSET
+    metadata: Annotated[Json | UnsetType, Meta(description="Keys to set; null removes one")] = UNSET
+    addBlocks: Annotated[list[str] | UnsetType, Meta(description="Tasks that must wait for this one")] = UNSET
+    addBlockedBy: Annotated[list[str] | UnsetType, Meta(description="Tasks that this one must wait for")] = UNSET
+
+
+PLAIN = {"subject": "subject", "description": "description", "activeForm": "active_form", "owner": "owner"}
+"""Fields that are simply replaced, and what a Task calls them."""
+
+
+class TaskUpdate:
+    name: ClassVar[str] = "TaskUpdate"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = TaskUpdateInput
+    description: ClassVar[str] = (
+        "Changes a task. Set `in_progress` when you begin with it and `completed` when it is really done: not while "
+        "tests fail or parts are missing. `addBlocks` and `addBlockedBy` let tasks wait for each other."
+    )
+
+    async def run(self, call: TaskUpdateInput, context: Context, reach: Reach) -> Result:
+        board = Board.of(context)
+        task = board.find(call.taskId)
+        # Ties come first: they are all that can fail.
+        changed = tied(board, task, call)
+        changed += replaced(task, call)
+        detail: Json = {"success": True, "taskId": task.id, "updatedFields": changed}
+        if isinstance(call.status, str) and call.status != task.status:
+            detail["statusChange"] = {"from": task.status, "to": call.status}
+            changed.append("deleted" if call.status == "deleted" else "status")
+            task.status = call.status
+        if task.status == "deleted":
+            board.remove(task.id)
+        what = ", ".join(changed) or "nothing: it was so already"
+        return Result(content=f"Task #{task.id}: changed {what}", detail=detail)
+
+
+def tied(board: Board, task: Task, call: TaskUpdateInput) -> list[str]:
+    """All or nothing: an unknown task or a circle leaves the board as it was."""
+    wishes = [("blocks", task, board.find(id)) for id in call.addBlocks or ()]
+    wishes += [("blockedBy", board.find(id), task) for id in call.addBlockedBy or ()]
+    before = {id: list(other.blocked_by) for id, other in board.tasks.items()}
+    try:
+        made = [name for name, first, then in wishes if board.tie(first, then)]
+    except ToolError:
+        for id, blocked_by in before.items():
+            board.tasks[id].blocked_by = blocked_by
+        raise
+    return list(dict.fromkeys(made))
+
+
+def replaced(task: Task, call: TaskUpdateInput) -> list[str]:
+    changed = []
+    for name, attribute in PLAIN.items():
+        value = getattr(call, name)
+        if value is not UNSET and value != getattr(task, attribute):
+            setattr(task, attribute, value)
+            changed.append(name)
+    if isinstance(call.metadata, dict) and call.metadata:
+        task.metadata = {key: value for key, value in {**task.metadata, **call.metadata}.items() if value is not None}
+        changed.append("metadata")
+    return changed
+
+
+class TaskListInput(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class TaskList:
+    name: ClassVar[str] = "TaskList"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = TaskListInput
+    description: ClassVar[str] = (
+        "Shows all tasks: number, status, subject, and what each still waits for. Take one that waits for nothing next."
+    )
+
+    async def run(self, call: TaskListInput, context: Context, reach: Reach) -> Result:
+        board = Board.of(context)
+        rows = [row(task, board) for task in board.tasks.values()]
+        lines = [line(task, board) for task in board.tasks.values()]
+        return Result(content="\n".join(lines) or "There are no tasks.", detail={"tasks": rows})
+
+
+def row(task: Task, board: Board) -> Json:
+    owner = {} if task.owner is None else {"owner": task.owner}
+    shown: dict[str, Any] = {"id": task.id, "subject": task.subject, "status": task.status, **owner}
+    return {**shown, "blockedBy": board.still_blocking(task)}
+
+
+def line(task: Task, board: Board) -> str:
+    owner = f" ({task.owner})" if task.owner else ""
+    waits = ", ".join(f"#{id}" for id in board.still_blocking(task))
+    return f"#{task.id} [{task.status}] {task.subject}{owner}" + (f" [waits for {waits}]" if waits else "")
+
+
+class TaskGetInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    taskId: TaskId
+
+
+class TaskGet:
+    name: ClassVar[str] = "TaskGet"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = TaskGetInput
+    description: ClassVar[str] = "Shows one task in full: its description, what it waits for and what waits for it."
+
+    async def run(self, call: TaskGetInput, context: Context, reach: Reach) -> Result:
+        board = Board.of(context)
+        task = board.tasks.get(call.taskId.lstrip("#"))
+        if task is None:
+            return Result(content=f"There is no task #{call.taskId.lstrip('#')}.", detail={"task": None})
+        blocks = board.blocks(task)
+        ties = {"waits for": task.blocked_by, "is waited for by": blocks}
+        lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}", f"Description: {task.description}"]
+        lines += [f"It {words} {', '.join('#' + id for id in ids)}" for words, ids in ties.items() if ids]
+        shown: Json = {"id": task.id, "subject": task.subject, "description": task.description}
+        detail = {"task": {**shown, "status": task.status, "blocks": blocks, "blockedBy": list(task.blocked_by)}}
+        return Result(content="\n".join(lines), detail=detail)

@@ -1,0 +1,190 @@
+"""WebSearch: what the web has on a query.
+
+The model's own backend searches where it can. Else the person's search endpoint does:
+PARLEY_SEARCH_URL, a URL with `{query}` in it that gives `{"results": [{"title", "url",
+"snippet"}]}`. Where there is neither, the model is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from parley.errors import ModelError, ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Result
+from parley.workspace.base import Reach
+
+MOST_SEARCHES = 8
+MOST_RESULTS = 20
+
+
+class WebSearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(min_length=1, description="What to search for")]
+    allowed_domains: Annotated[list[str] | None, Meta(description="Take results from these domains alone")] = None
+    blocked_domains: Annotated[list[str] | None, Meta(description="Take no results from these domains")] = None
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """One page that was found."""
+
+    title: str = ""
+    url: str
+    snippet: str | None = None
+
+    def plain(self) -> Json:
+        shown: Json = {"title": self.title or self.url, "url": self.url}
+        return shown if self.snippet is None else {**shown, "snippet": self.snippet}
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """What the person's own endpoint answers."""
+
+    results: list[Hit]
+
+
+class WebSearch:
+    name: ClassVar[str] = "WebSearch"
+    # As WebFetch: a query leaves this machine.
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = WebSearchInput
+    description: ClassVar[str] = (
+        "Searches the web and gives titles, URLs and what was found. For what is newer than you, or not known to you. "
+        "`allowed_domains` or `blocked_domains` narrow it down; give one of the two at most. "
+        "When you use what was found, name the pages you took it from."
+    )
+
+    async def run(self, call: WebSearchInput, context: Context, reach: Reach) -> Result:
+        if call.allowed_domains and call.blocked_domains:
+            raise ToolError("Give either allowed_domains or blocked_domains, not both.")
+        begun = context.clock()
+        found = await results(call, context)
+        searches = sum(not isinstance(part, str) for part in found)
+        detail: Json = {
+            "query": call.query,
+            "results": found,
+            "durationSeconds": context.clock() - begun,
+            "searchCount": searches,
+        }
+        return Result(content=told(call.query, found), detail=detail)
+
+
+async def results(call: WebSearchInput, context: Context) -> list[Any]:
+    """Lists of hits and texts, in the order they came. Raises ToolError."""
+    refusal = "no model is at hand that could search"
+    if context.consult is not None:
+        try:
+            blocks = await context.consult(question(call.query), [server_tool(call)])
+            return list(parts_of(blocks))
+        except ModelError as flaw:
+            refusal = f"{flaw}{' (it may work a little later)' if flaw.retryable else ''}"
+    if context.web is None or not context.web.search_url:
+        raise ToolError(
+            f"The web cannot be searched here: {refusal}, and no search endpoint is set (PARLEY_SEARCH_URL). "
+            "Go on without, or fetch a page whose URL you know."
+        )
+    hits = [hit.plain() for hit in await asked(context.web.search_url, call, context) if wanted(hit.url, call)]
+    return [{"tool_use_id": f"search_{context.new_id()}", "content": hits[:MOST_RESULTS]}]
+
+
+# The model's own backend.
+
+
+def server_tool(call: WebSearchInput) -> Json:
+    tool: Json = {"type": "web_search_20250305", "name": "web_search", "max_uses": MOST_SEARCHES}
+    if call.allowed_domains:
+        tool["allowed_domains"] = call.allowed_domains
+    if call.blocked_domains:
+        tool["blocked_domains"] = call.blocked_domains
+    return tool
+
+
+def question(query: str) -> str:
+    return f"Do a web search for the following, then sum up briefly what it found:\n\n{query}"
+
+
+def parts_of(blocks: list[Json]) -> Iterator[Any]:
+    """The hits of each search and the texts between them. Raises ToolError if there is neither."""
+    text, empty = "", True
+    for block in [*blocks, {"type": "end"}]:
+        # A text with citations comes in many blocks.
+        if block.get("type") == "text":
+            text += block.get("text") or ""
+            continue
+        if block.get("type") not in ("web_search_tool_result", "end"):
+            continue
+        if text.strip():
+            empty = False
+            yield text.strip()
+        text = ""
+        if block.get("type") == "web_search_tool_result":
+            empty = False
+            yield hits_of(block)
+    if empty:
+        raise ToolError("The search gave nothing at all. Try other words.")
+
+
+def hits_of(block: Json) -> Any:
+    content = block.get("content")
+    if not isinstance(content, list):
+        code = content.get("error_code") if isinstance(content, dict) else None
+        return f"A search failed: {code or 'for no stated reason'}"
+    hits = [
+        {"title": str(hit.get("title") or hit["url"]), "url": hit["url"]}
+        for hit in content
+        if isinstance(hit, dict) and isinstance(hit.get("url"), str)
+    ]
+    return {"tool_use_id": block.get("tool_use_id"), "content": hits}
+
+
+# The person's own endpoint.
+
+
+async def asked(template: str, call: WebSearchInput, context: Context) -> list[Hit]:
+    from urllib.parse import quote
+
+    from parley.workspace.web import Page
+
+    assert context.web is not None
+    page = await context.web.fetch(template.replace("{query}", quote(call.query, safe="")), own=True)
+    if not isinstance(page, Page) or page.code != 200:
+        raise ToolError(f"The search endpoint answered {page.code} {page.reason}.")
+    try:
+        return msgspec.json.decode(page.body, type=Endpoint).results
+    except msgspec.DecodeError as flaw:
+        raise ToolError(f"The search endpoint's answer cannot be read: {flaw}") from None
+
+
+def wanted(url: str, call: WebSearchInput) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if call.allowed_domains:
+        return any(is_under(host, domain) for domain in call.allowed_domains)
+    return not any(is_under(host, domain) for domain in call.blocked_domains or ())
+
+
+def is_under(host: str, domain: str) -> bool:
+    """Whether a host is the domain or belongs to it; whole labels count."""
+    return f".{host}".endswith(f".{domain.lower().strip('.')}")
+
+
+def told(query: str, found: list[Any]) -> str:
+    """For the model."""
+    parts = [f"Web search for {query!r}:"]
+    for part in found:
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        lines = [
+            f"- {hit['title']}: {hit['url']}" + (f"\n  {hit['snippet']}" if "snippet" in hit else "")
+            for hit in part["content"]
+        ]
+        parts.append("\n".join(lines) or "(no results)")
+    return "\n\n".join(parts)

@@ -1,0 +1,271 @@
+"""What files were before we changed them, kept so that every change can be taken back.
+
+A session has a folder of its own:
+
+    <config>/file-history/<session>/index.jsonl             messages and changes, in their order
+    <config>/file-history/<session>/<hash of the path>@v2   a file as it was, once
+
+A change is in the index before it happens, and its outcome after. So after a crash there
+may be one without an outcome: whoever opens the history then looks at the file and
+settles it (`unsettled`).
+
+Not here: what to restore (rewinding.py), and changing files (local.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from parley.protocol.base import Struct
+
+CHUNK_BYTES = 1 << 20
+INDEX = "index.jsonl"
+HALF_MADE = "copy.tmp"
+
+
+class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file before a change."""
+
+    sha256: str
+    mode: int
+    copy: str | None = None
+    """The file in the history that holds it."""
+
+
+class Message(Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
+    id: str
+
+
+class Change(Struct, frozen=True, kw_only=True, tag="change", tag_field="kind"):
+    path: str
+    """The real one."""
+    before: State | None
+    """None: nothing was there."""
+    after: str | None
+    """The hash of what we made it; None: we took it away."""
+    beside: str
+    """The name of the half-written file, which a crash may leave behind."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="kind"):
+    """Whether the change before this line has happened."""
+
+    happened: bool
+
+
+Row = Message | Change | Outcome
+
+
+class Damaged(Exception):
+    """The index cannot be read, so nobody knows what was changed."""
+
+
+class Checkpoints:
+    """The history of one session. Everything raises OSError if the disk refuses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.damage: str | None = None
+        """Why old changes cannot be taken back."""
+        self._rows: list[Message | Change] | None = None
+        self._unsettled: Change | None = None
+        self._unwritten: list[Row] = []
+        self._changed_now: set[str] = set()
+        """What was changed since the last message came in."""
+
+    def rows(self) -> list[Message | Change]:
+        """Messages and changes in their order, without those that did not happen."""
+        if self._rows is None:
+            self._rows = []
+            try:
+                self._load()
+            except OSError:
+                self._rows = None
+                raise
+        return self._rows
+
+    def unsettled(self) -> Change | None:
+        """The change of which nobody knows whether it has happened: the process broke off in the middle of it."""
+        self.rows()
+        return self._unsettled
+
+    def begin(self, message_id: str) -> None:
+        """A message came in. What cannot be written now is written with the next change."""
+        self._changed_now.clear()
+        with suppress(OSError):
+            self._add(Message(id=message_id), durable=False)
+
+    def keep(self, path: str, opened: int, *, always: bool = False) -> State:
+        """The state of a file that is about to change.
+
+        Its content is copied; unless `always`, not if we wrote it ourselves since the last message.
+        """
+        mode = os.fstat(opened).st_mode & 0o7777
+        if path in self._changed_now and not always:
+            ours = self.last(path)
+            seen = digest(opened)
+            if ours is not None and ours.after == seen:
+                return State(sha256=seen, mode=mode)
+        return self._copy(path, opened, mode)
+
+    def add(self, change: Change) -> None:
+        """From here on the change may happen."""
+        try:
+            self._add(change, durable=True)
+        except OSError:
+            self.settle(happened=False)
+            raise
+        self._changed_now.add(change.path)
+
+    def settle(self, *, happened: bool) -> None:
+        """Tell what became of the change that was added last."""
+        with suppress(OSError):
+            self._add(Outcome(happened=happened), durable=False)
+
+    def last(self, path: str) -> Change | None:
+        """The last change of a file."""
+        return next((row for row in reversed(self.rows()) if isinstance(row, Change) and row.path == path), None)
+
+    def content(self, state: State) -> bytes:
+        """What a file was. Raises Damaged if it was not kept as it was."""
+        data = (self.folder / str(state.copy)).read_bytes() if state.copy is not None else None
+        if data is None or fingerprint(data) != state.sha256:
+            raise Damaged(f"the copy {state.copy} is missing or broken")
+        return data
+
+    def inherit(self, older: Checkpoints) -> None:
+        """Begin with the history of another session, of which this one is a fork."""
+        if not (older.folder / INDEX).exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for file in older.folder.iterdir():
+            if "@v" in file.name:
+                # A copy is never written to again, so both may have the same.
+                try:
+                    os.link(file, self.folder / file.name)
+                except OSError:
+                    (self.folder / file.name).write_bytes(file.read_bytes())
+        (self.folder / INDEX).write_bytes((older.folder / INDEX).read_bytes())
+        (self.folder / INDEX).chmod(0o600)
+
+    def forget(self) -> None:
+        """Delete the whole history."""
+        with suppress(FileNotFoundError):
+            for file in list(self.folder.iterdir()):
+                file.unlink()
+            self.folder.rmdir()
+
+    # The index.
+
+    def _load(self) -> None:
+        path = self.folder / INDEX
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            text = b""
+        whole, _, torn = text.rpartition(b"\n")
+        if torn:
+            os.truncate(path, len(text) - len(torn))
+        for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+            try:
+                self._fold(msgspec.json.decode(line, type=Row))
+            except msgspec.DecodeError:
+                self.damage = f"line {number} of {path} cannot be read"
+        for row in self._unwritten:
+            self._fold(row)
+
+    def _fold(self, row: Row) -> None:
+        rows = self.rows()
+        if not isinstance(row, Outcome):
+            rows.append(row)
+        elif not row.happened:
+            rows[:] = [old for old in rows if old is not self._unsettled]
+        if not isinstance(row, Message):
+            self._unsettled = row if isinstance(row, Change) else None
+
+    def _add(self, row: Row, *, durable: bool) -> None:
+        self._unwritten.append(row)
+        if self._rows is None:
+            self.rows()
+        else:
+            self._fold(row)
+        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in self._unwritten)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        index = os.open(self.folder / INDEX, flags, 0o600)
+        try:
+            end = os.lseek(index, 0, os.SEEK_END)
+            try:
+                write_all(index, lines)
+            except OSError:
+                os.ftruncate(index, end)
+                raise
+            self._unwritten.clear()
+            if durable:
+                os.fdatasync(index)
+        finally:
+            os.close(index)
+
+    # Copies.
+
+    def _copy(self, path: str, opened: int, mode: int) -> State:
+        import hashlib
+
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        half_made, hashed = self.folder / HALF_MADE, hashlib.sha256()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        copy = os.open(half_made, flags, 0o600)
+        try:
+            for part in parts(opened):
+                hashed.update(part)
+                write_all(copy, part)
+            os.fdatasync(copy)
+        finally:
+            os.close(copy)
+        sha256 = hashed.hexdigest()
+        known = {state.copy: state.sha256 for state in self._states(path) if state.copy is not None}
+        name = next((name for name, content in known.items() if content == sha256), None)
+        if name is None:
+            name = f"{fingerprint(path.encode())[:16]}@v{len(known) + 1}"
+            half_made.rename(self.folder / name)
+        else:
+            half_made.unlink()
+        return State(sha256=sha256, mode=mode, copy=name)
+
+    def _states(self, path: str) -> list[State]:
+        changes = (row for row in self.rows() if isinstance(row, Change) and row.path == path)
+        return [change.before for change in changes if change.before is not None]
+
+
+def parts(opened: int) -> Iterator[bytes]:
+    """The content of an opened file, from its beginning."""
+    os.lseek(opened, 0, os.SEEK_SET)
+    while part := os.read(opened, CHUNK_BYTES):
+        yield part
+
+
+def digest(opened: int) -> str:
+    """The hash of an opened file's content."""
+    import hashlib
+
+    hashed = hashlib.sha256()
+    for part in parts(opened):
+        hashed.update(part)
+    return hashed.hexdigest()
+
+
+def fingerprint(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

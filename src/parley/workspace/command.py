@@ -1,0 +1,164 @@
+"""One command, seen from the engine: its line to the keeper, its output, its end. The picture is in guard.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable, Mapping
+
+from parley.errors import ToolError
+from parley.protocol.base import Struct
+
+READ_BYTES = 1 << 16
+PIPE_BYTES = 1 << 20
+"""As much as a pipe can hold: what a command left behind in it when it ended."""
+LEFTOVER_PAUSE_SECONDS = 0.05
+"""Between two looks at the output of leftover children: they must not keep us busy."""
+LENGTH = struct.Struct("!Q")
+LOST = "the command was killed together with the process that guards it"
+
+
+class End(Struct, frozen=True):
+    """How a command ended."""
+
+    exit_code: int
+    last_words: str = ""
+    flaw: str = ""
+    """Why nothing better is known."""
+
+
+class Command:
+    """A command that was handed over."""
+
+    def __init__(
+        self, line: socket.socket, output: int, take: Callable[[bytes], None], forget: Callable[[Command], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[End] = loop.create_future()
+        self._started: asyncio.Future[str] = loop.create_future()
+        """What was wrong with the start; empty if nothing."""
+        self._line = line
+        self._pipe = Pipe(output, take)
+        self._heard = bytearray()
+        self._forget = forget
+        line.setblocking(False)
+        loop.add_reader(line, self._hear)
+
+    async def begin(self, request: bytes) -> str:
+        """Say what to run; what is wrong with it, or nothing."""
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._line, request)
+        except OSError as flaw:
+            return str(flaw.strerror)
+        return await self._started
+
+    def stop(self) -> None:
+        """End it and all that came of it. Its end is still to come."""
+        if self._line.fileno() >= 0:
+            self._line.shutdown(socket.SHUT_WR)
+
+    def drop(self) -> None:
+        """End it and forget it."""
+        if self._line.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._line)
+            self._line.close()
+        self._pipe.close()
+        self._settle(End(-signal.SIGKILL, flaw=LOST))
+        self._forget(self)
+
+    def _hear(self) -> None:
+        try:
+            data = self._line.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            # The keeper is gone, and with it everything that could still write.
+            self._pipe.let_go()
+            self.drop()
+            return
+        *records, rest = (self._heard + data).split(b"\0")
+        self._heard = bytearray(rest)
+        for record in records:
+            self._take(os.fsdecode(bytes(record)))
+
+    def _take(self, record: str) -> None:
+        word, _, rest = record.partition(" ")
+        if word == "exit":
+            code, _, last_words = rest.partition(" ")
+            self._pipe.let_go()
+            self._settle(End(int(code), last_words))
+        elif not self._started.done():
+            self._started.set_result(rest)
+
+    def _settle(self, end: End) -> None:
+        if not self._started.done():
+            self._started.set_result(end.flaw)
+        if not self.over.done():
+            self.over.set_result(end)
+
+
+class Pipe:
+    """The reading end of a command's output. It is read to its end, also after the command is over."""
+
+    def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        self._descriptor = descriptor
+        self._take: Callable[[bytes], None] | None = take
+        os.set_blocking(descriptor, False)
+        asyncio.get_running_loop().add_reader(descriptor, self._read)
+
+    def let_go(self) -> None:
+        """The command is over: take what is there, and drop what children write from now on."""
+        taken = 0
+        while self._take is not None and taken < PIPE_BYTES and (count := self._read()):
+            taken += count
+        self._take = None
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self) -> int:
+        """How much there was."""
+        if self._descriptor < 0:
+            return 0
+        try:
+            data = os.read(self._descriptor, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        if not data:
+            self.close()
+        elif self._take is not None:
+            self._take(data)
+        else:
+            self._rest()
+        return len(data)
+
+    def _rest(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._descriptor)
+        loop.call_later(LEFTOVER_PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+
+def spelled(argv: list[str], cwd: str, environment: Mapping[str, str]) -> bytes:
+    """A request as the keeper reads it. Raises ToolError if it cannot be spelled."""
+    try:
+        words = [word.encode("utf-8", "surrogateescape") for word in argv]
+    except UnicodeEncodeError:
+        raise ToolError("the command holds half a character (a lone surrogate)") from None
+    variables = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
+    parts = [os.fsencode(cwd), b"%d" % len(words), *words, *variables]
+    if any(b"\0" in part for part in parts):
+        raise ToolError("the command holds a NUL character, which no command line can")
+    payload = b"".join(part + b"\0" for part in parts)
+    return LENGTH.pack(len(payload)) + payload

@@ -1,0 +1,116 @@
+"""What came of a command, and how to end it.
+
+`Tree` where the kernel lets a process adopt orphans (Linux), `Group` elsewhere; guard.py tells
+how far each goes. Standard library only: this runs in the guard and its keepers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+
+SET_PDEATHSIG, SET_NAME, SET_CHILD_SUBREAPER = 1, 15, 36
+GRACE_SECONDS = 2.0
+"""From SIGTERM to SIGKILL."""
+HOPELESS_SECONDS = 10.0
+"""How long we try to kill what does not die."""
+
+
+class Tree:
+    """All descendants of this process, which orphans cannot leave."""
+
+    watch_seconds: float | None = None
+
+    def begin(self, main: int) -> None:
+        """Nothing to remember: the kernel does."""
+
+    def ask_to_end(self) -> None:
+        asked: set[int] = set()
+        for _ in range(3):  # some start others meanwhile; those that are still missed will be killed
+            for pid in descendants_of(os.getpid()):
+                if pid not in asked:
+                    send(pid, signal.SIGTERM)
+                    send(pid, signal.SIGCONT)  # a stopped process takes a signal only when it goes on
+                    asked.add(pid)
+
+    def kill(self) -> None:
+        for pid in descendants_of(os.getpid()):
+            send(pid, signal.SIGKILL)
+
+    def is_left(self) -> bool:
+        """Children are all there is to know."""
+        return False
+
+
+class Group:
+    """The process group of the command: the best there is where orphans cannot be adopted."""
+
+    watch_seconds: float | None = 0.5
+    """Nobody tells when a group is empty, so it has to be looked at."""
+
+    def begin(self, main: int) -> None:
+        self.leader = main
+
+    def ask_to_end(self) -> None:
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+
+    def is_left(self) -> bool:
+        return self.send(0)
+
+    def send(self, number: int) -> bool:
+        return send(-self.leader, number)
+
+
+def send(pid: int, number: int) -> bool:
+    """Whether the signal could be sent; the process may have ended by itself, or be another user's."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def descendants_of(root: int) -> Iterator[int]:
+    """Parents before their children. The children of each are looked up before it is given out, and may be killed."""
+    waiting = deque(children_of(root))
+    while waiting:
+        pid = waiting.popleft()
+        waiting += children_of(pid)
+        yield pid
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it may be gone
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def adopt_orphans() -> bool:
+    """Become a subreaper; False where that cannot be, or where children cannot be listed."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children") and prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def rename(name: bytes) -> None:
+    prctl(SET_NAME, name)
+
+
+def prctl(option: int, value: int | bytes) -> bool:
+    """False where there is no such thing."""
+    try:
+        import ctypes
+
+        call = ctypes.CDLL(None).prctl
+    except (ImportError, AttributeError):
+        return False
+    given = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+    return bool(call(option, given, *[ctypes.c_ulong(0)] * 3) == 0)

@@ -1,0 +1,75 @@
+"""Two system calls of Linux that Python has no name for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from functools import cache
+from typing import Any
+
+OPENAT2 = 437
+BENEATH_WITHOUT_LINKS = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+RENAME_NOREPLACE = 1
+
+
+@cache
+def has_openat2() -> bool:
+    """Whether this kernel has the call (Linux 5.6) and lets us use it."""
+    if not sys.platform.startswith("linux") or os.uname().machine not in ("x86_64", "aarch64"):
+        return False
+    top = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(openat2(top, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    finally:
+        os.close(top)
+    return True
+
+
+def openat2(top: int, inner: str, flags: int) -> int:
+    """Open beneath a folder's descriptor, following no link. Raises OSError (ELOOP or EXDEV at a link)."""
+    import ctypes
+
+    libc, how_class = _libc()
+    how = how_class(flags, 0, BENEATH_WITHOUT_LINKS)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    call = ctypes.c_long(OPENAT2)
+    descriptor: int = libc.syscall(call, ctypes.c_int(top), os.fsencode(inner), ctypes.byref(how), size)
+    if descriptor < 0:
+        raise _failure(inner)
+    return descriptor
+
+
+def rename_to_free_name(folder: int, old: str, new: str) -> bool:
+    """Rename within a folder; False if the system cannot do it. Raises FileExistsError if the name is taken."""
+    import ctypes
+
+    call = getattr(_libc()[0], "renameat2", None)
+    if call is None:
+        return False
+    if call(folder, os.fsencode(old), folder, os.fsencode(new), ctypes.c_uint(RENAME_NOREPLACE)) == 0:
+        return True
+    flaw = _failure(new)
+    if flaw.errno in (errno.ENOSYS, errno.EINVAL):
+        return False
+    raise flaw
+
+
+def _failure(name: str) -> OSError:
+    import ctypes
+
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code), name)
+
+
+@cache
+def _libc() -> tuple[Any, Any]:
+    """The C library, and the struct that openat2 takes."""
+    import ctypes
+
+    class How(ctypes.Structure):
+        _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+    return ctypes.CDLL(None, use_errno=True), How

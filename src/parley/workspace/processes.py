@@ -1,0 +1,268 @@
+"""Commands on this machine, run through the guard (guard.py).
+
+    command = await processes.start(argv, ..., take=record.take)    # it runs
+    command.stop()                                                  # SIGTERM, and SIGKILL if need be
+    end = await command.over                                        # it is over
+
+    done = await processes.run(argv, ..., output=Output(...))       # all of that in one
+
+A command has no stdin, a session of its own, and exactly the environment it is given. It is
+over when its process is over: children that keep its output open do not hold it up; what they
+write later is read and thrown away, so that they do not choke on it. They live until they end
+or the session does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parley.errors import ToolError
+from parley.protocol.base import Struct
+from parley.workspace.command import Command, End, spelled
+from parley.workspace.output import Output
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+ROOT = Path(__file__).parents[2]
+BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from parley.workspace.guard import main; "
+    "main(int(sys.argv[2]), may_adopt=sys.argv[3] == 'adopt')"
+)
+"""Our own modules come last on the path, so that they cannot stand in for the standard library's."""
+FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""The only variables the guard gets: some interpreters do not start without."""
+START_SECONDS = 30.0
+END_SECONDS = 5.0
+"""How long a command may take to end once it was told to. The guard kills within two."""
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """A command that is over."""
+
+    exit_code: int
+    """Negative for a signal, as the operating system's word has it."""
+    output: bytes
+    """The beginning, up to the limit."""
+    total_bytes: int
+    spilled_to: str | None
+    flaw: str = ""
+    """Why the file is not complete, if it is not."""
+    last_words: str
+    """What it wrote to the descriptor `keeper.LAST_WORDS`."""
+    timed_out: bool
+
+
+class Processes:
+    """All commands of a session."""
+
+    def __init__(self, *, may_adopt: bool = True) -> None:
+        self._guard: Guard | None = None
+        self._given_up: list[Guard] = []
+        self._may_adopt = may_adopt
+        self._commands: set[Command] = set()
+        self._turnstile = asyncio.Lock()
+
+    async def run(
+        self,
+        argv: list[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        timeout_seconds: float,
+        output: Output,
+    ) -> Finished:
+        """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be run."""
+        try:
+            command = await self.start(argv, cwd=cwd, environment=environment, take=output.take)
+            end, timed_out = await self.wait(command, timeout_seconds)
+        finally:
+            output.close()
+        if end.flaw:
+            raise ToolError(end.flaw)
+        return Finished(
+            exit_code=end.exit_code,
+            output=bytes(output.kept),
+            total_bytes=output.total_bytes,
+            spilled_to=str(output.path) if output.path else None,
+            flaw=output.flaw,
+            last_words=end.last_words,
+            timed_out=timed_out,
+        )
+
+    async def start(
+        self,
+        argv: list[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        take: Callable[[bytes], None],
+    ) -> Command:
+        """Start a command whose output goes to `take`. Raises ToolError if it cannot be started."""
+        request = spelled(argv, cwd, environment)
+        try:
+            command = await self._handed_over(environment, take)
+        except OSError as flaw:
+            raise ToolError(f"the command could not be started: {flaw.strerror}") from None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                trouble = await command.begin(request)
+        except TimeoutError:
+            self._give_up_guard()
+            trouble = f"the process that guards commands did not answer within {START_SECONDS:.0f} s"
+        except BaseException:
+            command.drop()
+            raise
+        if trouble:
+            command.drop()
+            raise ToolError(f"the command could not be started: {trouble}")
+        return command
+
+    async def wait(self, command: Command, timeout_seconds: float) -> tuple[End, bool]:
+        """How it ended, and whether its time was up. Cancelling kills it."""
+        try:
+            done, _ = await asyncio.wait({command.over}, timeout=timeout_seconds)
+            if done:
+                return command.over.result(), False
+            command.stop()
+            done, _ = await asyncio.wait({command.over}, timeout=END_SECONDS)
+        except asyncio.CancelledError:
+            command.drop()
+            raise
+        if not done:
+            self._give_up_guard()
+            command.drop()
+            return End(-signal.SIGKILL), True
+        return command.over.result(), True
+
+    async def close(self) -> None:
+        """End everything that still runs; when this returns, it is gone."""
+        for command in list(self._commands):
+            command.drop()
+        guards, self._given_up = self._given_up, []
+        if self._guard is not None:
+            guards.append(self._guard)
+            self._guard = None
+        for guard in guards:
+            await guard.end()
+
+    async def _handed_over(self, environment: Mapping[str, str], take: Callable[[bytes], None]) -> Command:
+        """A command whose keeper is about to start. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        heard, said = os.pipe()
+        try:
+            async with self._turnstile:
+                await self._pass([theirs.fileno(), said], environment)
+        except BaseException:
+            ours.close()
+            os.close(heard)
+            raise
+        finally:
+            theirs.close()
+            os.close(said)
+        command = Command(ours, heard, take, self._commands.discard)
+        self._commands.add(command)
+        return command
+
+    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> None:
+        """Give descriptors to the guard, to a new one if the last is gone. Raises OSError."""
+        if self._guard is None or self._guard.gone:
+            self._guard = Guard(environment, self._may_adopt)
+        try:
+            await self._guard.take(descriptors)
+        except OSError as flaw:
+            if flaw.errno not in (errno.EPIPE, errno.ECONNRESET):
+                raise
+            self._guard = Guard(environment, self._may_adopt)
+            await self._guard.take(descriptors)
+
+    def _give_up_guard(self) -> None:
+        """It does not answer: it, or a keeper, was stopped. It ends what it started; the next command gets another."""
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._given_up.append(self._guard)
+            self._guard = None
+
+
+class Guard:
+    """Our end of a guard process. Raises OSError if it cannot be started."""
+
+    def __init__(self, environment: Mapping[str, str], may_adopt: bool) -> None:
+        import subprocess
+
+        self._control, theirs = socket.socketpair()
+        self._control.setblocking(False)
+        mode = "adopt" if may_adopt else "group"
+        try:
+            self._process: Popen[bytes] = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(theirs.fileno()), mode],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={name: environment[name] for name in FOR_THE_LOADER if name in environment},
+                start_new_session=True,
+            )
+        except BaseException:
+            self._control.close()
+            raise
+        finally:
+            theirs.close()
+        self.gone = False
+        asyncio.get_running_loop().add_reader(self._control, self._lost)
+
+    async def take(self, descriptors: list[int]) -> None:
+        """Raises OSError."""
+        while True:
+            try:
+                socket.send_fds(self._control, [b"!"], descriptors)
+                return
+            except BlockingIOError:
+                await writable(self._control)
+
+    def dismiss(self) -> None:
+        """Let it end everything, and itself."""
+        self._control.shutdown(socket.SHUT_WR)
+        self._process.send_signal(signal.SIGCONT)
+
+    async def end(self) -> None:
+        """Dismiss it and wait until all is done."""
+        if self.gone:
+            return
+        self.dismiss()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._control)
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await loop.sock_recv(self._control, 1)
+        except TimeoutError:
+            self._process.kill()
+        finally:
+            self._forget()
+
+    def _lost(self) -> None:
+        """It never speaks, so this is its end: it was killed, could not start, or is done."""
+        asyncio.get_running_loop().remove_reader(self._control)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.gone = True
+        self._control.close()
+        self._process.wait()
+
+
+async def writable(end: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(end, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(end)

@@ -1,0 +1,274 @@
+"""The real executable, as a shell and a client start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PARLEY = str(Path(sys.executable).with_name("parley"))
+STREAM = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A machine without any key or setting."""
+    (tmp_path / "home").mkdir()
+    return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def run(tmp_path: Path, environment: dict[str, str]) -> Any:
+    def start(*argv: str, stdin: str | bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            [PARLEY, *argv],
+            input=data,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**environment, **more},
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return start
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_version_starts_with_the_protocol_level_and_says_parley(run: Any) -> None:
+    for flag in ("--version", "-v"):
+        done = run(flag)
+        assert done.stdout.startswith("2.1.")
+        assert "Parley" in done.stdout
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_prompt_is_answered_as_plain_text(run: Any) -> None:
+    done = run("--print", "--model", "offline", "say Hello there.")
+    assert (done.stdout, done.stderr, done.returncode) == ("Hello there.\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("-p", "say Hi.", "--model", "offline", "--setting-sources", ""),
+        ("--model", "offline", "--print", "--", "say Hi."),
+        ("--model=offline", "say Hi.", "-p"),
+        ("--model", "offline", "--allowedTools", "Read", "Bash(git *)", "--print", "say Hi."),
+        ("-p", "--model", "offline", "--replay-user-messages", "", "say Hi."),
+    ],
+)
+def test_the_prompt_may_stand_wherever_clients_put_it(run: Any, argv: tuple[str, ...]) -> None:
+    assert run(*argv).stdout == "Hi.\n"
+
+
+def test_a_prompt_may_be_piped_and_is_joined_to_the_one_on_the_command_line(run: Any) -> None:
+    assert run("-p", "--model", "offline", stdin="say Piped.\n").stdout == "Piped.\n"
+    assert run("-p", "--model", "offline", "say One.", stdin="say Two.").stdout == "One.\nTwo.\n"
+
+
+def test_json_is_one_result_and_with_verbose_everything_as_an_array(run: Any) -> None:
+    result = json.loads(run("-p", "--model", "offline", "--output-format", "json", "say Hi.").stdout)
+    assert (result["type"], result["result"]) == ("result", "Hi.")
+    told = json.loads(run("-p", "--model", "offline", "--output-format", "json", "--verbose", "say Hi.").stdout)
+    assert [line["type"] for line in told] == ["system", "assistant", "result"]
+
+
+def test_message_is_a_stream_of_whole_messages(run: Any) -> None:
+    done = run("-p", "--model", "offline", "--output-format", "message", "--include-partial-messages", "say Hi.")
+    assert [line["type"] for line in lines(done.stdout)] == ["system", "assistant", "result"]
+
+
+def test_a_stream_goes_on_until_stdin_ends(run: Any) -> None:
+    prompts = [{"type": "user", "message": {"role": "user", "content": f"say {word}"}} for word in ("One", "Two")]
+    done = run(*STREAM, "--model", "offline", stdin="".join(json.dumps(prompt) + "\n" for prompt in prompts))
+    assert [line["result"] for line in lines(done.stdout) if line["type"] == "result"] == ["One", "Two"]
+    assert done.returncode == 0
+
+
+def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "in.jsonl").write_text('{"type":"user","message":{"role":"user","content":"say Hi"}}')
+    with (tmp_path / "in.jsonl").open() as file, (tmp_path / "out.jsonl").open("w") as out:
+        subprocess.run(
+            [PARLEY, *STREAM, "--model", "offline"],
+            stdin=file,
+            stdout=out,
+            env=environment,
+            check=True,
+            cwd=tmp_path,
+            timeout=PATIENCE_SECONDS,
+        )
+    assert lines((tmp_path / "out.jsonl").read_text())[-1]["result"] == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (("--print",), "Input must be provided"),
+        (("--print", "--output-format", "bogus", "x"), "Allowed choices are text, json, stream-json"),
+        (("--print", "--output-format", "stream-json", "x"), "requires --verbose"),
+        (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),
+        (("--print", "--max-turns", "many", "x"), "needs a whole number"),
+        (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID"),
+        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot be read"),
+        (("--print", "--settings", "{broken", "x"), "settings"),
+        (("--print", "--system-prompt-file", "/no/such/file", "x"), "cannot be read"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_sentence_and_exit_1(run: Any, argv: tuple[str, ...], complaint: str) -> None:
+    done = run(*argv)
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (done.stdout, done.returncode) == ("", 1)
+
+
+def test_an_unknown_flag_is_a_warning(run: Any) -> None:
+    done = run("--print", "--model", "offline", "--new-flag", "value", "say Hi.")
+    assert "unknown option '--new-flag'" in done.stderr
+    assert (done.stdout, done.returncode) == ("Hi.\n", 0)
+
+
+def test_without_a_key_the_result_says_how_to_get_on(run: Any) -> None:
+    done = run("-p", "--output-format", "stream-json", "--verbose", "hello")
+    result = lines(done.stdout)[-1]
+    assert (result["is_error"], result["terminal_reason"], done.returncode) == (True, "api_error", 1)
+    assert "ANTHROPIC_API_KEY" in result["result"]
+    assert "--model offline" in result["result"]
+    plain = run("-p", "hello")
+    assert (plain.stdout, plain.returncode) == ("", 1)
+    assert plain.stderr.count("\n") == 1
+
+
+def test_an_unreachable_server_gives_a_result_in_bounded_time(run: Any) -> None:
+    done = run(
+        "-p", "--output-format", "json", "hello", ANTHROPIC_BASE_URL="http://127.0.0.1:9", CLAUDE_CODE_MAX_RETRIES="1"
+    )
+    result = json.loads(done.stdout)
+    assert (result["subtype"], result["is_error"], result["terminal_reason"]) == ("success", True, "api_error")
+    assert done.returncode == 1
+
+
+def test_a_subscription_token_is_never_used(run: Any) -> None:
+    done = run("-p", "hello", ANTHROPIC_API_KEY="sk-ant-oat01-secret")
+    assert "API keys only" in done.stderr
+    assert "secret" not in done.stderr
+    assert done.returncode == 1
+
+
+def test_an_unknown_session_is_an_error_result_never_a_new_session(run: Any) -> None:
+    asked = "99999999-2222-4333-8444-555555555555"
+    done = run(*STREAM, "--model", "offline", f"--resume={asked}")
+    [result] = lines(done.stdout)
+    assert (result["subtype"], result["session_id"]) == ("error_during_execution", asked)
+    assert result["errors"] == [f"No conversation found with session ID: {asked}"]
+    assert done.stderr.strip() == f"No conversation found with session ID: {asked}"
+    assert done.returncode == 1
+
+
+def test_a_session_id_in_use_is_refused(run: Any) -> None:
+    asked = "11111111-2222-4333-8444-555555555555"
+    assert run("-p", "--model", "offline", "--session-id", asked, "say Hi.").returncode == 0
+    again = run("-p", "--model", "offline", "--session-id", asked, "say Hi.")
+    assert "already in use" in again.stderr
+    assert again.returncode == 1
+
+
+def test_no_session_persistence_writes_nothing(run: Any, tmp_path: Path) -> None:
+    run("-p", "--model", "offline", "--no-session-persistence", "say Hi.")
+    assert list((tmp_path / "home").rglob("*.jsonl")) == []
+
+
+def test_nothing_is_written_outside_the_given_root(run: Any, tmp_path: Path) -> None:
+    root = tmp_path / "config"
+    run("-p", "--model", "offline", "say Hi.", CLAUDE_CONFIG_DIR=str(root))
+    assert [path.suffix for path in root.rglob("*") if path.is_file()] == [".jsonl"]
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_turn_with_its_result(
+    tmp_path: Path, environment: dict[str, str], number: signal.Signals, code: int
+) -> None:
+    prompt = json.dumps({"type": "user", "message": {"role": "user", "content": "wait 60\nsay never"}})
+    with subprocess.Popen(
+        [PARLEY, *STREAM, "--model", "offline"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+    ) as engine:
+        assert engine.stdin is not None
+        assert engine.stdout is not None
+        engine.stdin.write(prompt + "\n")
+        engine.stdin.flush()
+        assert json.loads(engine.stdout.readline())["subtype"] == "init"
+        engine.send_signal(number)
+        told = lines(engine.stdout.read())
+        assert engine.wait(PATIENCE_SECONDS) == code
+    assert (told[-1]["type"], told[-1]["terminal_reason"]) == ("result", "aborted_streaming")
+
+
+def test_a_host_that_hangs_up_does_not_leave_an_engine_behind(tmp_path: Path, environment: dict[str, str]) -> None:
+    prompt = json.dumps({"type": "user", "message": {"role": "user", "content": "wait 0.2\nsay done"}})
+    engine = subprocess.Popen(
+        [PARLEY, *STREAM, "--model", "offline"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+    )
+    assert engine.stdin is not None
+    assert engine.stdout is not None
+    assert engine.stderr is not None
+    engine.stdin.write(prompt + "\n")
+    engine.stdin.flush()
+    engine.stdout.readline()
+    engine.stdout.close()
+    engine.stdin.close()
+    assert engine.wait(PATIENCE_SECONDS) in (0, 1)
+    assert "Traceback" not in engine.stderr.read()
+    engine.stderr.close()
+
+
+def test_help_lists_the_flags(run: Any) -> None:
+    done = run("--help")
+    assert "--include-partial-messages" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_reader_slower_than_the_engine_loses_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
+    text = "x" * 300_000
+    prompt = json.dumps({"type": "user", "message": {"role": "user", "content": f"say {text}"}})
+    with subprocess.Popen(
+        [PARLEY, *STREAM, "--model", "offline", "--include-partial-messages"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+    ) as engine:
+        assert engine.stdin is not None
+        assert engine.stdout is not None
+        engine.stdin.write(prompt.encode() + b"\n")
+        engine.stdin.close()
+        told = lines(engine.stdout.read().decode())
+    grown = "".join(
+        line["event"]["delta"]["text"]
+        for line in told
+        if line.get("event", {}).get("delta", {}).get("type") == "text_delta"
+    )
+    assert grown == text
+    assert told[-1]["result"] == text

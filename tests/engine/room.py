@@ -1,0 +1,119 @@
+"""A room in which a real host end and a real engine end talk, joined in memory.
+
+    async with Room(tmp_path, "[[turn]]\\ntext = 'Hello.'") as room:
+        room.say({"type": "user", "message": {"role": "user", "content": "Hi"}})
+        result = await room.hear("result")
+
+Ids and times are counted, not drawn, so that the same talk gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from parley.compose import Composer
+from parley.engine.hub import Hub
+from parley.engine.serve import Pump, serve
+from parley.engine.session import Session
+from parley.engine.stamp import Stamp
+from parley.protocol.connection import Connection
+from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.options import Options
+from parley.protocol.rules import Role
+from parley.transports.memory import pair
+
+Json = dict[str, Any]
+PATIENCE_SECONDS = 20
+
+
+def counted() -> Stamp:
+    """Ids 1, 2, 3 …, and a clock that moves a millisecond each time it is asked."""
+    numbers, ticks = count(1), count(0)
+
+    def seconds() -> float:
+        return 1_800_000_000 + next(ticks) / 1000
+
+    return Stamp(new_uuid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}", seconds=seconds, monotonic=seconds)
+
+
+class Room:
+    def __init__(self, folder: Path, script: str, **options: Any) -> None:
+        self.folder = folder
+        (folder / "script.toml").write_text(script)
+        self.environment = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "CLAUDE_CODE_MAX_RETRIES": "2"}
+        self.options = Options(**{"model": f"scripted:{folder / 'script.toml'}", **options})
+        self.complaints: list[str] = []
+        self.lines: list[Json] = []
+        self.raw = b""
+        self.stamp = counted()
+        self._hub = Hub()
+        self._seen = 0
+        self._news = asyncio.Event()
+
+    async def __aenter__(self) -> Room:
+        setup = Composer(self.options, self.environment, str(self.folder), self.stamp).setup(self.complaints.append)
+        self._host, engine = pair()
+        pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, self.stamp.new_uuid)
+        self.session: Session = self._hub.open(setup, pump)
+        self._serving = asyncio.create_task(serve(engine, pump, self.session))
+        self._listening = asyncio.create_task(self._listen())
+        return self
+
+    async def __aexit__(self, *flaw: object) -> None:
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Hang up, and let the engine finish what it has to do."""
+        self._host.close()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self._serving
+        self._listening.cancel()
+        self._hub.close(self.session.id)
+
+    def say(self, *lines: Json | bytes) -> None:
+        for line in lines:
+            self._host.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
+
+    def prompt(self, text: str, **fields: Any) -> None:
+        self.say({"type": "user", "message": {"role": "user", "content": text}, **fields})
+
+    async def ask(self, subtype: str, **fields: Any) -> Json:
+        """The answer to a control request."""
+        request_id = f"ask-{subtype}-{len(self.lines)}"
+        self.say({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
+        return await self.until(lambda line: line.get("response", {}).get("request_id") == request_id)
+
+    async def hear(self, kind: str, subtype: str | None = None) -> Json:
+        """The next line of a type, and of a subtype if one is given."""
+        return await self.until(lambda line: line["type"] == kind and subtype in (None, line.get("subtype")))
+
+    async def until(self, wanted: Any) -> Json:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                while self._seen < len(self.lines):
+                    self._seen += 1
+                    if wanted(self.lines[self._seen - 1]):
+                        return self.lines[self._seen - 1]
+                self._news.clear()
+                await self._news.wait()
+
+    def told(self, kind: str) -> Iterator[Json]:
+        return (line for line in self.lines if line["type"] == kind)
+
+    async def _listen(self) -> None:
+        rest = b""
+        async for chunk in self._host.chunks():
+            self.raw += chunk
+            *lines, rest = (rest + chunk).split(b"\n")
+            self.lines += [json.loads(line) for line in lines]
+            self._news.set()
+
+
+def texts(lines: Iterator[Json]) -> list[str]:
+    """The texts of assistant lines."""
+    return [block["text"] for line in lines for block in line["message"]["content"] if block["type"] == "text"]

@@ -1,0 +1,126 @@
+"""The conversation as the model sees it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.engine.history import History
+from parley.protocol.base import Json
+from parley.stores.base import Entry
+
+
+def entry(kind: str, content: str | list[Json], id: str | None = None, **more: object) -> Entry:
+    inner: Json = {"role": kind, "content": content, **({"id": id} if id else {})}
+    return Entry(seq=0, kind=kind, at="", message={"type": kind, "message": inner, **more})
+
+
+def text(text: str, **more: object) -> Json:
+    return {"type": "text", "text": text, **more}
+
+
+def messages(*entries: Entry) -> list[Json]:
+    history = History()
+    for each in entries:
+        history.apply(each)
+    return history.messages()
+
+
+CALL: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
+RESULT: Json = {"type": "tool_result", "tool_use_id": "t1", "content": "a"}
+
+
+def test_a_text_becomes_a_block_and_blocks_stay_as_they_are() -> None:
+    image: Json = {"type": "image", "source": {"type": "url"}}
+
+    assert messages(entry("user", "Hello"), entry("assistant", [text("Hi", citations=[])], "m1")) == [
+        {"role": "user", "content": [text("Hello")]},
+        {"role": "assistant", "content": [text("Hi", citations=[])]},
+    ]
+    assert messages(entry("user", [text("a"), image])) == [{"role": "user", "content": [text("a"), image]}]
+
+
+def test_the_blocks_of_one_answer_are_one_message() -> None:
+    thought: Json = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+
+    assert messages(
+        entry("user", "Hello"),
+        entry("assistant", [thought], "m1"),
+        entry("assistant", [text("Look.")], "m1"),
+        entry("assistant", [CALL], "m1"),
+        entry("user", [RESULT]),
+        entry("assistant", [text("Done.")], "m2"),
+    ) == [
+        {"role": "user", "content": [text("Hello")]},
+        {"role": "assistant", "content": [thought, text("Look."), CALL]},
+        {"role": "user", "content": [RESULT]},
+        {"role": "assistant", "content": [text("Done.")]},
+    ]
+
+
+def test_answers_with_different_ids_or_none_are_messages_of_their_own() -> None:
+    assert messages(
+        entry("assistant", "a", "m1"), entry("assistant", "b", "m2"), entry("assistant", "c"), entry("assistant", "d")
+    ) == [{"role": "assistant", "content": [text(letter)]} for letter in "abcd"]
+
+
+def test_what_users_say_in_a_row_is_one_message() -> None:
+    assert messages(entry("user", [RESULT]), entry("user", "stop"), entry("user", [text("go on")])) == [
+        {"role": "user", "content": [RESULT, text("stop"), text("go on")]}
+    ]
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\n\t"])
+def test_texts_that_say_nothing_are_left_out(empty: str) -> None:
+    assert messages(
+        entry("user", empty), entry("assistant", [text(empty), CALL], "m1"), entry("user", [RESULT, text(empty)])
+    ) == [{"role": "assistant", "content": [CALL]}, {"role": "user", "content": [RESULT]}]
+
+
+def test_what_is_not_said_is_not_part_of_it() -> None:
+    assert messages(
+        entry("user", "Hello"),
+        Entry(seq=1, kind="result", at="", message={"type": "result"}),
+        Entry(seq=2, kind="prompt", at="", message={"text": "Be brief."}),
+        Entry(seq=3, kind="telepathy", at="", message={}),
+        entry("assistant", "API Error: 529 busy", "m1", is_api_error_message=True),
+    ) == [{"role": "user", "content": [text("Hello")]}]
+
+
+def test_its_length_is_the_number_of_its_messages() -> None:
+    history = History()
+    for each in (entry("user", "a"), entry("user", "b"), entry("assistant", "c", "m1")):
+        history.apply(each)
+
+    assert len(history) == 2
+
+
+def test_an_entry_stays_as_it_was_when_its_message_grows() -> None:
+    first = entry("user", [text("a")])
+    messages(first, entry("user", "b"))
+
+    assert first == entry("user", [text("a")])
+
+
+ENTRIES = st.lists(
+    st.builds(
+        entry,
+        st.sampled_from(["user", "assistant"]),
+        st.sampled_from(["", "a", [RESULT], [CALL], [text("b"), text("")]]),
+        st.sampled_from(["m1", "m2", None]),
+    ),
+    max_size=12,
+)
+
+
+@given(ENTRIES)
+def test_what_was_sent_is_sent_again_byte_for_byte(entries: list[Entry]) -> None:
+    history, before = History(), b"["
+    for each in entries:
+        history.apply(each)
+        now = msgspec.json.encode(history.messages())
+        # A message that grows goes on where its list of blocks ended.
+        assert now.startswith(before.removesuffix(b"]").removesuffix(b"}").removesuffix(b"]"))
+        before = now

@@ -1,0 +1,145 @@
+"""Prompts that wait for their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from parley.engine.inbox import Inbox, Prompt, Rejected, join
+from parley.protocol.base import Json
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(5):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def prompt(name: str) -> Prompt:
+    return Prompt(content=[text(name)], uuid=name)
+
+
+def text(text: str, **more: object) -> Json:
+    return {"type": "text", "text": text, **more}
+
+
+def filled(*items: Prompt | Rejected, closed: bool = False) -> Inbox:
+    inbox = Inbox()
+    for item in items:
+        inbox.put(item)
+    if closed:
+        inbox.close()
+    return inbox
+
+
+A, B, C = map(prompt, "abc")
+BAD = Rejected("no content")
+Taken = list[Prompt] | Rejected | None
+
+
+async def take_all(inbox: Inbox, together: bool) -> list[Taken]:
+    taken: list[Taken] = []
+    while (item := await inbox.take(together)) is not None:
+        taken.append(item)
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("together", "taken"),
+    [
+        (False, [[A], [B], BAD, [C]]),
+        (True, [[A, B], BAD, [C]]),
+    ],
+)
+def test_prompts_are_taken_in_their_order_alone_or_together(together: bool, taken: list[Taken]) -> None:
+    async def work() -> list[Taken]:
+        return await take_all(filled(A, B, BAD, C, closed=True), together)
+
+    assert run(work()) == taken
+
+
+def test_a_prompt_that_cannot_be_read_keeps_its_place() -> None:
+    async def work() -> list[Taken]:
+        return await take_all(filled(BAD, BAD, A, closed=True), together=True)
+
+    assert run(work()) == [BAD, BAD, [A]]
+
+
+def test_an_empty_inbox_waits_for_the_next_prompt() -> None:
+    async def work() -> tuple[bool, Taken]:
+        inbox = Inbox()
+        taking = asyncio.create_task(inbox.take(together=False))
+        done, _ = await asyncio.wait({taking}, timeout=0)
+        inbox.put(A)
+        return bool(done), await taking
+
+    assert run(work()) == (False, [A])
+
+
+def test_closing_ends_the_wait() -> None:
+    async def work() -> Taken:
+        inbox = Inbox()
+        taking = asyncio.create_task(inbox.take(together=False))
+        await asyncio.wait({taking}, timeout=0)
+        inbox.close()
+        return await taking
+
+    assert run(work()) is None
+
+
+def test_what_waited_when_it_closed_is_still_taken() -> None:
+    async def work() -> list[Taken]:
+        return [await inbox.take(False) for inbox in [filled(A, B, closed=True)] for _ in range(4)]
+
+    assert run(work()) == [[A], [B], None, None]
+
+
+def test_a_waiting_prompt_can_be_taken_back_once() -> None:
+    async def work() -> tuple[list[bool], list[str], int]:
+        inbox = filled(A, BAD, B, C)
+        return [inbox.drop("b"), inbox.drop("b"), inbox.drop("x")], inbox.waiting(), len(inbox)
+
+    assert run(work()) == ([True, False, False], ["a", "c"], 3)
+
+
+def test_a_prompt_that_was_taken_does_not_wait_any_more() -> None:
+    async def work() -> tuple[bool, list[str]]:
+        inbox = filled(A, B)
+        await inbox.take(together=False)
+        return inbox.drop("a"), inbox.waiting()
+
+    assert run(work()) == (False, ["b"])
+
+
+IMAGE: Json = {"type": "image", "source": {}}
+
+
+@pytest.mark.parametrize(
+    ("contents", "joined"),
+    [
+        ([], []),
+        ([[text("a")]], [text("a")]),
+        ([[text("a")], [text("b")], [text("c")]], [text("a\nb\nc")]),
+        ([[text("a"), text("b")], [text("c"), text("d")]], [text("a"), text("b\nc"), text("d")]),
+        ([[text("a"), IMAGE], [text("b")]], [text("a"), IMAGE, text("b")]),
+        ([[text("a")], [IMAGE, text("b")], [text("c")]], [text("a"), IMAGE, text("b\nc")]),
+        ([[IMAGE], [IMAGE]], [IMAGE, IMAGE]),
+        ([[text("a", cache_control={})], [text("b")]], [text("a\nb", cache_control={})]),
+        ([[], [text("a")], []], [text("a")]),
+    ],
+)
+def test_prompts_are_joined_line_by_line_with_other_blocks_in_their_places(
+    contents: list[list[Json]], joined: list[Json]
+) -> None:
+    prompts = [Prompt(content=content, uuid=str(number)) for number, content in enumerate(contents)]
+    before = [list(content) for content in contents]
+
+    assert join(prompts) == joined
+    assert [prompt.content for prompt in prompts] == before

@@ -1,0 +1,143 @@
+"""How a turn can end, and what its result says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.engine.outcome import (
+    Outcome,
+    aborted,
+    api_failed,
+    broken,
+    completed,
+    error_name,
+    error_text,
+    out_of_turns,
+    terminal_reason,
+)
+from parley.errors import ModelError
+
+
+def flaw(status: int | None = None, message: str = "m", kind: str | None = None, **more: Any) -> ModelError:
+    return ModelError(message, status=status, kind=kind, **more)
+
+
+def test_a_turn_that_completed_has_its_text() -> None:
+    assert completed("Done.", "end_turn") == Outcome(
+        subtype="success",
+        is_error=False,
+        terminal_reason="completed",
+        text="Done.",
+        stop_reason="end_turn",
+        api_error_status=None,
+    )
+
+
+def test_a_failed_call_is_a_success_that_is_an_error() -> None:
+    assert api_failed(flaw(529, kind="overloaded_error"), "API Error: 529 m") == Outcome(
+        subtype="success",
+        is_error=True,
+        terminal_reason="api_error",
+        text="API Error: 529 m",
+        stop_reason="stop_sequence",
+        api_error_status=529,
+        api_error_type="overloaded_error",
+    )
+
+
+def test_a_failure_without_a_status_has_a_name_of_ours() -> None:
+    assert api_failed(flaw(kind="connection_failed"), "t") == Outcome(
+        is_error=True,
+        terminal_reason="api_error",
+        text="t",
+        stop_reason="stop_sequence",
+        api_error_status=None,
+        api_error="connection_failed",
+    )
+
+
+@pytest.mark.parametrize("where", ["streaming", "tools"])
+def test_an_interrupted_turn_says_where_it_was(where: str) -> None:
+    assert aborted(where, "tool_use") == Outcome(
+        subtype="error_during_execution",
+        is_error=True,
+        terminal_reason=f"aborted_{where}",
+        errors=["The turn was interrupted."],
+        stop_reason="tool_use",
+    )
+
+
+def test_a_turn_that_ran_out_of_calls_names_the_limit() -> None:
+    assert out_of_turns(3, "tool_use") == Outcome(
+        subtype="error_max_turns",
+        is_error=True,
+        terminal_reason="max_turns",
+        errors=["Reached maximum number of turns (3)"],
+        stop_reason="tool_use",
+    )
+
+
+def test_a_broken_turn_gives_the_reason() -> None:
+    assert broken("no disk") == Outcome(subtype="error_during_execution", is_error=True, errors=["no disk"])
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (flaw(400), "unknown"),
+        (flaw(401), "authentication_failed"),
+        (flaw(402), "billing_error"),
+        (flaw(403), "authentication_failed"),
+        (flaw(404), "model_not_found"),
+        (flaw(413), "invalid_request"),
+        (flaw(422), "invalid_request"),
+        (flaw(429), "rate_limit"),
+        (flaw(418), "unknown"),
+        (flaw(500), "server_error"),
+        (flaw(529, kind="overloaded_error"), "server_error"),
+        (flaw(), "server_error"),
+        (flaw(kind="timeout_error"), "server_error"),
+        (flaw(kind="no_key"), "authentication_failed"),
+        (flaw(kind="authentication_error"), "authentication_failed"),
+        (flaw(kind="prompt_too_long"), "invalid_request"),
+        (flaw(400, "Your Credit Balance is too low"), "billing_error"),
+        (flaw(403, "see your billing page"), "billing_error"),
+        (flaw(400, "Prompt is too long: 9 > 8"), "invalid_request"),
+    ],
+)
+def test_every_failure_has_a_name_that_clients_know(error: ModelError, name: str) -> None:
+    assert error_name(error) == name
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (flaw(400, "prompt is too long: 9 > 8"), "prompt_too_long"),
+        (flaw(kind="prompt_too_long"), "prompt_too_long"),
+        (flaw(500, "prompt is too long"), "api_error"),
+        (flaw(413), "image_error"),
+        (flaw(), "api_error"),
+        (flaw(429), "api_error"),
+    ],
+)
+def test_the_terminal_reason_tells_what_a_shorter_prompt_would_mend(error: ModelError, reason: str) -> None:
+    assert terminal_reason(error) == reason
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (flaw(kind="no_key", message="No API key."), "No API key."),
+        (flaw(kind="prompt_too_long", message="Prompt is too long"), "Prompt is too long"),
+        (flaw(kind="connection_failed", message="no answer"), "API Error: no answer"),
+        (flaw(529, "busy"), "API Error: 529 busy"),
+        (
+            flaw(401, "invalid x-api-key"),
+            "API Error: 401 invalid x-api-key. Check the API key (ANTHROPIC_API_KEY), or try --model offline.",
+        ),
+    ],
+)
+def test_the_person_reads_what_happened_and_what_helps(error: ModelError, text: str) -> None:
+    assert error_text(error) == text

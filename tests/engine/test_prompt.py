@@ -1,0 +1,35 @@
+"""The instructions a session gives its model."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.engine.prompt import DEFAULT, Instructions, render, system_blocks
+
+FACTS = ("Working directory: /work", "Platform: linux")
+SURROUNDINGS = "Surroundings:\n- Working directory: /work\n- Platform: linux"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "text"),
+    [
+        (Instructions(), DEFAULT),
+        (Instructions(surroundings=FACTS), f"{DEFAULT}\n\n{SURROUNDINGS}"),
+        (Instructions(surroundings=FACTS, appended="Be brief."), f"{DEFAULT}\n\n{SURROUNDINGS}\n\nBe brief."),
+        (Instructions(appended="Be brief."), f"{DEFAULT}\n\nBe brief."),
+        (Instructions(replaced="You are a cat.", surroundings=FACTS), "You are a cat."),
+        (Instructions(replaced="You are a cat.", appended="Be brief."), "You are a cat.\n\nBe brief."),
+        (Instructions(replaced="", surroundings=FACTS), ""),
+        (Instructions(replaced="", appended="Be brief."), "Be brief."),
+    ],
+)
+def test_the_text_is_what_was_given_in_its_order(instructions: Instructions, text: str) -> None:
+    assert render(instructions) == text
+
+
+def test_a_text_is_one_block_that_may_be_cached() -> None:
+    assert system_blocks("Be brief.") == [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+
+
+def test_no_text_is_no_block() -> None:
+    assert system_blocks("") == []

@@ -1,0 +1,67 @@
+"""A desk at which tools work on real files: a folder, a context with the real workspace, and the calls.
+
+desk = Desk(tmp_path)
+desk.put("a.txt", "alpha\\n")
+desk.call(Read(), file_path="a.txt").content
+desk.refusal(Read(), file_path="b.txt")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from parley.errors import ToolError
+from parley.tools.base import Context, Result, Tool, read_input
+from parley.workspace.base import Reach
+from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.local import LocalFiles
+from parley.workspace.processes import Processes
+
+
+class Desk:
+    def __init__(self, home: Path, *, strict_reads: bool = False) -> None:
+        self.folder = home / "work"
+        self.folder.mkdir()
+        numbers = count(1)
+
+        def new_id() -> str:
+            return f"{next(numbers):024x}"
+
+        self.context = Context(
+            cwd=str(self.folder),
+            environment={"PATH": "/usr/bin:/bin"},
+            files=LocalFiles(cwd=str(self.folder), checkpoints=Checkpoints(home / "history"), new_id=new_id),
+            processes=Processes(),
+            results_folder=home / "results",
+            new_id=new_id,
+        )
+        self.context.strict_reads = strict_reads
+        self.reach = Reach(anywhere=True)
+
+    def put(self, name: str, content: str | bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def call(self, tool: Tool, **input: Any) -> Result:
+        """What the tool gives. Raises ToolError."""
+
+        async def bounded() -> Result:
+            async with asyncio.timeout(20):
+                return await tool.run(read_input(tool, input), self.context, self.reach)
+
+        return asyncio.run(bounded())
+
+    def refusal(self, tool: Tool, **input: Any) -> str:
+        """The words of the ToolError that the call must end with."""
+        try:
+            result = self.call(tool, **input)
+        except ToolError as flaw:
+            return str(flaw)
+        raise AssertionError(f"{tool.name} was not refused: {result}")

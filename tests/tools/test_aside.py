@@ -1,0 +1,58 @@
+"""Work beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from parley.errors import ToolError
+from parley.tools.aside import aside
+
+
+def test_the_loop_goes_on_while_the_work_is_done() -> None:
+    released = Event()
+
+    def work() -> str:
+        assert released.wait(5)
+        return "done"
+
+    async def talk() -> str:
+        async with asyncio.timeout(5):
+            task = asyncio.create_task(aside(work))
+            await asyncio.sleep(0)
+            released.set()
+            return await task
+
+    assert asyncio.run(talk()) == "done"
+
+
+def test_what_the_work_raises_comes_out() -> None:
+    def work() -> None:
+        raise ToolError("no")
+
+    with pytest.raises(ToolError, match="^no$"):
+        asyncio.run(aside(work))
+
+
+def test_cancelling_does_not_wait_for_the_work() -> None:
+    begun, released, ended = Event(), Event(), Event()
+
+    def work() -> None:
+        begun.set()
+        released.wait(5)
+        ended.set()
+
+    async def talk() -> None:
+        task = asyncio.create_task(aside(work))
+        await asyncio.to_thread(begun.wait, 5)
+        task.cancel()
+        async with asyncio.timeout(5):
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(talk())
+    assert not ended.is_set()
+    released.set()
+    assert ended.wait(5)

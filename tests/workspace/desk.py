@@ -1,0 +1,62 @@
+"""A desk to work at: a folder within reach, one beside it, and files as a session has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from parley.workspace.base import Reach
+from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.local import LocalFiles
+
+
+@contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Be a user without privileges who owns the folder. Who is none anyway stays as he is."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for above in folder.parents[:-1]:
+        above.chmod(above.stat().st_mode | 0o111)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+class Desk:
+    def __init__(self, folder: Path) -> None:
+        self.inside = folder / "inside"
+        self.outside = folder / "outside"
+        self.history = folder / "config" / "file-history" / "session"
+        for made in (self.inside, self.outside):
+            made.mkdir(exist_ok=True)
+        self.reach = Reach(folders=(str(self.inside),))
+        self._numbers = count(1)
+        self.files = self.restart()
+
+    def restart(self, *, forget_at_end: bool = False) -> LocalFiles:
+        """The session again, in another process."""
+        self.files = LocalFiles(
+            cwd=str(self.inside),
+            checkpoints=Checkpoints(self.history),
+            new_id=lambda: f"{next(self._numbers):024d}",
+            forget_at_end=forget_at_end,
+        )
+        return self.files
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write as the model does: what is there is known."""
+        path = str(self.inside / name)
+        self.files.write(path, data, self.reach, replacing=self.files.peek(path, self.reach))
+
+    def tree(self) -> dict[str, bytes]:
+        """Every file inside and what it holds."""
+        files = sorted(file for file in self.inside.rglob("*") if file.is_file())
+        return {str(file.relative_to(self.inside)): file.read_bytes() for file in files}
