@@ -39,6 +39,7 @@ SHARED = {
     "parley.models.render": "how blocks become events: the same the other way round",
     "parley.models.script": "the format of scripts: test servers play the same files",
     "parley.models.sse": "how events are cut from bytes: servers and adapters read alike",
+    "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.offer": "the names tools go by: whoever names a tool needs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
     "parley.workspace.processes": "the side of the workspace's door that runs commands; base names it as such",

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.prompt import Instructions
 from parley.engine.retry import DEFAULT_RETRIES
 from parley.engine.session import Limits, Setup
@@ -42,6 +43,7 @@ from parley.workspace.processes import Processes
 from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
 
+SMALLEST_LINE_BYTES = 50_000
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 SECRET = re.compile(r"^(ANTHROPIC|OPENAI|CLAUDE_CODE_OAUTH)_.*(KEY|TOKEN|HEADERS)|^PARLEY_SEARCH_URL$", re.IGNORECASE)
 """Variables that carry a key of a model's backend."""
@@ -166,6 +168,8 @@ class Composer:
                 max_turns=options.max_turns,
                 max_retries=whole_or(environment, "CLAUDE_CODE_MAX_RETRIES", DEFAULT_RETRIES),
                 max_output_tokens=whole(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
+                max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
+                line_bytes=max(SMALLEST_LINE_BYTES, options.max_line_bytes or LINE_CAP_BYTES),
                 background_wait_seconds=background_wait_seconds(environment),
             ),
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
@@ -239,13 +243,16 @@ class Composer:
         return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
 
     def web(self) -> Web:
-        """The door to the network, opened as wide as the person says."""
+        """The door to the network, opened as wide as the person says. Raises UsageError."""
         environment = self.environment
+        search_url = environment.get("PARLEY_SEARCH_URL") or None
+        if search_url and "{query}" not in search_url:
+            raise UsageError("PARLEY_SEARCH_URL must have {query} in it, where the query goes")
         private = truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE")) or self.settings.get("webFetchAllowPrivate")
         return Web(
             allow_private=private is True,
             ca_file=environment.get("NODE_EXTRA_CA_CERTS"),
-            search_url=environment.get("PARLEY_SEARCH_URL"),
+            search_url=search_url,
         )
 
     def plan_file(self, session_id: str) -> Path:

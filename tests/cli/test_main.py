@@ -192,7 +192,7 @@ def test_no_session_persistence_writes_nothing(run: Any, tmp_path: Path) -> None
 def test_nothing_is_written_outside_the_given_root(run: Any, tmp_path: Path) -> None:
     root = tmp_path / "config"
     run("-p", "--model", "offline", "say Hi.", CLAUDE_CONFIG_DIR=str(root))
-    assert [path.suffix for path in root.rglob("*") if path.is_file()] == [".jsonl"]
+    assert {path.suffix for path in root.rglob("*") if path.is_file()} == {".jsonl"}
     assert list((tmp_path / "home").iterdir()) == []
 
 

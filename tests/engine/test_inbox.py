@@ -104,7 +104,11 @@ def test_what_waited_when_it_closed_is_still_taken() -> None:
 def test_a_waiting_prompt_can_be_taken_back_once() -> None:
     async def work() -> tuple[list[bool], list[str], int]:
         inbox = filled(A, BAD, B, C)
-        return [inbox.drop("b"), inbox.drop("b"), inbox.drop("x")], inbox.waiting(), len(inbox)
+        return (
+            [inbox.drop("b"), inbox.drop("b"), inbox.drop("x")],
+            [prompt.uuid for prompt in inbox.waiting()],
+            len(inbox),
+        )
 
     assert run(work()) == ([True, False, False], ["a", "c"], 3)
 
@@ -113,7 +117,7 @@ def test_a_prompt_that_was_taken_does_not_wait_any_more() -> None:
     async def work() -> tuple[bool, list[str]]:
         inbox = filled(A, B)
         await inbox.take(together=False)
-        return inbox.drop("a"), inbox.waiting()
+        return inbox.drop("a"), [prompt.uuid for prompt in inbox.waiting()]
 
     assert run(work()) == (False, ["b"])
 

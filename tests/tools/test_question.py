@@ -180,5 +180,8 @@ def test_a_rule_that_denies_it_takes_it_off_the_list(tmp_path: Path) -> None:
     assert "No such tool available" in content(asyncio.run(talk()))
 
 
-def test_the_model_is_shown_the_questions_alone() -> None:
-    assert list(schema(AskUserQuestion())["input_schema"]["properties"]) == ["questions"]
+def test_the_model_is_shown_the_questions_alone_and_in_full() -> None:
+    shown = schema(AskUserQuestion())["input_schema"]
+    assert list(shown["properties"]) == ["questions"]
+    assert shown["$defs"]["Question"]["required"] == ["question", "header", "options"]
+    assert shown["$defs"]["Choice"]["required"] == ["label", "description"]

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from models.loopback import Answer, Loopback, loopback, whole
 
-from parley.errors import ModelError, ToolError
+from parley.compose import Composer, child_environment
+from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json
+from parley.protocol.options import Options
 from parley.tools.base import Result, read_input
 from parley.tools.web_search import WebSearch
 from parley.workspace.web import Web
@@ -168,3 +170,20 @@ def test_the_endpoints_pages_are_sifted_by_whole_domains(desk: Desk, wishes: Jso
 def test_an_endpoint_that_does_not_answer_as_it_must_is_told(desk: Desk, answer: Answer, words: str) -> None:
     with pytest.raises(ToolError, match=words):
         search(desk, answer)
+
+
+def test_an_endpoint_that_takes_no_query_is_told_at_the_start(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "PARLEY_SEARCH_URL": "http://localhost:8080/search"}
+    with pytest.raises(UsageError, match="PARLEY_SEARCH_URL"):
+        Composer(Options(), environment, str(tmp_path)).web()
+
+
+def test_no_command_sees_the_endpoint_which_may_carry_a_key() -> None:
+    seen = child_environment({"PATH": "/bin", "PARLEY_SEARCH_URL": "https://s.example/?key=secret&q={query}"})
+    assert "secret" not in str(seen)
+
+
+def test_endless_snippets_are_cut(desk: Desk) -> None:
+    hits = [{"title": "t" * 5000, "url": f"https://a.com/{n}", "snippet": "s" * 100_000} for n in range(50)]
+    result, _ = search(desk, whole(200, json.dumps({"results": hits}).encode(), {}))
+    assert len(str(result.content)) < 40_000

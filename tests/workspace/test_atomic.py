@@ -160,6 +160,21 @@ def test_what_a_crash_left_behind_does_not_stand_in_the_way(file: Path) -> None:
     assert os.listdir(file.parent) == ["file"]
 
 
+def test_the_new_content_is_on_the_disk_before_it_has_the_name(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        synced.append((kind, file.read_bytes()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    replace(file, b"new")
+
+    assert synced == [("file", b"old"), ("folder", b"new")]
+
+
 def test_a_file_is_removed(file: Path) -> None:
     with place_of(file) as place:
         atomic.remove(place)

@@ -9,7 +9,7 @@ from desk import Desk
 
 from parley.errors import ToolError
 from parley.workspace.base import Reach, Rewound
-from parley.workspace.checkpoints import INDEX
+from parley.workspace.checkpoints import INDEX, Change, Checkpoints
 
 
 @pytest.fixture
@@ -276,6 +276,17 @@ def test_a_write_that_was_refused_is_no_change_to_take_back(desk: Desk) -> None:
 
     assert desk.files.rewind("m1", dry_run=False).files == (f"{desk.inside}/file",)
     assert desk.tree() == {}
+
+
+def test_what_a_crash_left_lying_about_is_cleared_away_before_the_next_change(desk: Desk) -> None:
+    desk.files.begin_message("m1")
+    Checkpoints(desk.history).add(Change(path=f"{desk.inside}/file", before=None, after="x", beside=".parley-0.tmp"))
+    (desk.inside / ".parley-0.tmp").write_bytes(b"half of")
+    desk.restart()
+    desk.put("other", b"new")
+
+    assert desk.tree() == {"other": b"new"}
+    assert desk.files.rewind("m1", dry_run=True).files == (f"{desk.inside}/other",)
 
 
 def test_a_session_that_is_not_to_be_kept_leaves_no_history(tmp_path: Path) -> None:

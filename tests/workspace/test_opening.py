@@ -256,6 +256,16 @@ def test_a_pipe_that_takes_the_place_of_a_file_does_not_hang(base: Path, monkeyp
             place.open()
 
 
+def test_a_link_that_takes_the_place_of_a_file_is_not_followed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opening.find(str(base / "root/file"), within(base), Pins()) as place:
+        regular = os.stat(base / "root/file")
+        (base / "root/file").unlink()
+        (base / "root/file").symlink_to("../secret")
+        monkeypatch.setattr(os, "stat", lambda *path, **how: regular)
+        with pytest.raises(Swapped):
+            place.open()
+
+
 def test_a_chain_of_very_many_links_is_refused(base: Path) -> None:
     for number in range(2_000):
         (base / "root" / f"link{number}").symlink_to(f"link{number + 1}")

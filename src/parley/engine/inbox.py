@@ -52,9 +52,9 @@ class Inbox:
         self._closed = True
         self._news.set()
 
-    def waiting(self) -> list[str]:
-        """The ids of the prompts that wait."""
-        return [item.uuid for item in self._waiting if isinstance(item, Prompt)]
+    def waiting(self) -> list[Prompt]:
+        """The prompts that wait, in their order."""
+        return [item for item in self._waiting if isinstance(item, Prompt)]
 
     def drop(self, uuid: str) -> bool:
         """Take a waiting prompt back; False if it does not wait."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from parley.errors import ModelError
 
 DEFAULT_RETRIES = 8
+KEY_RETRIES = 2
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 MOST_DOUBLINGS = 10
@@ -13,9 +14,14 @@ LONGEST_WISH_SECONDS = 60.0
 """A backend may ask for this much patience with `retry-after`, not for more."""
 
 
+def most_retries(flaw: ModelError, max_retries: int) -> int:
+    """How often this failure is worth another try. A refused key seldom becomes a good one."""
+    return min(max_retries, KEY_RETRIES) if flaw.status == 401 else max_retries
+
+
 def delay_seconds(flaw: ModelError, attempt: int, max_retries: int, dice: float) -> float | None:
     """How long to wait before the next try, or None to give up. `attempt` counts from 1, `dice` is in [0, 1)."""
-    if not flaw.retryable or attempt > max_retries:
+    if not flaw.retryable or attempt > most_retries(flaw, max_retries):
         return None
     if flaw.retry_after_seconds is not None:
         return min(flaw.retry_after_seconds, LONGEST_WISH_SECONDS)

@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from parley.engine import outcome
+from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.errand import Errand
 from parley.engine.history import History
 from parley.engine.inbox import Inbox, Prompt, Rejected, join
@@ -36,7 +38,7 @@ from parley.engine.usage import Ledger
 from parley.errors import ModelError, SessionError, UsageError
 from parley.host import Host
 from parley.models.base import Model, ModelRequest
-from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts, listing, resolve
+from parley.models.names import CHARS_PER_TOKEN, PUPPETS, UNKNOWN, Choice, facts, listing, resolve
 from parley.models.prices import Prices
 from parley.protocol.base import UNSET, Json, Message, Refused, Struct, Unknown, convert, plain
 from parley.protocol.blocks import as_json
@@ -56,8 +58,8 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.protocol.options import MODES
 from parley.stores.base import Entry, Log
-from parley.tools.base import Context, Tool
-from parley.tools.base import schema as tool_schema
+from parley.tools.base import Context
+from parley.tools.shelf import Shelf
 from parley.version import PROTOCOL_LEVEL, __version__
 
 CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"]
@@ -70,6 +72,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     max_retries: int = 8
     max_output_tokens: int | None = None
+    max_parallel_tools: int = 10
+    line_bytes: int = LINE_CAP_BYTES
+    """No line is longer; what does not fit is in a file."""
     background_wait_seconds: float | None = 600.0
     """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
 
@@ -86,7 +91,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     small_model: str = "haiku"
     """Who is asked beside the conversation, where the session's model is on the API."""
     instructions: Instructions = Instructions()
-    tools: Mapping[str, Tool]
+    tools: Shelf
     tool_context: Context
     task_place: Place
     """Where the output of background tasks goes."""
@@ -141,6 +146,8 @@ class Session:
         )
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
+        self._abort_next = False
+        """An interrupt came between a prompt and its turn."""
         self._system_text: str | None = None
         self._models: dict[Choice, Model] = {}
         self._next_seq = 0
@@ -165,6 +172,7 @@ class Session:
         context.ask_small_model = context.ask_small_model or errand.ask_small
         context.consult = errand.consult
         context.set_mode = self.set_mode
+        context.strict_reads = facts(self.model.name).reads_first
 
     # Speaking.
 
@@ -200,6 +208,8 @@ class Session:
                 self._known_uuids.add(entry.message["uuid"])
             case "prompt":
                 self._system_text = entry.message.get("text")
+            case "result":
+                self.ledger.resume(entry.message)
 
     # Listening.
 
@@ -301,12 +311,15 @@ class Session:
         )
 
     def _interrupt(self, request: ask.Interrupt) -> ask.InterruptAnswer:
+        # The prompt that is about to run counts as running.
+        behind = self._inbox.waiting()[1 if self._turn is None else 0 :]
+        named = [prompt.uuid for prompt in behind if prompt.named]
         if request.cancel_queued is not True:
-            return ask.InterruptAnswer(still_queued=self._inbox.waiting())
-        cancelled = self._inbox.waiting()
-        for uuid in cancelled:
-            self._inbox.drop(uuid)
-        return ask.InterruptAnswer(still_queued=[], cancelled=cancelled)
+            return ask.InterruptAnswer(still_queued=named)
+        for prompt in behind:
+            self._inbox.drop(prompt.uuid)
+            self._report(prompt, "cancelled")
+        return ask.InterruptAnswer(still_queued=[], cancelled=named)
 
     def _set_model(self, request: ask.SetModel) -> ask.SetModelAnswer:
         name = request.model if isinstance(request.model, str) else "default"
@@ -319,6 +332,7 @@ class Session:
             pass  # a key may still come; the turn that needs it will tell
         if choice != self.model:
             self.model = choice
+            self.setup.tool_context.strict_reads = facts(choice.name).reads_first
             text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
             self.tell(
                 User(
@@ -357,7 +371,11 @@ class Session:
             self.tell(Status(status=None, permissionMode=self.mode))
 
     def _cancel_message(self, request: ask.CancelAsyncMessage) -> Json:
-        return {"cancelled": self._inbox.drop(request.message_uuid)}
+        waiting = next((prompt for prompt in self._inbox.waiting() if prompt.uuid == request.message_uuid), None)
+        if waiting is not None:
+            self._inbox.drop(waiting.uuid)
+            self._report(waiting, "cancelled")
+        return {"cancelled": waiting is not None}
 
     def _rewind_files(self, request: ask.RewindFiles) -> ask.RewindAnswer:
         if not self.setup.may_rewind:
@@ -431,14 +449,14 @@ class Session:
     async def _run_turn(self, prompts: list[Prompt]) -> None:
         self._tell_state("running")
         turn = self._turn = Turn(self, prompts)
+        turn.interrupted, self._abort_next = self._abort_next, False
         task = self._turn_task = asyncio.create_task(self._guarded(turn))
         try:
             await asyncio.wait({task})
         finally:
             task.cancel()
             self._turn = self._turn_task = None
-        # An interrupt may come before the task has taken its first step.
-        self._end_turn(turn, outcome.aborted("streaming", None) if task.cancelled() else task.result())
+        self._end_turn(turn, task.result())
 
     async def _guarded(self, turn: Turn) -> Outcome:
         """Run a turn so that it ends with an outcome, come what may."""
@@ -488,10 +506,13 @@ class Session:
             self._tell_state("idle")
 
     def _abort(self) -> None:
-        """Stop the running turn, if there is one."""
-        if self._turn is not None and self._turn_task is not None and not self._turn.interrupted:
+        """Stop the running turn, or the one that is about to run."""
+        if self._turn is None or self._turn_task is None:
+            self._abort_next = len(self._inbox) > 0
+        elif not self._turn.interrupted:
             self._turn.interrupted = True
-            self._turn_task.cancel()
+            if self._turn.announced:
+                self._turn_task.cancel()
 
     def interrupt(self) -> None:
         """As the control request does; for signals."""
@@ -517,13 +538,18 @@ class Session:
             model=self.model.name if self.model.adapter == "anthropic" else self.model.shown,
             system=system_blocks(self._system_prompt()),
             messages=marked(self.history.messages()),
-            tools=[tool_schema(tool) for tool in self.setup.tools.values()],
+            # Models that are no models need no schemas, and loading the tools takes its time.
+            tools=self.setup.tools.schemas() if self.model.adapter not in PUPPETS else [],
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
             effort=self.setup.effort if known.takes_effort else None,
             betas=self.setup.betas,
             session_id=self.id,
         )
+
+    def new_result_file(self, ending: str) -> Path:
+        context = self.setup.tool_context
+        return context.results_folder / f"{context.new_id()}.{ending}"
 
     def _system_prompt(self) -> str:
         if self._system_text is None:

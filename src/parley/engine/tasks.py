@@ -19,9 +19,8 @@ from parley.engine.stamp import Stamp
 from parley.errors import ToolError
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
-from parley.workspace.command import Command, End
 from parley.workspace.output import Record, private_folder
-from parley.workspace.processes import Processes
+from parley.workspace.processes import Command, End, Processes
 
 RUNNING = "running"
 TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}

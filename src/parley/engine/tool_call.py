@@ -58,17 +58,30 @@ class Caller:
         self._ask_host = ask_host
         """Who answers can_use_tool; None if nobody does."""
 
+    def reads_only(self, call: ToolUse) -> bool:
+        """Whether a call changes nothing, so that others may run beside it."""
+        tool = self._find(call.name)
+        return tool is not None and tool.reads_only and not always_asks(tool)
+
+    def prepared(self, call: ToolUse) -> ToolUse:
+        """The call with its input as it is shown, allowed and run."""
+        tool = self._find(call.name)
+        if not isinstance(tool, Preparing) or is_unreadable(call):
+            return call
+        return ToolUse({**call.json, "input": tool.prepare(call.input, self._context)})
+
+    def _find(self, name: str) -> Tool | None:
+        return self.tools.get(name) or self.tools.get(canonical(name))
+
     async def run(self, call: ToolUse, mode: str) -> Called:
         """The whole life of one call."""
-        tool = self.tools.get(call.name) or self.tools.get(canonical(call.name))
+        tool = self._find(call.name)
         if tool is None:
             names = ", ".join(self.tools) or "none"
             return Called(result=unusable(f"Error: No such tool available: {call.name}. Available tools: {names}"))
         if is_unreadable(call):
             return Called(result=unusable(f"InputValidationError: {call.name} was called with input that is no JSON"))
         try:
-            if isinstance(tool, Preparing):
-                call = ToolUse({**call.json, "input": tool.prepare(call.input, self._context)})
             read_input(tool, call.input)
         except BadInput as flaw:
             return Called(result=unusable(f"InputValidationError: {flaw}"))

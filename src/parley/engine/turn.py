@@ -10,12 +10,14 @@ that into the one `result`. Whatever the model or a tool does, the turn ends:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from parley.engine import outcome, retry
+from parley.engine.bulk import fitted
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
@@ -42,6 +44,8 @@ class Turn:
         self.session = session
         self.prompts = prompts
         self.interrupted = False
+        self.announced = False
+        """Whether the turn has told its first line; before that an interrupt only leaves a note."""
         self.model_calls = 0
         self.denials: list[Denial] = []
         self.begun = session.stamp.monotonic()
@@ -54,7 +58,8 @@ class Turn:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
         try:
             self.session.begin(self)
-            return await self._converse()
+            self.announced = True
+            return self._aborted() if self.interrupted else await self._converse()
         except ModelError as flaw:
             return self._failed(flaw)
         except asyncio.CancelledError:
@@ -94,7 +99,7 @@ class Turn:
                 session.tell(
                     ApiRetry(
                         attempt=attempt,
-                        max_retries=session.limits.max_retries,
+                        max_retries=retry.most_retries(flaw, session.limits.max_retries),
                         retry_delay_ms=round(delay * 1000),
                         error_status=flaw.status,
                         error=outcome.error_name(flaw),
@@ -127,6 +132,9 @@ class Turn:
         if event.type == "message_start" and self.first_token_seconds is None:
             self.first_token_seconds = self.session.stamp.monotonic() - self.begun
         block = growing.feed(event)
+        if isinstance(block, ToolUse):
+            # What is told, asked about, run and remembered is one and the same input.
+            block = growing.blocks[-1] = self.session.caller.prepared(block)
         if block is not None:
             self._tell_block(block, growing)
         if self.session.partial:
@@ -174,17 +182,28 @@ class Turn:
     # The tools' part.
 
     async def _run_tools(self, calls: list[ToolUse]) -> bool:
-        """Run the calls one after the other; True if the host wants the turn to end."""
+        """Run the calls, together if all only read, else one after the other; True if the host ends the turn."""
         self._open_calls = list(calls)
+        caller = self.session.caller
+        if len(calls) > 1 and all(caller.reads_only(call) for call in calls):
+            async with asyncio.TaskGroup() as together:
+                room = asyncio.Semaphore(self.session.limits.max_parallel_tools)
+                running = [together.create_task(self._run_tool(call, room)) for call in calls]
+            return any(task.result() for task in running)
         for call in calls:
-            with Heartbeat(self.session.tell, call):
-                called = await self.session.caller.run(call, self.session.mode)
-            if called.denied:
-                self._deny(call, called)
-            self._tell_result(call, called.result, called.decision)
-            if called.stops_turn:
+            if await self._run_tool(call):
                 return True
         return False
+
+    async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
+        """One call and its line; True if the host ends the turn with it."""
+        async with room or contextlib.nullcontext():
+            with Heartbeat(self.session.tell, call):
+                called = await self.session.caller.run(call, self.session.mode)
+        if called.denied:
+            self._deny(call, called)
+        self._tell_result(call, called.result, called.decision)
+        return called.stops_turn
 
     def _deny(self, call: ToolUse, called: Called) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
@@ -196,6 +215,7 @@ class Turn:
 
     def _tell_result(self, call: ToolUse, result: Result, decision: Json | None = None) -> None:
         self._open_calls.remove(call)
+        result = fitted(result, self.session.limits.line_bytes, self.session.new_result_file)
         block = ToolResult.of(call.id, result.content, result.is_error)
         self.session.say(
             User(

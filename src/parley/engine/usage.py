@@ -45,6 +45,12 @@ class Ledger:
             self.turn_usage = added(self.turn_usage, usage)
         self.api_seconds += seconds
 
+    def resume(self, result: Json) -> None:
+        """Go on from the totals of an earlier result of this session."""
+        self.api_seconds = (result.get("duration_api_ms") or 0) / 1000
+        for model, used in (result.get("modelUsage") or {}).items():
+            self._total[model] = Tally(usage={**blank(), **earlier(used)}, cost_usd=used.get("costUSD"))
+
     @property
     def cost_usd(self) -> float | None:
         """Everything so far; None once a call's price was not known."""
@@ -80,6 +86,22 @@ def added(one: Json, other: Json) -> Json:
 
 def _sums(one: Json, other: Json) -> Json:
     return {key: (one.get(key) or 0) + (other.get(key) or 0) for key in {**one, **other}}
+
+
+def earlier(used: Json) -> Json:
+    """What a result's `modelUsage` said, in the API's own names."""
+    return {
+        "input_tokens": used.get("inputTokens", 0),
+        "output_tokens": used.get("outputTokens", 0),
+        "cache_read_input_tokens": used.get("cacheReadInputTokens", 0),
+        "cache_creation_input_tokens": used.get("cacheCreationInputTokens", 0),
+        "output_tokens_details": {"thinking_tokens": used.get("thinkingTokens", 0)},
+        "server_tool_use": {"web_search_requests": used.get("webSearchRequests", 0), "web_fetch_requests": 0},
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": used.get("cacheCreationEphemeral5mInputTokens", 0),
+            "ephemeral_1h_input_tokens": used.get("cacheCreationEphemeral1hInputTokens", 0),
+        },
+    }
 
 
 def model_usage(model: str, tally: Tally) -> ModelUsage:

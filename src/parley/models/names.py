@@ -22,6 +22,8 @@ ALIASES = {
 ADAPTERS = ("scripted", "replay", "openai", "anthropic")
 """Names of the form `adapter:rest`."""
 BUILT_IN = "offline"
+PUPPETS = ("scripted", BUILT_IN)
+"""Adapters without a model behind them: they say what they are told to."""
 
 
 class Choice(Struct, frozen=True):
@@ -54,6 +56,8 @@ class Facts(Struct, frozen=True):
     thinks: str = "adaptive"
     """adaptive: decides by itself; budget: takes a number of tokens; never."""
     takes_effort: bool = False
+    reads_first: bool = False
+    """Whether it must have read a file before it changes it, as recorded for older models."""
 
 
 # The first row whose words begin the name counts.
@@ -62,10 +66,10 @@ FACTS = (
     ("claude-fable-5", Facts(1_000_000, 128_000, takes_effort=True)),
     ("claude-sonnet-5", Facts(1_000_000, 128_000, takes_effort=True)),
     ("claude-haiku-5", Facts(1_000_000, 128_000, takes_effort=True)),
-    ("claude-opus-4", Facts(200_000, 32_000, thinks="budget")),
-    ("claude-sonnet-4", Facts(200_000, 32_000, thinks="budget")),
-    ("claude-haiku-4", Facts(200_000, 32_000, thinks="budget")),
-    ("claude-3", Facts(200_000, 8_192, thinks="never")),
+    ("claude-opus-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),
+    ("claude-sonnet-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),
+    ("claude-haiku-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),
+    ("claude-3", Facts(200_000, 8_192, thinks="never", reads_first=True)),
     ("claude-", Facts()),
 )
 CHARS_PER_TOKEN = 4

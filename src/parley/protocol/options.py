@@ -178,6 +178,7 @@ class Options:
     replay_user_messages = Option[bool](SWITCH, "--replay-user-messages")
     session_mirror = Option[bool](SWITCH, "--session-mirror")
     extension_fields = Option[bool](SWITCH, "--extension-fields")
+    max_line_bytes = Option[int | None](INTEGER, "--max-line-bytes")
     await_initialize = Option[bool](SWITCH, "--await-initialize")
 
     # The model.

@@ -125,7 +125,17 @@ def read_input(tool: Tool, input: Json) -> Any:
     try:
         return msgspec.convert(input, tool.input)
     except msgspec.ValidationError as flaw:
-        raise BadInput(f"{tool.name} failed due to the following issue:\n{flaw}") from None
+        issue = f"{tool.name} failed due to the following issue:\n{flaw}"
+        raise BadInput(f"{issue}\nParameters: {parameters(tool)}") from None
+
+
+def parameters(tool: Tool) -> str:
+    """The names of a tool's parameters, for a model that got one wrong."""
+    names = tool.input.__struct_encode_fields__
+    required = len(names) - len(tool.input.__struct_defaults__)
+    defaults = [msgspec.NODEFAULT] * required + list(tool.input.__struct_defaults__)
+    named = zip(names, defaults, strict=True)
+    return ", ".join(f"{name} (required)" if default is msgspec.NODEFAULT else name for name, default in named)
 
 
 def schema(tool: Tool) -> Json:

@@ -20,25 +20,42 @@ from parley.workspace.base import Reach
 
 class Choice(Struct, frozen=True, kw_only=True):
     label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
-    # Optional where it is read (seed 004 leaves it out), always there when we pass it on.
-    description: Annotated[str, Meta(description="What it means or leads to")] = ""
+    description: Annotated[str, Meta(description="What it means or leads to")]
     preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
 
 
 class Question(Struct, frozen=True, kw_only=True):
     question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
-    header: Annotated[str, Meta(description="A label of at most 12 characters")] = ""
+    header: Annotated[str, Meta(description="A label of at most 12 characters")]
     options: Annotated[list[Choice], Meta(min_length=2, max_length=4)]
     multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
 
 
 class Questions(Struct, frozen=True, kw_only=True):
+    """What the model is shown."""
+
     questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
 
 
-class Answered(Questions, frozen=True, kw_only=True):
-    """The questions with what the host added."""
+class ReadChoice(Struct, frozen=True, kw_only=True):
+    """As it is read: seed 004 leaves a description out."""
 
+    label: Annotated[str, Meta(min_length=1)]
+    description: str = ""
+    preview: str | UnsetType = UNSET
+
+
+class ReadQuestion(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1)]
+    header: str = ""
+    options: Annotated[list[ReadChoice], Meta(min_length=2, max_length=4)]
+    multiSelect: bool = False
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """The questions, and what the host adds to them."""
+
+    questions: Annotated[list[ReadQuestion], Meta(min_length=1, max_length=4)]
     answers: dict[str, str | list[str]] | None = None
     selectedOptions: list[str] | None = None
     response: str | None = None
@@ -59,7 +76,7 @@ class AskUserQuestion:
     )
 
     def prepare(self, input: Json, context: Context) -> Json:
-        read: Questions = read_input(self, input)
+        read: Answered = read_input(self, input)
         return {"questions": msgspec.to_builtins(read.questions)}
 
     async def run(self, call: Answered, context: Context, reach: Reach) -> Result:

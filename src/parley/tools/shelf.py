@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from parley.tools.base import Tool
+from parley.protocol.base import Json
+from parley.tools.base import Tool, schema
 
 
 class Shelf(Mapping[str, Tool]):
     def __init__(self, names: Iterable[str], make: Callable[[str], Tool]) -> None:
         self._made: dict[str, Tool | None] = dict.fromkeys(names)
         self._make = make
+        self._schemas: list[Json] | None = None
 
     def __getitem__(self, name: str) -> Tool:
         tool = self._made[name]
@@ -30,3 +32,9 @@ class Shelf(Mapping[str, Tool]):
 
     def __len__(self) -> int:
         return len(self._made)
+
+    def schemas(self) -> list[Json]:
+        """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
+        if self._schemas is None:
+            self._schemas = [schema(self[name]) for name in self]
+        return self._schemas

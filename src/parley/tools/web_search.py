@@ -20,6 +20,8 @@ from parley.workspace.base import Reach
 
 MOST_SEARCHES = 8
 MOST_RESULTS = 20
+TITLE_CHARS = 300
+SNIPPET_CHARS = 1_000
 
 
 class WebSearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,8 +38,8 @@ class Hit(Struct, frozen=True, kw_only=True):
     snippet: str | None = None
 
     def plain(self) -> Json:
-        shown: Json = {"title": self.title or self.url, "url": self.url}
-        return shown if self.snippet is None else {**shown, "snippet": self.snippet}
+        shown: Json = {"title": (self.title or self.url)[:TITLE_CHARS], "url": self.url}
+        return shown if self.snippet is None else {**shown, "snippet": self.snippet[:SNIPPET_CHARS]}
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):

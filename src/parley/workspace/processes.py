@@ -32,6 +32,8 @@ from parley.workspace.output import Output
 if TYPE_CHECKING:
     from subprocess import Popen
 
+__all__ = ["Command", "End", "Finished", "Processes"]
+
 ROOT = Path(__file__).parents[2]
 BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from parley.workspace.guard import main; "
@@ -40,7 +42,7 @@ BOOT = (
 """Our own modules come last on the path, so that they cannot stand in for the standard library's."""
 FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables the guard gets: some interpreters do not start without."""
-START_SECONDS = 30.0
+START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long a command may take to end once it was told to. The guard kills within two."""
 

@@ -78,7 +78,11 @@ class Search:
         self.files_found = 0
         self._question = question
         self._out = out
-        self._regex = compiled(question)
+        self._for_text: Any = compiled(question, question["pattern"])
+        self._for_bytes: Any = (
+            compiled(question, question["pattern"].encode()) if question["pattern"].isascii() else None
+        )
+        self._regex = self._for_text
         self._wanted = wanted(question)
         self._tell = {"files": self._tell_name, "count": self._tell_count, "content": self._tell_lines}[
             question["mode"]
@@ -105,7 +109,10 @@ class Search:
             data = data.decode("utf-16", "replace").encode()
         if b"\0" in data:
             return
-        text: Any = data if isinstance(self._regex.pattern, bytes) else data.decode(errors="replace")
+        # Plain text is searched as bytes, which is faster; in other text `.` has to mean a character.
+        plain = self._for_bytes is not None and data.isascii()
+        self._regex = self._for_bytes if plain else self._for_text
+        text: Any = data if plain else data.decode(errors="surrogateescape")
         if self._regex.search(text):
             self._tell(path, text)
 
@@ -193,22 +200,19 @@ def split(text: Any) -> list[Any]:
 
 
 def encoded(text: Any) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
+    return text.encode(errors="surrogateescape") if isinstance(text, str) else bytes(text)
 
 
 def shortened(line: bytes) -> bytes:
     return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + OMITTED
 
 
-def compiled(question: dict[str, Any]) -> re.Pattern[Any]:
-    """Raises Unusable. A pattern of plain characters works on bytes, which is faster."""
+def compiled(question: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
+    """Raises Unusable."""
     flags = re.MULTILINE
     flags |= re.IGNORECASE if question["ignore_case"] else 0
     flags |= re.DOTALL if question["multiline"] else 0
-    pattern: str = question["pattern"]
     try:
-        if pattern.isascii():
-            return re.compile(pattern.encode(), flags)
         return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as flaw:
         raise Unusable(f"regex parse error: {flaw}") from None

@@ -1,0 +1,135 @@
+"""What stands in for ripgrep gives the answers ripgrep gives."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from parley.errors import ToolError
+from parley.workspace import ripgrep
+from parley.workspace.base import Found, Query, Reach
+from parley.workspace.opening import Pins
+from parley.workspace.root import opened
+
+
+def searched(path: Path, query: Query, *, by_ripgrep: bool, timeout_seconds: float = 15) -> Found:
+    async def bounded() -> Found:
+        with opened(str(path), Reach(anywhere=True), Pins()) as root:
+            return await ripgrep.search(query, root, environment={}, timeout_seconds=timeout_seconds)
+
+    def none(environment: dict[str, str]) -> Iterator[str]:
+        return iter(())
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not by_ripgrep:
+            patch.setattr(ripgrep, "programs", none)
+        return asyncio.run(bounded())
+
+
+def plant(folder: Path) -> None:
+    files = {
+        ".git/config": b"beta\n",
+        ".gitignore": b"ignored/\n",
+        "ignored/x.py": b"beta\n",
+        "a.txt": b"alpha\nbeta\n\ngamma beta beta\n\n\n\nlast beta",
+        "sub/b.py": b"BETA\n    betas = 1\n# end\n",
+        "sub/c.tsx": "béta ältest\n".encode(),
+        "sub/crlf.txt": b"one\r\nbeta\r\n",
+        "long.txt": b"x" * 600 + b"beta\n",
+        "bin.dat": b"beta\0beta\n",
+        "utf16.txt": "beta\n".encode("utf-16"),
+        "broken.txt": b"beta \xff\xfe\n",
+        "empty": b"",
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query(pattern="beta"),
+        Query(pattern="beta", mode="count"),
+        Query(pattern="beta", mode="content"),
+        Query(pattern="beta", mode="content", before=1, after=1),
+        Query(pattern="beta", mode="content", after=3),
+        Query(pattern="beta", mode="content", only_matching=True),
+        Query(pattern="BeTa", mode="content", ignore_case=True),
+        Query(pattern=r"^\s*beta", mode="content"),
+        Query(pattern=r"alpha\s+beta"),
+        Query(pattern=r"alpha\s+beta", multiline=True),
+        Query(pattern=r"alpha.beta", mode="content", multiline=True),
+        Query(pattern=r"beta.*?beta", mode="count", multiline=True),
+        Query(pattern="b[éx]ta", mode="content"),
+        Query(pattern="nothing like it", mode="content"),
+        Query(pattern="beta", globs=("*.py",)),
+        Query(pattern="b.ta", globs=("*.{py,tsx}",)),
+        Query(pattern="beta", globs=("sub/*",)),
+        Query(pattern="beta", globs=("!*.txt",)),
+        Query(pattern="beta", type="py"),
+        Query(pattern="(?<=gamma )beta", mode="content"),
+    ],
+    ids=str,
+)
+def test_it_answers_as_ripgrep_does(tmp_path: Path, query: Query) -> None:
+    plant(tmp_path)
+
+    theirs = searched(tmp_path, query, by_ripgrep=True)
+    ours = searched(tmp_path, query, by_ripgrep=False)
+
+    assert ours.files == theirs.files
+    assert (ours.slow, theirs.slow) == (True, False)
+
+
+def test_a_file_alone_is_searched_too(tmp_path: Path) -> None:
+    plant(tmp_path)
+
+    assert searched(tmp_path / "sub" / "b.py", Query(pattern="betas", mode="content"), by_ripgrep=False).files == [
+        ("", [b"2:    betas = 1"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (Query(pattern="be("), "regex parse error: missing ), unterminated subpattern"),
+        (Query(pattern="x", type="nope"), "unrecognized file type: nope"),
+        (Query(pattern="x", globs=("{a,b}" * 20,)), "stand for more than"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, query: Query, words: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        searched(tmp_path, query, by_ripgrep=False)
+
+    assert words in str(caught.value)
+
+
+def test_a_pattern_that_would_take_years_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a" * 60 + "!\n")
+
+    found = searched(tmp_path, Query(pattern="(a+)+$"), by_ripgrep=False, timeout_seconds=1)
+
+    assert found == Found(files=[], complete=False, timed_out=True, slow=True)
+
+
+LINES = some.lists(some.sampled_from([b"a", b"b", b"ab", b"", b"bb a"]), min_size=1, max_size=12)
+PATTERNS = some.sampled_from(["a", "b", "^a$", "b+", "a|b", "^$"])
+
+
+@settings(max_examples=15, deadline=None)
+@given(LINES, PATTERNS, some.integers(0, 2), some.integers(0, 2), some.booleans())
+def test_lines_around_matches_are_told_alike(
+    lines: list[bytes], pattern: str, before: int, after: int, only: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        (Path(made) / "a").write_bytes(b"\n".join(lines) + b"\n")
+        query = Query(pattern=pattern, mode="content", before=before, after=after, only_matching=only)
+
+        assert searched(Path(made), query, by_ripgrep=False).files == searched(Path(made), query, by_ripgrep=True).files
