@@ -18,7 +18,7 @@ import msgspec
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.prompt import Instructions
 from parley.engine.retry import DEFAULT_RETRIES
-from parley.engine.session import Limits, Setup
+from parley.engine.setup import Limits, Setup
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
@@ -132,12 +132,7 @@ class Composer:
             tool_context=Context(
                 cwd=self.cwd,
                 environment=children,
-                files=LocalFiles(
-                    cwd=self.cwd,
-                    checkpoints=Checkpoints(self.file_history(session_id)),
-                    new_id=short_ids(self.stamp),
-                    forget_at_end=options.no_session_persistence,
-                ),
+                files=self.files(session_id),
                 processes=Processes(),
                 results_folder=self.config / "projects" / project_key(self.cwd) / session_id / "tool-results",
                 new_id=short_ids(self.stamp),
@@ -323,6 +318,22 @@ class Composer:
         if not options.no_session_persistence:
             Checkpoints(self.file_history(session_id)).inherit(Checkpoints(self.file_history(old)))
         return session_id, fork
+
+    # Files.
+
+    def files(self, session_id: str) -> LocalFiles:
+        checkpoints, tree = Checkpoints(self.file_history(session_id)), None
+        if truthy(self.environment.get("PARLEY_SNAPSHOT_TREE")):
+            from parley.workspace.tree import Tree
+
+            tree = Tree(self.cwd, checkpoints, [str(self.config)])
+        return LocalFiles(
+            cwd=self.cwd,
+            checkpoints=checkpoints,
+            new_id=short_ids(self.stamp),
+            tree=tree,
+            forget_at_end=self.options.no_session_persistence,
+        )
 
     def file_history(self, session_id: str) -> Path:
         return self.config / "file-history" / session_id

@@ -159,3 +159,21 @@ def test_a_session_that_is_not_kept_leaves_no_history(tmp_path: Path) -> None:
 
     run(talk)
     assert list(tmp_path.glob("home/.claude/file-history/*")) == []
+
+
+def test_what_a_command_changed_is_rewound_where_the_tree_is_watched(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with work as room:
+            await room.write(FIRST)
+            assert files(tmp_path) == {"made.txt"}
+            assert (await room.rewind(FIRST))["subtype"] == "success"
+
+    (tmp_path / "gone.txt").write_text("old")
+    work = Work(tmp_path)
+    work.environment["PARLEY_SNAPSHOT_TREE"] = "1"
+    command = "rm gone.txt; echo made > made.txt"
+    script = f'[[turn]]\ntools = [{{name = "Bash", input = {{command = "{command}"}}}}]\n[[turn]]\ntext = "Done."\n'
+    (tmp_path / "script.toml").write_text(script)
+    run(talk)
+    assert files(tmp_path) == {"gone.txt"}
+    assert (tmp_path / "gone.txt").read_text() == "old"

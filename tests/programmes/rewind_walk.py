@@ -1,4 +1,4 @@
-"""Walk at random through edits, edits of somebody else, rewinds and restarts, beside a model in memory (T-38).
+"""Walk at random through edits, commands, edits of somebody else, rewinds and restarts, beside a model (T-38).
 
     python tests/programmes/rewind_walk.py --steps 20000 --seed 1
 
@@ -22,6 +22,7 @@ from random import Random
 from parley.workspace.base import Reach
 from parley.workspace.checkpoints import Checkpoints
 from parley.workspace.local import LocalFiles
+from parley.workspace.tree import Tree
 
 NAMES = ("a", "b", "c", "sub/d", "sub/deep/e", "sub/deep/f")
 SESSION_STEPS = 1_000
@@ -94,7 +95,10 @@ class Walk:
         """The same session in another process."""
         checkpoints = Checkpoints(self.base / f"history-{self._sessions}")
         self.files = LocalFiles(
-            cwd=str(self.root), checkpoints=checkpoints, new_id=lambda: f"{self.dice.getrandbits(96):024x}"
+            cwd=str(self.root),
+            checkpoints=checkpoints,
+            new_id=lambda: f"{self.dice.getrandbits(96):024x}",
+            tree=Tree(str(self.root), checkpoints, []),
         )
 
     def step(self) -> None:
@@ -124,15 +128,25 @@ class Walk:
         self.files.write(path, content, self.reach, replacing=self.files.peek(path, self.reach))
         self.model.change(name, content)
 
+    def command(self) -> None:
+        """A command of ours, which goes past the files."""
+        self.files.before_command()
+        changed = {self.dice.choice(NAMES): self.dice.choice((None, self.content())) for _ in range(3)}
+        for name, content in changed.items():
+            self.put(name, content)
+        self.files.after_command()
+        for name, content in changed.items():
+            if content != self.model.files.get(name):
+                self.model.change(name, content)
+
     def somebody_writes(self) -> None:
         name, content = self.dice.choice(NAMES), self.content()
-        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / name).write_bytes(content)
+        self.put(name, content)
         self.model.put(name, content)
 
     def somebody_deletes(self) -> None:
         name = self.dice.choice(NAMES)
-        (self.root / name).unlink(missing_ok=True)
+        self.put(name, None)
         self.model.put(name, None)
 
     def rewind(self) -> None:
@@ -150,6 +164,13 @@ class Walk:
         assert told.insertions - told.deletions == more, f"{message}: {told}, not {more} lines more"
         assert told.possible == (bool(restored) or not left), f"{message}: {told}"
 
+    def put(self, name: str, content: Content) -> None:
+        if content is None:
+            (self.root / name).unlink(missing_ok=True)
+        else:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_bytes(content)
+
     def content(self) -> bytes:
         """Few different ones, so that files are often what they were before."""
         return b"".join(b"line %d\n" % self.dice.randrange(3) for _ in range(self.dice.randrange(3)))
@@ -161,6 +182,7 @@ class Walk:
 STEPS: dict[Callable[[Walk], None], int] = {
     Walk.message: 20,
     Walk.write: 40,
+    Walk.command: 10,
     Walk.somebody_writes: 6,
     Walk.somebody_deletes: 4,
     Walk.rewind: 12,

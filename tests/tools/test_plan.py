@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from room import Room
 
 from parley.protocol.base import Json
-from parley.tools.base import Result
+from parley.tools.base import Context, Result
 from parley.tools.plan import EnterPlanMode, ExitPlanMode
 from tools.desk import Desk
 
@@ -111,6 +113,15 @@ def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None
     assert detail == {"plan": "# From the file\n", "isAgent": False, "filePath": path}
 
 
+def test_a_plan_written_in_the_same_breath_is_shown(tmp_path: Path) -> None:
+    plans = tmp_path / "home/.claude/plans"
+    path = plans / "00000000-0000-4000-8000-000000000001.md"
+    write = f"{{ name = 'Write', input = {{ file_path = '{path}', content = 'soon' }} }}"
+    both = f"[[turn]]\ntools = [{write}, {{ name = 'ExitPlanMode', input = {{}} }}]\n"
+    _, request = requests(in_plan_mode(tmp_path, both, session_id=path.stem))
+    assert request["input"] == {"plan": "soon", "planFilePath": str(path)}
+
+
 def test_without_a_plan_the_host_is_asked_all_the_same(tmp_path: Path) -> None:
     lines = in_plan_mode(tmp_path, EXIT_EMPTY)
     assert requests(lines)[0]["input"] == {"allowedPrompts": [1]}
@@ -167,3 +178,9 @@ def test_without_a_session_no_mode_can_be_entered(tmp_path: Path) -> None:
         content="The user agreed to leave plan mode. You may make changes now.",
         detail={"plan": None, "isAgent": False},
     )
+
+
+@given(some.dictionaries(some.sampled_from(["plan", "planFilePath", "x"]), some.none() | some.text() | some.integers()))
+def test_no_input_is_too_strange_to_be_prepared(input: Json) -> None:
+    context = Context(cwd="/", environment={}, files=None, processes=None, results_folder=Path("/"), new_id=str)  # type: ignore[arg-type]  # not used
+    assert ExitPlanMode().prepare(input, context).get("plan") == (input.get("plan") or None)

@@ -130,7 +130,7 @@ def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None:
 
     assert listed("*", where) == Listing(paths=["a"], total=1)
     for mode in ("files", "count", "content"):
-        assert paths(Query(pattern="beta", mode=mode), where) == ["a"]  # type: ignore[arg-type]  # its three words
+        assert paths(Query(pattern="beta", mode=mode), where) == ["a"]
     with pytest.raises(ToolError, match="a rule denies it"):
         matched(Query(pattern="beta"), area(tmp_path, path=str(tmp_path / "secret/key"), hides=where.hides))
 

@@ -52,3 +52,15 @@ class History:
 
 def says_something(block: Json) -> bool:
     return block.get("type") != "text" or bool((block.get("text") or "").strip())
+
+
+def marked(messages: list[Json]) -> list[Json]:
+    """The messages with a cache marker on the last block: the next request reads up to here."""
+    if not messages:
+        return messages
+    *before, last = messages
+    *blocks, block = last["content"]
+    if block.get("type") in ("thinking", "redacted_thinking"):
+        return messages
+    marked_block = {**block, "cache_control": {"type": "ephemeral"}}
+    return [*before, {**last, "content": [*blocks, marked_block]}]

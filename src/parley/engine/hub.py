@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parley.engine.session import Session, Setup
+from parley.engine.session import Session
+from parley.engine.setup import Setup
 from parley.errors import SessionError
 from parley.host import Host
 

@@ -14,7 +14,6 @@ models, tools and stores there are (compose.py).
 from __future__ import annotations
 
 import asyncio
-import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -23,24 +22,24 @@ from typing import Any
 import msgspec
 
 from parley.engine import outcome
-from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.answers import ANSWERERS, NotPossible
 from parley.engine.errand import Errand
-from parley.engine.history import History
+from parley.engine.history import History, marked
 from parley.engine.inbox import Inbox, Prompt, Rejected, join
+from parley.engine.lines import init_line, result_line
 from parley.engine.outcome import Outcome
-from parley.engine.prompt import Instructions, render, system_blocks
-from parley.engine.stamp import Stamp
-from parley.engine.tasks import Place, Tasks
-from parley.engine.thinking import Wish, thinking_field
-from parley.engine.tool_call import Caller, Rules
+from parley.engine.prompt import render, system_blocks
+from parley.engine.setup import Setup
+from parley.engine.tasks import Tasks
+from parley.engine.thinking import thinking_field
+from parley.engine.tool_call import Caller
 from parley.engine.turn import Turn, prompt_content
 from parley.engine.usage import Ledger
-from parley.errors import ModelError, SessionError, UsageError
+from parley.errors import ModelError, SessionError
 from parley.host import Host
 from parley.models.base import Model, ModelRequest
-from parley.models.names import CHARS_PER_TOKEN, PUPPETS, UNKNOWN, Choice, facts, listing, resolve
-from parley.models.prices import Prices
-from parley.protocol.base import UNSET, Json, Message, Refused, Struct, Unknown, convert, plain
+from parley.models.names import CHARS_PER_TOKEN, PUPPETS, UNKNOWN, Choice, facts, resolve
+from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, convert, plain
 from parley.protocol.blocks import as_json
 from parley.protocol.messages import requests as ask
 from parley.protocol.messages.control import (
@@ -51,71 +50,13 @@ from parley.protocol.messages.control import (
     Success,
     UpdateEnvironment,
 )
-from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Control, JsonRpc
 from parley.protocol.messages.notices import CommandLifecycle, KeepAlive
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import Init, SessionStateChanged, Status
-from parley.protocol.options import MODES
-from parley.stores.base import Entry, Log
+from parley.protocol.messages.system import SessionStateChanged, Status
+from parley.stores.base import Entry
 from parley.tools.base import Context
-from parley.tools.shelf import Shelf
-from parley.version import PROTOCOL_LEVEL, __version__
-
-CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"]
-
-TASK_TAIL_BYTES = 8 * 1024
-"""As much of a task's output as a host gets at a time."""
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    max_turns: int | None = None
-    max_retries: int = 8
-    max_output_tokens: int | None = None
-    max_parallel_tools: int = 10
-    line_bytes: int = LINE_CAP_BYTES
-    """No line is longer; what does not fit is in a file."""
-    background_wait_seconds: float | None = 600.0
-    """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
-
-
-class Setup(Struct, frozen=True, kw_only=True):
-    """Everything a session needs from outside. Made by compose.py."""
-
-    session_id: str
-    cwd: str
-    log: Log
-    open_model: Callable[[Choice], Model]
-    """Raises UsageError or ModelError if there is no such model."""
-    model_name: str = "default"
-    small_model: str = "haiku"
-    """Who is asked beside the conversation, where the session's model is on the API."""
-    instructions: Instructions = Instructions()
-    tools: Shelf
-    tool_context: Context
-    task_place: Place
-    """Where the output of background tasks goes."""
-    rules: Rules
-    asks_host: bool = False
-    """Whether permission questions go to the host."""
-    permission_mode: str = "default"
-    may_bypass: bool = False
-    may_rewind: bool = False
-    """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
-    partial: bool = False
-    replay: bool = False
-    thinking: Wish = Wish()
-    effort: str | None = None
-    betas: tuple[str, ...] = ()
-    limits: Limits = Limits()
-    state_events: str | None = None
-    """Who reads session_state_changed: `sdk`, `everybody`, or None for nobody."""
-    api_key_source: str = "none"
-    prices: Prices = msgspec.field(default_factory=Prices)
-    stamp: Stamp = Stamp()
-    dice: Callable[[], float] = lambda: 0.5
-    complain: Callable[[str], None] = lambda text: None
-    """Where a complaint goes that has no place on the wire: stderr."""
 
 
 class Session:
@@ -136,13 +77,13 @@ class Session:
         self.ledger = Ledger(setup.prices)
         self.results = 0
         self.last_result: Result | None = None
-        self._inbox = Inbox()
+        self.inbox = Inbox()
         self.tasks = setup.tool_context.tasks = Tasks(
             processes=setup.tool_context.processes,
             place=setup.task_place,
             stamp=setup.stamp,
             tell=self.tell,
-            inbox=self._inbox,
+            inbox=self.inbox,
         )
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
@@ -154,6 +95,8 @@ class Session:
         self._known_uuids: set[str] = set()
         for entry in setup.log.entries():
             self._fold(entry)
+            if entry.kind == "result":
+                self.ledger.resume(entry.message)
         self._lend(setup.tool_context)
         self.caller = Caller(
             setup.tools, setup.rules, setup.tool_context, self._note, host if setup.asks_host else None
@@ -162,7 +105,7 @@ class Session:
     def _lend(self, context: Context) -> None:
         """Give the tools what only a session has."""
         errand = Errand(
-            open_model=self._open,
+            open_model=self.open_model,
             current=lambda: self.model,
             small=resolve(self.setup.small_model),
             ledger=self.ledger,
@@ -208,8 +151,6 @@ class Session:
                 self._known_uuids.add(entry.message["uuid"])
             case "prompt":
                 self._system_text = entry.message.get("text")
-            case "result":
-                self.ledger.resume(entry.message)
 
     # Listening.
 
@@ -223,7 +164,7 @@ class Session:
 
     def finish(self) -> None:
         """Nothing more will come."""
-        self._inbox.close()
+        self.inbox.close()
 
     def _take_user(self, message: User) -> None:
         named = isinstance(message.uuid, str) and message.uuid != ""
@@ -238,8 +179,8 @@ class Session:
         if message.shouldQuery is False:
             self._record_prompt([prompt])
             return
-        self._report(prompt, "queued")
-        self._inbox.put(prompt)
+        self.report(prompt, "queued")
+        self.inbox.put(prompt)
 
     def _refuse(self, refused: Refused) -> None:
         """A line we cannot take: answered where somebody waits, else complained about."""
@@ -247,7 +188,7 @@ class Session:
         if refused.request_id is not None:
             self._answer_error(refused.request_id, refused.reason, "invalid_request")
         elif refused.kind == "user":
-            self._inbox.put(Rejected(refused.reason))
+            self.inbox.put(Rejected(refused.reason))
 
     def _ignore(self, message: Message) -> None:
         """Known, and of no consequence."""
@@ -282,85 +223,6 @@ class Session:
     def _answer_error(self, request_id: RequestId, text: str, code: str) -> None:
         self.host.tell(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))
 
-    def _initialize(self, request: ask.Initialize) -> ask.InitializeAnswer:
-        own = request.systemPrompt
-        if isinstance(own, str | list):
-            self.instructions = msgspec.structs.replace(
-                self.instructions, replaced=own if isinstance(own, str) else "\n\n".join(own)
-            )
-        if isinstance(request.appendSystemPrompt, str):
-            self.instructions = msgspec.structs.replace(self.instructions, appended=request.appendSystemPrompt)
-        return ask.InitializeAnswer(
-            commands=[],
-            agents=[],
-            output_style="default",
-            available_output_styles=["default"],
-            models=listing(),
-            account={"tokenSource": "none", "apiKeySource": self.setup.api_key_source, "apiProvider": "firstParty"},
-            pid=os.getpid(),
-            claude_code_version=PROTOCOL_LEVEL,
-            parley_version=__version__,
-            current_permission_mode=self.mode,
-            # Nobody runs hooks yet: a client that relies on one must hear of it.
-            hook_on_failure_supported=False,
-            hooks_applied=not request.hooks,
-            fast_mode_state="off",
-            session_state="idle" if self._turn is None else "running",
-            analytics_disabled=True,
-            capabilities=CAPABILITIES,
-        )
-
-    def _interrupt(self, request: ask.Interrupt) -> ask.InterruptAnswer:
-        # The prompt that is about to run counts as running.
-        behind = self._inbox.waiting()[1 if self._turn is None else 0 :]
-        named = [prompt.uuid for prompt in behind if prompt.named]
-        if request.cancel_queued is not True:
-            return ask.InterruptAnswer(still_queued=named)
-        for prompt in behind:
-            self._inbox.drop(prompt.uuid)
-            self._report(prompt, "cancelled")
-        return ask.InterruptAnswer(still_queued=[], cancelled=named)
-
-    def _set_model(self, request: ask.SetModel) -> ask.SetModelAnswer:
-        name = request.model if isinstance(request.model, str) else "default"
-        choice = resolve(self.setup.model_name if name == "default" else name)
-        try:
-            self._open(choice)
-        except UsageError as flaw:
-            raise NotPossible(str(flaw)) from None
-        except ModelError:
-            pass  # a key may still come; the turn that needs it will tell
-        if choice != self.model:
-            self.model = choice
-            self.setup.tool_context.strict_reads = facts(choice.name).reads_first
-            text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
-            self.tell(
-                User(
-                    message=UserContent(content=text),
-                    parent_tool_use_id=None,
-                    timestamp=self.stamp.now(),
-                    isReplay=True,
-                )
-            )
-        return ask.SetModelAnswer(model=choice.shown)
-
-    def _set_max_thinking_tokens(self, request: ask.SetMaxThinkingTokens) -> None:
-        wanted = request.max_thinking_tokens
-        if wanted is not UNSET:
-            tokens = self.setup.thinking.tokens if wanted is None else wanted
-            self.thinking = msgspec.structs.replace(self.thinking, tokens=tokens)
-
-    def _set_permission_mode(self, request: ask.SetPermissionMode) -> Json:
-        if request.mode not in MODES:
-            raise NotPossible(f"Invalid permission mode: {request.mode}. Modes are {', '.join(MODES)}.")
-        if request.mode == "bypassPermissions" and not self.setup.may_bypass:
-            raise NotPossible(
-                "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
-                "bypass_not_launched",
-            )
-        self.set_mode(request.mode)
-        return {"mode": self.mode}
-
     def set_mode(self, mode: str | None) -> None:
         """Go into a mode and tell it; None leaves plan mode for the mode before it."""
         if mode is None:
@@ -370,58 +232,11 @@ class Session:
             self.mode = mode
             self.tell(Status(status=None, permissionMode=self.mode))
 
-    def _cancel_message(self, request: ask.CancelAsyncMessage) -> Json:
-        waiting = next((prompt for prompt in self._inbox.waiting() if prompt.uuid == request.message_uuid), None)
-        if waiting is not None:
-            self._inbox.drop(waiting.uuid)
-            self._report(waiting, "cancelled")
-        return {"cancelled": waiting is not None}
-
-    def _rewind_files(self, request: ask.RewindFiles) -> ask.RewindAnswer:
-        if not self.setup.may_rewind:
-            raise NotPossible("File rewinding is not enabled.")
-        dry_run = request.dry_run is True
-        rewound = self.setup.tool_context.files.rewind(request.user_message_id, dry_run=dry_run)
-        # Clients ignore the answer to a rewind but not an error. To look ahead is to want to know.
-        if not rewound.possible and not (dry_run and rewound.left_alone):
-            raise NotPossible(rewound.reason)
-        reason = rewound.reason or UNSET
-        if not dry_run:
-            return ask.RewindAnswer(canRewind=True, error=reason, skippedLinks=rewound.skipped_links)
-        return ask.RewindAnswer(
-            canRewind=rewound.possible,
-            error=reason,
-            filesChanged=list(rewound.files),
-            insertions=rewound.insertions,
-            deletions=rewound.deletions,
-        )
-
-    def _stop_task(self, request: ask.StopTask) -> Json:
-        self.tasks.stop(self._task_id(request.task_id))
-        return {}
-
-    def _get_task_output(self, request: ask.GetTaskOutput) -> Json:
-        tail = self.tasks.tail(self._task_id(request.task_id), TASK_TAIL_BYTES)
-        return {"output": tail.text, "total_bytes": tail.total_bytes, "truncated": tail.is_cut}
-
-    def _task_id(self, task_id: str) -> str:
-        if self.tasks.find(task_id) is None:
-            raise NotPossible(f"No task found with ID: {task_id}")
-        return task_id
-
-    def _list_models(self, request: ask.ListModels) -> Json:
-        return {"models": listing()}
-
-    def _version(self, request: ask.GetBinaryVersion) -> Json:
-        return {"version": PROTOCOL_LEVEL, "parley_version": __version__}
-
-    def _mcp_status(self, request: ask.McpStatus) -> ask.McpStatusAnswer:
-        return ask.McpStatusAnswer(mcpServers=[])
-
-    def _end_session(self, request: ask.EndSession) -> None:
-        """The answer goes out first; see `_take_request`."""
-
     # Turns.
+
+    @property
+    def is_running(self) -> bool:
+        return self._turn is not None
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
@@ -432,7 +247,7 @@ class Session:
             else:
                 await self._run_turn(taken)
             # Whatever arrived while that turn ran makes up the next one.
-            together = len(self._inbox) > 0
+            together = len(self.inbox) > 0
         self.tasks.end()
         await self.setup.tool_context.processes.close()
         self.setup.tool_context.files.close()
@@ -441,7 +256,7 @@ class Session:
 
     async def _take(self, together: bool) -> list[Prompt] | Rejected | None:
         """What the next turn is about. When the input has ended, background tasks may still have something to say."""
-        while (taken := await self._inbox.take(together)) is None:
+        while (taken := await self.inbox.take(together)) is None:
             if not await self.tasks.one_ended(self.limits.background_wait_seconds):
                 return None
         return taken
@@ -473,8 +288,8 @@ class Session:
     def begin(self, turn: Turn) -> None:
         """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
         for prompt in turn.prompts:
-            self._report(prompt, "started")
-        self.tell(self._init())
+            self.report(prompt, "started")
+        self.tell(init_line(self))
         self._check_size(turn.prompts)
         self._record_prompt(turn.prompts)
         if self.setup.replay:
@@ -492,7 +307,7 @@ class Session:
             raise ModelError(text, kind="prompt_too_long")
 
     def _end_turn(self, turn: Turn, ended: Outcome) -> None:
-        result = self._result(turn, ended)
+        result = result_line(self, turn, ended)
         self.results += 1
         self.last_result = result
         try:
@@ -501,14 +316,14 @@ class Session:
             self.setup.complain(str(flaw))
         self.host.tell(result)
         for prompt in turn.prompts:
-            self._report(prompt, "completed")
-        if not len(self._inbox):
+            self.report(prompt, "completed")
+        if not len(self.inbox):
             self._tell_state("idle")
 
     def _abort(self) -> None:
         """Stop the running turn, or the one that is about to run."""
         if self._turn is None or self._turn_task is None:
-            self._abort_next = len(self._inbox) > 0
+            self._abort_next = len(self.inbox) > 0
         elif not self._turn.interrupted:
             self._turn.interrupted = True
             if self._turn.announced:
@@ -522,9 +337,9 @@ class Session:
 
     def current_model(self) -> Model:
         """The model of the session. Raises ModelError."""
-        return self._open(self.model)
+        return self.open_model(self.model)
 
-    def _open(self, choice: Choice) -> Model:
+    def open_model(self, choice: Choice) -> Model:
         """A model, opened when it is first needed. Raises UsageError or ModelError."""
         if choice not in self._models:
             self._models[choice] = self.setup.open_model(choice)
@@ -556,67 +371,7 @@ class Session:
             self._note("prompt", {"text": render(self.instructions)})
         return self._system_text or ""
 
-    # Lines.
-
-    def _init(self) -> Init:
-        return Init(
-            cwd=self.setup.cwd,
-            tools=list(self.setup.tools),
-            mcp_servers=[],
-            model=self.model.shown,
-            permissionMode=self.mode,
-            slash_commands=[],
-            apiKeySource=self.setup.api_key_source,
-            claude_code_version=PROTOCOL_LEVEL,
-            parley_version=__version__,
-            output_style="default",
-            agents=[],
-            skills=[],
-            plugins=[],
-            betas=list(self.setup.betas) or UNSET,
-            capabilities=CAPABILITIES,
-            analytics_disabled=True,
-            product_feedback_disabled=True,
-            original_cwd=self.setup.cwd,
-            additional_directories=[],
-            fast_mode_state="off",
-            effort=self.setup.effort or UNSET,
-            view_mode="default",
-        )
-
-    def _result(self, turn: Turn, ended: Outcome) -> Result:
-        ledger, clock = self.ledger, self.stamp.monotonic
-        ran = turn.model_calls > 0
-        named = [prompt.uuid for prompt in turn.prompts if prompt.named]
-        origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
-        first_token = turn.first_token_seconds
-        result = Result(
-            subtype=ended.subtype,
-            is_error=ended.is_error,
-            duration_ms=round((clock() - turn.begun) * 1000),
-            duration_api_ms=round(ledger.api_seconds * 1000),
-            num_turns=turn.model_calls,
-            result=ended.text,
-            stop_reason=ended.stop_reason,
-            terminal_reason=ended.terminal_reason,
-            total_cost_usd=ledger.cost_usd,
-            usage=ledger.turn_usage,
-            modelUsage=ledger.by_model(),
-            model_usage_since_last_result=ledger.by_model_this_turn() if ran else {},
-            permission_denials=turn.denials,
-            errors=ended.errors,
-            api_error_status=ended.api_error_status,
-            api_error_type=ended.api_error_type,
-            api_error=ended.api_error,
-            origin=origin or UNSET,
-            ttft_ms=UNSET if first_token is None else round(first_token * 1000),
-            user_message_uuid=named[0] if named else UNSET,
-            user_message_uuids=named or UNSET,
-            fast_mode_state="off",
-            queued_turn_count=len(self._inbox),
-            result_index=self.results,
-        )
-        return self.stamp.on(result, self.id)  # type: ignore[return-value]  # a Result stays one
+    # Prompts.
 
     def _record_prompt(self, prompts: list[Prompt]) -> None:
         for prompt in prompts:
@@ -649,7 +404,7 @@ class Session:
             )
         )
 
-    def _report(self, prompt: Prompt, state: str) -> None:
+    def report(self, prompt: Prompt, state: str) -> None:
         """Tell the life of a prompt whose uuid the client gave."""
         if prompt.named:
             self.tell(CommandLifecycle(command_uuid=prompt.uuid, state=state))
@@ -658,26 +413,6 @@ class Session:
         who = self.setup.state_events
         if who is not None:
             self.tell(SessionStateChanged(state=state, sdk_host_only=True if who == "sdk" else UNSET))
-
-
-class NotPossible(Exception):
-    """A control request that is refused, and why."""
-
-    def __init__(self, text: str, code: str = "invalid_request") -> None:
-        super().__init__(text)
-        self.code = code
-
-
-def marked(messages: list[Json]) -> list[Json]:
-    """The messages with a cache marker on the last block: the next request reads up to here."""
-    if not messages:
-        return messages
-    *before, last = messages
-    *blocks, block = last["content"]
-    if block.get("type") in ("thinking", "redacted_thinking"):
-        return messages
-    marked_block = {**block, "cache_control": {"type": "ephemeral"}}
-    return [*before, {**last, "content": [*blocks, marked_block]}]
 
 
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
@@ -689,20 +424,4 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     UpdateEnvironment: Session._ignore,
     Control: Session._ignore,
     JsonRpc: Session._ignore,
-}
-
-ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
-    ask.Initialize: Session._initialize,
-    ask.Interrupt: Session._interrupt,
-    ask.SetModel: Session._set_model,
-    ask.SetMaxThinkingTokens: Session._set_max_thinking_tokens,
-    ask.SetPermissionMode: Session._set_permission_mode,
-    ask.CancelAsyncMessage: Session._cancel_message,
-    ask.RewindFiles: Session._rewind_files,
-    ask.StopTask: Session._stop_task,
-    ask.GetTaskOutput: Session._get_task_output,
-    ask.ListModels: Session._list_models,
-    ask.GetBinaryVersion: Session._version,
-    ask.McpStatus: Session._mcp_status,
-    ask.EndSession: Session._end_session,
 }

@@ -6,7 +6,9 @@ leaves a call without one, and then the turn writes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +22,7 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input
 from parley.tools.offer import canonical
+from parley.workspace.base import Files
 
 
 class Rules(Protocol):
@@ -81,6 +84,8 @@ class Caller:
             return Called(result=unusable(f"Error: No such tool available: {call.name}. Available tools: {names}"))
         if is_unreadable(call):
             return Called(result=unusable(f"InputValidationError: {call.name} was called with input that is no JSON"))
+        # What it is prepared with may have changed since the call was told: a plan was written just before.
+        call = self.prepared(call)
         try:
             read_input(tool, call.input)
         except BadInput as flaw:
@@ -108,7 +113,8 @@ class Caller:
         self._context.tool_use_id = tool_use_id
         try:
             # What was allowed is what runs: the host may have changed the input.
-            result = await tool.run(read_input(tool, decision.input), self._context, decision.reach)
+            async with watched(self._context.files, tool):
+                result = await tool.run(read_input(tool, decision.input), self._context, decision.reach)
         except BadInput as flaw:
             result = unusable(f"InputValidationError: {flaw}")
         except ToolError as flaw:
@@ -150,6 +156,19 @@ class Caller:
                 "input_sha256": digest(input),
             },
         )
+
+
+@asynccontextmanager
+async def watched(files: Files, tool: Tool) -> AsyncIterator[None]:
+    """What a tool changes past `files`, by a command, can be rewound too where that is wanted."""
+    if tool.reads_only or not files.watches_commands:
+        yield
+        return
+    await asyncio.to_thread(files.before_command)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(files.after_command)
 
 
 DECISION_SOURCES = {"mode": "config", "rule": "config", "host": "user_temporary"}

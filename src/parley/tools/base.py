@@ -108,7 +108,7 @@ class Preparing(Protocol):
     """A tool that completes its input before anybody decides on it."""
 
     def prepare(self, input: Json, context: Context) -> Json:
-        """The input as it is shown, allowed and run."""
+        """The input as it is shown, allowed and run. Never fails: what does not fit comes back as it is."""
 
 
 def always_asks(tool: Tool) -> bool:

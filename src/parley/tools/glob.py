@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -42,28 +43,36 @@ class Glob:
         def too_late() -> bool:
             return given_up.is_set() or context.clock() - begun > seconds
 
-        search, environment = context.search, context.environment
-        if search is None:
-            raise ToolError("There are no files to look for here.")
-        area = Area(path=located(call.path or "", context), cwd=context.cwd, reach=reach, hides=context.hides)
-        if call.pattern.startswith("~/"):
-            located(call.pattern, context)
         try:
-            listing = await aside(
-                lambda: search.files(
-                    call.pattern,
-                    area,
-                    most=MOST_FILES,
-                    ignored=environment.get("CLAUDE_CODE_GLOB_NO_IGNORE", "").lower() in ("1", "true"),
-                    hidden=environment.get("CLAUDE_CODE_GLOB_HIDDEN", "").lower() not in ("0", "false"),
-                    stop=too_late,
-                )
-            )
+            listing = await aside(lambda: find(call, context, reach, too_late))
         finally:
             given_up.set()
         if listing.stopped and not listing.paths:
             raise ToolError(f"No file was found within {seconds:g} seconds. Give a narrower pattern or path.")
         return report(listing, context.clock() - begun)
+
+
+def find(call: GlobInput, context: Context, reach: Reach, stop: Callable[[], bool]) -> Listing:
+    """Raises ToolError."""
+    environment = context.environment
+    if context.search is None:
+        raise ToolError("There are no files to look for here.")
+    if call.pattern.startswith("~/"):
+        located(call.pattern, context)  # says what is wrong with it
+    area = Area(
+        path=located(call.path, context) if call.path else context.cwd,
+        cwd=context.cwd,
+        reach=reach,
+        hides=context.hides,
+    )
+    return context.search.files(
+        call.pattern,
+        area,
+        most=MOST_FILES,
+        ignored=environment.get("CLAUDE_CODE_GLOB_NO_IGNORE", "").lower() in ("1", "true"),
+        hidden=environment.get("CLAUDE_CODE_GLOB_HIDDEN", "").lower() not in ("0", "false"),
+        stop=stop,
+    )
 
 
 def timeout_seconds(environment: dict[str, str]) -> float:

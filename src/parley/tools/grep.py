@@ -74,7 +74,12 @@ class Grep:
         page = Page(call.offset, call.head_limit or None)
         found = await context.search.matches(
             query(call),
-            Area(path=located(call.path or "", context), cwd=context.cwd, reach=reach, hides=context.hides),
+            Area(
+                path=located(call.path, context) if call.path else context.cwd,
+                cwd=context.cwd,
+                reach=reach,
+                hides=context.hides,
+            ),
             timeout_seconds=TIMEOUT_SECONDS,
             enough_lines=page.last_line,
         )

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result, read_input
+from parley.tools.base import BadInput, Context, Result, read_input
 from parley.workspace.base import Reach
 
 
@@ -76,7 +76,11 @@ class AskUserQuestion:
     )
 
     def prepare(self, input: Json, context: Context) -> Json:
-        read: Answered = read_input(self, input)
+        """The questions alone, with what the model may leave out."""
+        try:
+            read: Answered = read_input(self, input)
+        except BadInput:
+            return input  # it is refused when it is run
         return {"questions": msgspec.to_builtins(read.questions)}
 
     async def run(self, call: Answered, context: Context, reach: Reach) -> Result:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-import msgspec
 from msgspec import Meta
 
+from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, Result
 from parley.workspace.base import Reach
@@ -20,50 +20,58 @@ class Todo(Struct, frozen=True, kw_only=True):
     activeForm: Annotated[str, Meta(min_length=1, description="The same while it is done: 'Running the tests'")]
 
 
-class TodoWriteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TodoWriteInput(Struct, frozen=True, kw_only=True):
+    """What the model is shown."""
+
     todos: Annotated[list[Todo], Meta(description="The whole list as it is from now on")]
+
+
+class ReadTodo(Struct, frozen=True, kw_only=True):
+    """As it is read: seed 003 has an id, which is dropped, and no activeForm."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    status: Status
+    activeForm: str = ""
+
+    def plain(self) -> Json:
+        return {"content": self.content, "status": self.status, "activeForm": self.activeForm or self.content}
+
+
+class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    todos: list[ReadTodo] | None = None
+    # Seed 001: one new item.
+    subject: Annotated[str, Meta(min_length=1)] | None = None
+    description: str = ""
 
 
 class TodoWrite:
     name: ClassVar[str] = "TodoWrite"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TodoWriteInput
+    input: ClassVar[type[Struct]] = ReadInput
+    shown: ClassVar[type[Struct]] = TodoWriteInput
     description: ClassVar[str] = (
         "Keeps a list of the steps of your work, so that you and the user see what is done and what is left. Use it "
         "for work of three steps or more. Give the whole list every time. Keep exactly one item in_progress while you "
         "work, and mark an item completed as soon as it is really done, not before."
     )
 
-    def prepare(self, input: Json, context: Context) -> Json:
-        """Older spellings: items without activeForm (seed 003), one new item as subject and description (seed 001)."""
-        if "todos" not in input and isinstance(input.get("subject"), str):
-            words = [text for text in (input["subject"], input.get("description")) if isinstance(text, str) and text]
-            return {"todos": [*current(context), completed({"content": ": ".join(words), "status": "pending"})]}
-        todos = input.get("todos")
-        return {**input, "todos": [*map(completed, todos)]} if isinstance(todos, list) else input
-
-    async def run(self, call: TodoWriteInput, context: Context, reach: Reach) -> Result:
-        old = current(context)
-        new = context.notes[self.name] = [msgspec.to_builtins(todo) for todo in call.todos]
-        return Result(content=summary(call.todos), detail={"oldTodos": old, "newTodos": new})
-
-
-def current(context: Context) -> list[Json]:
-    todos: list[Json] = context.notes.get(TodoWrite.name, [])
-    return todos
+    async def run(self, call: ReadInput, context: Context, reach: Reach) -> Result:
+        old: list[Json] = context.notes.get(self.name, [])
+        if call.todos is not None:
+            new = [todo.plain() for todo in call.todos]
+        elif call.subject is not None:
+            words = f"{call.subject}: {call.description}" if call.description else call.subject
+            new = [*old, ReadTodo(content=words, status="pending").plain()]
+        else:
+            raise ToolError("`todos` is missing: give the whole list.")
+        context.notes[self.name] = new
+        return Result(content=summary(new), detail={"oldTodos": old, "newTodos": new})
 
 
-def completed(todo: Json) -> Json:
-    """The item with an activeForm."""
-    if not isinstance(todo, dict) or todo.get("activeForm"):
-        return todo
-    return {**todo, "activeForm": todo.get("content")}
-
-
-def summary(todos: list[Todo]) -> str:
+def summary(todos: list[Json]) -> str:
     if not todos:
         return "The todo list is empty now."
-    done = sum(todo.status == "completed" for todo in todos)
-    under_way = [todo.content for todo in todos if todo.status == "in_progress"]
+    done = sum(todo["status"] == "completed" for todo in todos)
+    under_way = [todo["content"] for todo in todos if todo["status"] == "in_progress"]
     now = f" Under way: {'; '.join(under_way)}." if under_way else ""
     return f"The todo list is updated: {done} of {len(todos)} done.{now} Go on with the next step."

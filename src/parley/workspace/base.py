@@ -60,6 +60,15 @@ class Files(Protocol):
         and size if `replacing` has only a part. What was there is checkpointed first.
         """
 
+    watches_commands: bool
+    """Whether what commands change can be rewound, too."""
+
+    def before_command(self) -> None:
+        """A command is about to run, which may change any file. May take a while."""
+
+    def after_command(self) -> None:
+        """The command is over. May take a while; never fails."""
+
     def begin_message(self, user_message_id: str) -> None:
         """Changes from here on belong to this user message. Never fails."""
 

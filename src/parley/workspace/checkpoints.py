@@ -4,6 +4,7 @@ A session has a folder of its own:
 
     <config>/file-history/<session>/index.jsonl             messages and changes, in their order
     <config>/file-history/<session>/<hash of the path>@v2   a file as it was, once
+    <config>/file-history/<session>/tree-<hash>             what some file of the tree held (tree.py)
 
 A change is in the index before it happens, and its outcome after. So after a crash there
 may be one without an outcome: whoever opens the history then looks at the file and
@@ -15,7 +16,7 @@ Not here: what to restore (rewinding.py), and changing files (local.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -113,6 +114,15 @@ class Checkpoints:
                 return State(sha256=seen, mode=mode)
         return self._copy(path, opened, mode)
 
+    def store(self, opened: int) -> State:
+        """The state of a file that may change. Its content is copied unless the same is there already."""
+        mode = os.fstat(opened).st_mode & 0o7777
+        sha256 = digest(opened)
+        if not (self.folder / f"tree-{sha256}").exists():
+            sha256 = self._half_make(opened, durable=False)
+            (self.folder / HALF_MADE).rename(self.folder / f"tree-{sha256}")
+        return State(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
+
     def add(self, change: Change) -> None:
         """From here on the change may happen."""
         try:
@@ -121,6 +131,10 @@ class Checkpoints:
             self.settle(happened=False)
             raise
         self._changed_now.add(change.path)
+
+    def add_done(self, changes: Iterable[Change]) -> None:
+        """Changes that have happened."""
+        self._add(*(row for change in changes for row in (change, Outcome(happened=True))), durable=True)
 
     def settle(self, *, happened: bool) -> None:
         """Tell what became of the change that was added last."""
@@ -144,7 +158,7 @@ class Checkpoints:
             return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for file in older.folder.iterdir():
-            if "@v" in file.name:
+            if file.name not in (INDEX, HALF_MADE):
                 # A copy is never written to again, so both may have the same.
                 try:
                     os.link(file, self.folder / file.name)
@@ -188,12 +202,13 @@ class Checkpoints:
         if not isinstance(row, Message):
             self._unsettled = row if isinstance(row, Change) else None
 
-    def _add(self, row: Row, *, durable: bool) -> None:
-        self._unwritten.append(row)
+    def _add(self, *rows: Row, durable: bool) -> None:
+        self._unwritten += rows
         if self._rows is None:
             self.rows()
         else:
-            self._fold(row)
+            for row in rows:
+                self._fold(row)
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in self._unwritten)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -214,28 +229,33 @@ class Checkpoints:
     # Copies.
 
     def _copy(self, path: str, opened: int, mode: int) -> State:
-        import hashlib
-
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        half_made, hashed = self.folder / HALF_MADE, hashlib.sha256()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        copy = os.open(half_made, flags, 0o600)
-        try:
-            for part in parts(opened):
-                hashed.update(part)
-                write_all(copy, part)
-            os.fdatasync(copy)
-        finally:
-            os.close(copy)
-        sha256 = hashed.hexdigest()
+        sha256 = self._half_make(opened, durable=True)
         known = {state.copy: state.sha256 for state in self._states(path) if state.copy is not None}
         name = next((name for name, content in known.items() if content == sha256), None)
         if name is None:
             name = f"{fingerprint(path.encode())[:16]}@v{len(known) + 1}"
-            half_made.rename(self.folder / name)
+            (self.folder / HALF_MADE).rename(self.folder / name)
         else:
-            half_made.unlink()
+            (self.folder / HALF_MADE).unlink()
         return State(sha256=sha256, mode=mode, copy=name)
+
+    def _half_make(self, opened: int, *, durable: bool) -> str:
+        """Copy a file to where it does not count yet; the hash of what was copied."""
+        import hashlib
+
+        hashed = hashlib.sha256()
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        copy = os.open(self.folder / HALF_MADE, flags, 0o600)
+        try:
+            for part in parts(opened):
+                hashed.update(part)
+                write_all(copy, part)
+            if durable:
+                os.fdatasync(copy)
+        finally:
+            os.close(copy)
+        return hashed.hexdigest()
 
     def _states(self, path: str) -> list[State]:
         changes = (row for row in self.rows() if isinstance(row, Change) and row.path == path)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
 from parley.workspace import advice, atomic, opening
@@ -22,13 +22,24 @@ from parley.workspace.snapshots import must_be, must_be_writable, snapshot, snap
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
 
+if TYPE_CHECKING:
+    from parley.workspace.tree import Tree
+
 T = TypeVar("T")
 
 
 class LocalFiles:
     def __init__(
-        self, *, cwd: str, checkpoints: Checkpoints, new_id: Callable[[], str], forget_at_end: bool = False
+        self,
+        *,
+        cwd: str,
+        checkpoints: Checkpoints,
+        new_id: Callable[[], str],
+        tree: Tree | None = None,
+        forget_at_end: bool = False,
     ) -> None:
+        self.watches_commands = tree is not None
+        self._tree = tree
         self._cwd = cwd
         self._checkpoints = checkpoints
         self._new_id = new_id
@@ -82,6 +93,18 @@ class LocalFiles:
             for goal in found:
                 self._go_back(goal, tally, dry_run)
             return tally.rewound()
+
+    def before_command(self) -> None:
+        words = "Nothing was run, because the working tree could not be kept as it is"
+        if self._tree is not None:
+            with self._changing, advice.told(words):
+                self._settle()
+                self._tree.keep()
+
+    def after_command(self) -> None:
+        if self._tree is not None:
+            with self._changing, suppress(OSError):
+                self._tree.compare()
 
     def close(self) -> None:
         if self._forget_at_end:

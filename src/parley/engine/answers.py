@@ -1,0 +1,197 @@
+"""The engine's answers to the host's control requests: one function and one row each.
+
+A function returns the payload of a success, or raises NotPossible. It never waits: what
+takes time is started here and goes on by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.engine.lines import CAPABILITIES
+from parley.errors import ModelError, UsageError
+from parley.models.names import facts, listing, resolve
+from parley.protocol.base import UNSET, Json
+from parley.protocol.messages import requests as ask
+from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.options import MODES
+from parley.version import PROTOCOL_LEVEL, __version__
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
+
+TASK_TAIL_BYTES = 8 * 1024
+"""As much of a task's output as a host gets at a time."""
+
+
+class NotPossible(Exception):
+    """A control request that is refused, and why."""
+
+    def __init__(self, text: str, code: str = "invalid_request") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer:
+    own = request.systemPrompt
+    if isinstance(own, str | list):
+        session.instructions = msgspec.structs.replace(
+            session.instructions, replaced=own if isinstance(own, str) else "\n\n".join(own)
+        )
+    if isinstance(request.appendSystemPrompt, str):
+        session.instructions = msgspec.structs.replace(session.instructions, appended=request.appendSystemPrompt)
+    return ask.InitializeAnswer(
+        commands=[],
+        agents=[],
+        output_style="default",
+        available_output_styles=["default"],
+        models=listing(),
+        account={"tokenSource": "none", "apiKeySource": session.setup.api_key_source, "apiProvider": "firstParty"},
+        pid=os.getpid(),
+        claude_code_version=PROTOCOL_LEVEL,
+        parley_version=__version__,
+        current_permission_mode=session.mode,
+        # Nobody runs hooks yet: a client that relies on one must hear of it.
+        hook_on_failure_supported=False,
+        hooks_applied=not request.hooks,
+        fast_mode_state="off",
+        session_state="running" if session.is_running else "idle",
+        analytics_disabled=True,
+        capabilities=CAPABILITIES,
+    )
+
+
+def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
+    # The prompt that is about to run counts as running.
+    behind = session.inbox.waiting()[0 if session.is_running else 1 :]
+    named = [prompt.uuid for prompt in behind if prompt.named]
+    if request.cancel_queued is not True:
+        return ask.InterruptAnswer(still_queued=named)
+    for prompt in behind:
+        session.inbox.drop(prompt.uuid)
+        session.report(prompt, "cancelled")
+    return ask.InterruptAnswer(still_queued=[], cancelled=named)
+
+
+def set_model(session: Session, request: ask.SetModel) -> ask.SetModelAnswer:
+    name = request.model if isinstance(request.model, str) else "default"
+    choice = resolve(session.setup.model_name if name == "default" else name)
+    try:
+        session.open_model(choice)
+    except UsageError as flaw:
+        raise NotPossible(str(flaw)) from None
+    except ModelError:
+        pass  # a key may still come; the turn that needs it will tell
+    if choice != session.model:
+        session.model = choice
+        session.setup.tool_context.strict_reads = facts(choice.name).reads_first
+        text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
+        session.tell(
+            User(
+                message=UserContent(content=text),
+                parent_tool_use_id=None,
+                timestamp=session.stamp.now(),
+                isReplay=True,
+            )
+        )
+    return ask.SetModelAnswer(model=choice.shown)
+
+
+def set_max_thinking_tokens(session: Session, request: ask.SetMaxThinkingTokens) -> None:
+    wanted = request.max_thinking_tokens
+    if wanted is not UNSET:
+        tokens = session.setup.thinking.tokens if wanted is None else wanted
+        session.thinking = msgspec.structs.replace(session.thinking, tokens=tokens)
+
+
+def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Json:
+    if request.mode not in MODES:
+        raise NotPossible(f"Invalid permission mode: {request.mode}. Modes are {', '.join(MODES)}.")
+    if request.mode == "bypassPermissions" and not session.setup.may_bypass:
+        raise NotPossible(
+            "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
+            "bypass_not_launched",
+        )
+    session.set_mode(request.mode)
+    return {"mode": session.mode}
+
+
+def cancel_message(session: Session, request: ask.CancelAsyncMessage) -> Json:
+    waiting = next((prompt for prompt in session.inbox.waiting() if prompt.uuid == request.message_uuid), None)
+    if waiting is not None:
+        session.inbox.drop(waiting.uuid)
+        session.report(waiting, "cancelled")
+    return {"cancelled": waiting is not None}
+
+
+def rewind_files(session: Session, request: ask.RewindFiles) -> ask.RewindAnswer:
+    if not session.setup.may_rewind:
+        raise NotPossible("File rewinding is not enabled.")
+    dry_run = request.dry_run is True
+    rewound = session.setup.tool_context.files.rewind(request.user_message_id, dry_run=dry_run)
+    # Clients ignore the answer to a rewind but not an error. To look ahead is to want to know.
+    if not rewound.possible and not (dry_run and rewound.left_alone):
+        raise NotPossible(rewound.reason)
+    reason = rewound.reason or UNSET
+    if not dry_run:
+        return ask.RewindAnswer(canRewind=True, error=reason, skippedLinks=rewound.skipped_links)
+    return ask.RewindAnswer(
+        canRewind=rewound.possible,
+        error=reason,
+        filesChanged=list(rewound.files),
+        insertions=rewound.insertions,
+        deletions=rewound.deletions,
+    )
+
+
+def stop_task(session: Session, request: ask.StopTask) -> Json:
+    session.tasks.stop(known_task(session, request.task_id))
+    return {}
+
+
+def get_task_output(session: Session, request: ask.GetTaskOutput) -> Json:
+    tail = session.tasks.tail(known_task(session, request.task_id), TASK_TAIL_BYTES)
+    return {"output": tail.text, "total_bytes": tail.total_bytes, "truncated": tail.is_cut}
+
+
+def known_task(session: Session, task_id: str) -> str:
+    if session.tasks.find(task_id) is None:
+        raise NotPossible(f"No task found with ID: {task_id}")
+    return task_id
+
+
+def list_models(session: Session, request: ask.ListModels) -> Json:
+    return {"models": listing()}
+
+
+def version(session: Session, request: ask.GetBinaryVersion) -> Json:
+    return {"version": PROTOCOL_LEVEL, "parley_version": __version__}
+
+
+def mcp_status(session: Session, request: ask.McpStatus) -> ask.McpStatusAnswer:
+    return ask.McpStatusAnswer(mcpServers=[])
+
+
+def end_session(session: Session, request: ask.EndSession) -> None:
+    """The answer goes out first; see `_take_request`."""
+
+
+ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
+    ask.Initialize: initialize,
+    ask.Interrupt: interrupt,
+    ask.SetModel: set_model,
+    ask.SetMaxThinkingTokens: set_max_thinking_tokens,
+    ask.SetPermissionMode: set_permission_mode,
+    ask.CancelAsyncMessage: cancel_message,
+    ask.RewindFiles: rewind_files,
+    ask.StopTask: stop_task,
+    ask.GetTaskOutput: get_task_output,
+    ask.ListModels: list_models,
+    ask.GetBinaryVersion: version,
+    ask.McpStatus: mcp_status,
+    ask.EndSession: end_session,
+}

@@ -1,0 +1,83 @@
+"""The first and the last line of a turn, made from what the session knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parley.engine.outcome import Outcome
+from parley.protocol.base import UNSET
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import Init
+from parley.version import PROTOCOL_LEVEL, __version__
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
+    from parley.engine.turn import Turn
+
+CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"]
+"""What clients may rely on; only what works is listed."""
+
+
+def init_line(session: Session) -> Init:
+    """The facts of a session, for the start of a turn."""
+    return Init(
+        cwd=session.setup.cwd,
+        tools=list(session.setup.tools),
+        mcp_servers=[],
+        model=session.model.shown,
+        permissionMode=session.mode,
+        slash_commands=[],
+        apiKeySource=session.setup.api_key_source,
+        claude_code_version=PROTOCOL_LEVEL,
+        parley_version=__version__,
+        output_style="default",
+        agents=[],
+        skills=[],
+        plugins=[],
+        betas=list(session.setup.betas) or UNSET,
+        capabilities=CAPABILITIES,
+        analytics_disabled=True,
+        product_feedback_disabled=True,
+        original_cwd=session.setup.cwd,
+        additional_directories=[],
+        fast_mode_state="off",
+        effort=session.setup.effort or UNSET,
+        view_mode="default",
+    )
+
+
+def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
+    """The end of a turn, with all its numbers."""
+    ledger, clock = session.ledger, session.stamp.monotonic
+    ran = turn.model_calls > 0
+    named = [prompt.uuid for prompt in turn.prompts if prompt.named]
+    origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
+    first_token = turn.first_token_seconds
+    return Result(
+        session_id=session.id,
+        uuid=session.stamp.new_uuid(),
+        subtype=ended.subtype,
+        is_error=ended.is_error,
+        duration_ms=round((clock() - turn.begun) * 1000),
+        duration_api_ms=round(ledger.api_seconds * 1000),
+        num_turns=turn.model_calls,
+        result=ended.text,
+        stop_reason=ended.stop_reason,
+        terminal_reason=ended.terminal_reason,
+        total_cost_usd=ledger.cost_usd,
+        usage=ledger.turn_usage,
+        modelUsage=ledger.by_model(),
+        model_usage_since_last_result=ledger.by_model_this_turn() if ran else {},
+        permission_denials=turn.denials,
+        errors=ended.errors,
+        api_error_status=ended.api_error_status,
+        api_error_type=ended.api_error_type,
+        api_error=ended.api_error,
+        origin=origin or UNSET,
+        ttft_ms=UNSET if first_token is None else round(first_token * 1000),
+        user_message_uuid=named[0] if named else UNSET,
+        user_message_uuids=named or UNSET,
+        fast_mode_state="off",
+        queued_turn_count=len(session.inbox),
+        result_index=session.results,
+    )

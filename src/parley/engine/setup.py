@@ -1,0 +1,71 @@
+"""What a session is made of before it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.prompt import Instructions
+from parley.engine.stamp import Stamp
+from parley.engine.tasks import Place
+from parley.engine.thinking import Wish
+from parley.engine.tool_call import Rules
+from parley.models.base import Model
+from parley.models.names import Choice
+from parley.models.prices import Prices
+from parley.protocol.base import Struct
+from parley.stores.base import Log
+from parley.tools.base import Context
+from parley.tools.shelf import Shelf
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    max_turns: int | None = None
+    max_retries: int = 8
+    max_output_tokens: int | None = None
+    max_parallel_tools: int = 10
+    line_bytes: int = LINE_CAP_BYTES
+    """No line is longer; what does not fit is in a file."""
+    background_wait_seconds: float | None = 600.0
+    """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """Everything a session needs from outside. Made by compose.py."""
+
+    session_id: str
+    cwd: str
+    log: Log
+    open_model: Callable[[Choice], Model]
+    """Raises UsageError or ModelError if there is no such model."""
+    model_name: str = "default"
+    small_model: str = "haiku"
+    """Who is asked beside the conversation, where the session's model is on the API."""
+    instructions: Instructions = Instructions()
+    tools: Shelf
+    tool_context: Context
+    task_place: Place
+    """Where the output of background tasks goes."""
+    rules: Rules
+    asks_host: bool = False
+    """Whether permission questions go to the host."""
+    permission_mode: str = "default"
+    may_bypass: bool = False
+    may_rewind: bool = False
+    """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
+    partial: bool = False
+    replay: bool = False
+    thinking: Wish = Wish()
+    effort: str | None = None
+    betas: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    state_events: str | None = None
+    """Who reads session_state_changed: `sdk`, `everybody`, or None for nobody."""
+    api_key_source: str = "none"
+    prices: Prices = msgspec.field(default_factory=Prices)
+    stamp: Stamp = Stamp()
+    dice: Callable[[], float] = lambda: 0.5
+    complain: Callable[[str], None] = lambda text: None
+    """Where a complaint goes that has no place on the wire: stderr."""

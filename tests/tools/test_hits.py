@@ -1,0 +1,124 @@
+"""How hits are told, page by page."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from parley.tools import hits
+from parley.tools.base import Result
+from parley.tools.hits import PAGE_CHARS, Page
+
+ALL = Page(0, None)
+
+
+def content(found: list[tuple[str, list[bytes]]], page: Page = ALL, *, complete: bool = True, **how: bool) -> Result:
+    return hits.content(found, page, complete, **{"numbered": True, "gaps": False, **how})
+
+
+def test_files_are_counted_and_listed() -> None:
+    assert hits.files(["b", "a"], ALL, True) == Result(
+        content="Found 2 files\nb\na",
+        detail={"mode": "files_with_matches", "filenames": ["b", "a"], "numFiles": 2, "totalFiles": 2},
+    )
+
+
+def test_a_page_of_files_tells_how_to_go_on() -> None:
+    assert hits.files(["a", "b", "c", "d"], Page(1, 2), True) == Result(
+        content="Found 4 files\nb\nc\n(Showing 2-3 of 4. Go on with offset 3.)",
+        detail={
+            "mode": "files_with_matches",
+            "filenames": ["b", "c"],
+            "numFiles": 2,
+            "totalFiles": 4,
+            "appliedLimit": 2,
+            "appliedOffset": 1,
+        },
+    )
+
+
+def test_a_last_page_has_no_note() -> None:
+    result = hits.files(["a", "b"], Page(1, 1), True)
+
+    assert result.content == "Found 2 files\nb"
+    assert "appliedLimit" not in result.detail
+
+
+def test_an_offset_behind_the_end_is_told() -> None:
+    assert hits.files(["a"], Page(5, 2), True).content == "Nothing at offset 5: there are only 1."
+    assert hits.files([], Page(5, 2), True).content == "No files found"
+
+
+def test_counts_have_totals_over_all_pages() -> None:
+    assert hits.counts([("a", 1), ("b", 2)], Page(0, 1), True) == Result(
+        content="a:1\n\nFound 3 total occurrences across 2 files.\n(Showing 1-1 of 2. Go on with offset 1.)",
+        detail={
+            "mode": "count",
+            "numFiles": 2,
+            "filenames": [],
+            "content": "a:1",
+            "numMatches": 3,
+            "appliedLimit": 1,
+        },
+    )
+    assert hits.counts([("a", 1)], ALL, True).content == "a:1\n\nFound 1 total occurrence across 1 file."
+    assert hits.counts([], ALL, True).content == "No matches found"
+
+
+def test_lines_are_told_with_path_and_number() -> None:
+    found = [("a", [b"1-before", b"2:it", b"--", b"9:again"]), ("b", [b"3:x"])]
+
+    assert content(found, gaps=True).content == "a-1-before\na:2:it\n--\na:9:again\n--\nb:3:x"
+    assert content(found, gaps=True, numbered=False).content == "a-before\na:it\n--\na:again\n--\nb:x"
+    assert content(found, gaps=True).detail["totalLines"] == 6
+
+
+def test_bytes_that_are_no_text_are_replaced_and_returns_are_dropped() -> None:
+    assert content([("a", [b"1:\xff\r"])]).content == "a:1:\ufffd"
+
+
+def test_a_notice_is_told_as_it_is() -> None:
+    assert content([("a.bin", [b"binary file matches"])]).content == "a.bin: binary file matches"
+
+
+def test_a_page_of_an_incomplete_search_names_no_total() -> None:
+    result = content([("a", [b"1:x", b"2:x", b"3:x"])], Page(0, 2), complete=False)
+
+    assert result.content == "a:1:x\na:2:x\n\n(Showing 1-2. Go on with offset 2.)"
+    assert result.detail == {
+        "mode": "content",
+        "numFiles": 0,
+        "filenames": [],
+        "content": "a:1:x\na:2:x",
+        "numLines": 2,
+        "appliedLimit": 2,
+    }
+
+
+def test_no_page_is_longer_than_a_model_can_use() -> None:
+    lines = [b"%d:%s" % (number, b"x" * 400) for number in range(1, 200)]
+
+    result = content([("a", lines)])
+
+    assert PAGE_CHARS - 500 < len(result.detail["content"]) <= PAGE_CHARS
+    assert result.detail["appliedLimit"] == result.detail["numLines"] < 199
+
+
+@given(some.lists(some.text("xy", max_size=20), max_size=30), some.integers(1, 7))
+def test_pages_put_together_are_the_whole(lines: list[str], limit: int) -> None:
+    told: list[str] = []
+    while True:
+        shown, more = Page(len(told), limit).cut(lines)
+        told += shown
+        if not more:
+            break
+        assert len(shown) == limit
+
+    assert told == lines
+
+
+def test_a_search_that_was_stopped_says_why() -> None:
+    late = hits.marked_late(hits.files(["a"], ALL, False), "It took too long.")
+
+    assert late.content == "Found more than 1 file\na\n(It took too long.)"
+    assert late.detail["timedOut"] is True
