@@ -9,13 +9,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from room import Json, Room
 
+from parley.compose import Composer
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
+from parley.engine.session import Session
+from parley.host import HostGone
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ToolProgress
+from parley.protocol.messages.requests import Request
 
 ALLOWED = ("Bash", "TaskOutput", "TaskStop", "BashOutput", "KillShell")
 
@@ -402,3 +408,32 @@ def test_a_long_call_gives_signs_of_life() -> None:
         )
         for beat in range(2)
     ]
+
+
+class Nobody:
+    """A host that does not listen."""
+
+    def tell(self, message: Message) -> None:
+        pass
+
+    async def ask(self, request: Request) -> Any:
+        raise HostGone("nobody is there")
+
+
+def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    async def bounded() -> None:
+        turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
+        room = Room(tmp_path, turns, allowed_tools=ALLOWED)
+        setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).setup(room.complaints.append)
+        session = Session(setup, Nobody())
+        session.handle(User(message=UserContent(content="Go")))
+        running = asyncio.create_task(session.run_turns())
+        async with asyncio.timeout(30):
+            await eventually(lambda: all(text_in(tmp_path / name).endswith("\n") for name in ("task", "call")))
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        setup.log.close()
+
+    asyncio.run(bounded())
+    assert [name for name in ("task", "call") if alive(int(text_in(tmp_path / name)))] == []

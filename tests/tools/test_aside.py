@@ -32,7 +32,7 @@ def test_what_the_work_raises_comes_out() -> None:
     def work() -> None:
         raise ToolError("no")
 
-    with pytest.raises(ToolError, match="^no$"):
+    with pytest.raises(ToolError, match=r"^no$"):
         asyncio.run(aside(work))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import time
@@ -277,6 +278,21 @@ def test_a_guard_that_does_not_start_is_an_error_for_the_model(
         with monkeypatch.context() as patched:
             patched.setattr(sys, "executable", interpreter)
             assert (await terminal.refusal("true")).startswith("the command could not be started: ")
+        assert await terminal.text("echo on") == "on\n"
+
+    at(tmp_path, talk)
+
+
+def test_too_many_open_files_are_an_error_for_the_model_and_leave_none_open(tmp_path: Path) -> None:
+    async def talk(terminal: Terminal) -> None:
+        await terminal.run("true")
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for spare in range(4):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/dev/fd"))) + spare, limit[1]))
+            try:
+                assert "Too many open files" in await terminal.refusal("true")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limit)
         assert await terminal.text("echo on") == "on\n"
 
     at(tmp_path, talk)

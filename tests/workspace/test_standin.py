@@ -21,7 +21,9 @@ from parley.workspace.root import opened
 def searched(path: Path, query: Query, *, by_ripgrep: bool, timeout_seconds: float = 15) -> Found:
     async def bounded() -> Found:
         with opened(str(path), Reach(anywhere=True), Pins()) as root:
-            return await ripgrep.search(query, root, environment={}, timeout_seconds=timeout_seconds)
+            return await ripgrep.search(
+                query, root, ripgrep.Conditions(environment={}), timeout_seconds=timeout_seconds
+            )
 
     def none(environment: dict[str, str]) -> Iterator[str]:
         return iter(())

@@ -16,7 +16,7 @@ import pytest
 from models.loopback import Answer, Loopback, endless, loopback, silence, whole
 
 from parley.errors import ToolError
-from parley.workspace.web import Limits, Moved, Page, Resolver, Web
+from parley.workspace.web import Limits, Moved, Page, Resolver, Unpacking, Web
 
 T = TypeVar("T")
 PUBLIC = "93.184.216.34"
@@ -110,6 +110,13 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused() -> None:
     bomb = gzip.compress(b"\0" * 50_000_000)
     assert len(bomb) < 100_000
     assert "larger than 10 MB" in refusal(text(bomb, content_encoding="gzip"))
+
+
+def test_no_more_than_the_limit_is_ever_unpacked() -> None:
+    content = Unpacking("gzip", max_bytes=1000)
+    with pytest.raises(ToolError):
+        content.add(gzip.compress(b"\0" * 50_000_000))
+    assert len(content.content) == 1001
 
 
 def test_a_silent_server_is_not_waited_for() -> None:

@@ -241,13 +241,19 @@ class Session:
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
         together = False
-        while (taken := await self._take(together)) is not None:
-            if isinstance(taken, Rejected):
-                self._end_turn(Turn(self, []), outcome.broken(f"The prompt was refused: {taken.reason}"))
-            else:
-                await self._run_turn(taken)
-            # Whatever arrived while that turn ran makes up the next one.
-            together = len(self.inbox) > 0
+        try:
+            while (taken := await self._take(together)) is not None:
+                if isinstance(taken, Rejected):
+                    self._end_turn(Turn(self, []), outcome.broken(f"The prompt was refused: {taken.reason}"))
+                else:
+                    await self._run_turn(taken)
+                # Whatever arrived while that turn ran makes up the next one.
+                together = len(self.inbox) > 0
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """Leave nothing behind, also when we are cancelled: the process may go on without us."""
         self.tasks.end()
         await self.setup.tool_context.processes.close()
         self.setup.tool_context.files.close()

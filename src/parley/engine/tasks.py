@@ -188,7 +188,7 @@ class Tasks:
 
     async def one_ended(self, ceiling_seconds: float | None) -> bool:
         """Wait until a task is over; False if none runs, or none ends in time."""
-        watchers = {task.watcher for task in self._live() if task.watcher is not None}
+        watchers = {task.watcher for task in self._live() if task.watcher is not None and not task.watcher.done()}
         if not watchers:
             return False
         done, _ = await asyncio.wait(watchers, timeout=ceiling_seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -43,6 +43,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 class Files(Protocol):
     """Reading and changing files. Paths are absolute. Every failure is a ToolError with words for the model."""
 
+    watches_commands: bool
+    """Whether what commands change can be rewound, too."""
+
     def read(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot:
         """A regular file. Refuses folders (says so), devices, pipes and sockets; names near ones if it is missing.
 
@@ -59,9 +62,6 @@ class Files(Protocol):
         file is not the one in `replacing` any more: it must hold the same bytes, or have the same inode, time
         and size if `replacing` has only a part. What was there is checkpointed first.
         """
-
-    watches_commands: bool
-    """Whether what commands change can be rewound, too."""
 
     def before_command(self) -> None:
         """A command is about to run, which may change any file. May take a while."""

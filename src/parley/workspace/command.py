@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -49,10 +50,8 @@ class Command:
 
     async def begin(self, request: bytes) -> str:
         """Say what to run; what is wrong with it, or nothing."""
-        try:
+        with contextlib.suppress(OSError):  # the other end is closed, and has said why
             await asyncio.get_running_loop().sock_sendall(self._line, request)
-        except OSError as flaw:
-            return str(flaw.strerror)
         return await self._started
 
     def stop(self) -> None:

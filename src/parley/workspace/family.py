@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 SET_PDEATHSIG, SET_NAME, SET_CHILD_SUBREAPER = 1, 15, 36
 GRACE_SECONDS = 2.0
@@ -79,6 +79,7 @@ def send(pid: int, number: int) -> bool:
 
 def descendants_of(root: int) -> Iterator[int]:
     """Parents before their children. The children of each are looked up before it is given out, and may be killed."""
+    children_of = children()
     waiting = deque(children_of(root))
     while waiting:
         pid = waiting.popleft()
@@ -86,7 +87,21 @@ def descendants_of(root: int) -> Iterator[int]:
         yield pid
 
 
-def children_of(pid: int) -> list[int]:
+def children() -> Callable[[int], list[int]]:
+    """How to find the children of a process: at once where the kernel lists them, else by looking at all processes."""
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return listed_children
+    table: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, IndexError, ValueError):  # no process, or one that is gone
+            with open(f"/proc/{int(name)}/stat", "rb") as file:
+                # The name in parentheses may hold anything, so look behind the last one.
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+            table.setdefault(parent, []).append(int(name))
+    return lambda pid: table.get(pid, [])
+
+
+def listed_children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):  # it may be gone
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -96,8 +111,8 @@ def children_of(pid: int) -> list[int]:
 
 
 def adopt_orphans() -> bool:
-    """Become a subreaper; False where that cannot be, or where children cannot be listed."""
-    return os.path.exists(f"/proc/self/task/{os.getpid()}/children") and prctl(SET_CHILD_SUBREAPER, 1)
+    """Become a subreaper; False where that cannot be, or where processes cannot be looked at."""
+    return os.path.exists("/proc/self/stat") and prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def rename(name: bytes) -> None:

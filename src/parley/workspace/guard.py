@@ -44,7 +44,7 @@ from parley.workspace.family import (
     Group,
     Tree,
     adopt_orphans,
-    children_of,
+    children,
     rename,
     send,
 )
@@ -130,7 +130,7 @@ class Guard:
         """Forget keepers that ended and kill what fell to us from one that was killed; True if there may be more."""
         ended, _ = ended_children()
         self.keepers -= ended.keys()
-        strays = [pid for pid in children_of(os.getpid()) if pid not in self.keepers] if self.adopts else []
+        strays = [pid for pid in children()(os.getpid()) if pid not in self.keepers] if self.adopts else []
         killed = [pid for pid in strays if send(pid, signal.SIGKILL)]
         return bool(killed)
 

@@ -45,8 +45,11 @@ class Record:
 
     def close(self) -> None:
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+            try:
+                os.close(file)
+            except OSError as flaw:  # where writes are done later, this is the place to fail
+                self.flaw = self.flaw or f"the rest could not be saved: {flaw.strerror}"
 
 
 class Output:

@@ -158,8 +158,13 @@ class Processes:
 
     async def _handed_over(self, environment: Mapping[str, str], take: Callable[[bytes], None]) -> Command:
         """A command whose keeper is about to start. Raises OSError."""
-        ours, theirs = socket.socketpair()
         heard, said = os.pipe()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError:
+            os.close(heard)
+            os.close(said)
+            raise
         try:
             async with self._turnstile:
                 await self._pass([theirs.fileno(), said], environment)

@@ -3,12 +3,12 @@
 The program is `rg` from the PATH, else the one that came with our wheel, else our own
 in Python (standin.py), which answers the same questions more slowly.
 
-    found = await search(Query(pattern="TODO"), root, environment=..., timeout_seconds=20)
+    found = await search(Query(pattern="TODO"), root, Conditions(environment=...), timeout_seconds=20)
     found.files          # [("src/a.py", [b"12:# TODO"])]: paths from the root on, and what to show of each
 
 Output is read with bounded memory. What is more than that is asked for again in the
 order of paths and cut where the caller has enough, so that pages fit together. The
-program sees no settings of the user, follows no link, and is killed at the deadline.
+program sees no settings of the user, follows no link, and is killed at the deadline (program.py).
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace.base import Found, Query
+from parley.workspace.fence import READ, READ_FILE, RUN, Gap, can_fence, fenced
 from parley.workspace.findings import Findings, Hides
+from parley.workspace.program import Heard, hear
 from parley.workspace.root import Root
 
-PIPE_BYTES = 1 << 20
-SMALL_BYTES = 1 << 15
-GATHERING_SECONDS = 0.005
-COMPLAINT_BYTES = 1 << 14
+if TYPE_CHECKING:
+    import subprocess
+
 UNORDERED_BYTES = 4 << 20
 """So much output is taken in any order and sorted here; ripgrep is much faster if it may choose."""
 MOST_BYTES = 64 << 20
@@ -45,6 +48,8 @@ ALWAYS = (
     "--engine=auto",  # look-around, where ripgrep's own engine has none
 )
 NOT_IN = tuple(f"--glob=!{name}" for name in (".git", ".svn", ".hg", ".bzr", ".jj", ".sl"))
+SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store", "/etc/ld.so.cache")
+"""What a program may need to run at all."""
 MODES = {
     "files": ("--files-with-matches",),
     "count": ("--count",),
@@ -52,11 +57,17 @@ MODES = {
 }
 
 
+class Conditions(Struct, frozen=True, kw_only=True):
+    environment: dict[str, str]
+    confined: bool = False
+    """Nothing outside the tree may be read, whatever somebody swaps in it meanwhile."""
+
+
 async def search(
     query: Query,
     root: Root,
+    conditions: Conditions,
     *,
-    environment: dict[str, str],
     timeout_seconds: float,
     hides: Hides = lambda path: False,
     enough_lines: int | None = None,
@@ -66,17 +77,17 @@ async def search(
     clock = asyncio.get_running_loop().time
     begun = clock()
     findings = Findings(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
-    ended = await run_some(query, root, environment, timeout_seconds, findings, in_order=False)
-    if ended.stopped and query.mode == "content":
+    ended = await run(query, root, conditions, timeout_seconds, findings, in_order=False)
+    if ended.heard.stopped and query.mode == "content":
         findings = Findings(query.mode, hides, MOST_BYTES, enough_lines)
         left = max(0.1, timeout_seconds - (clock() - begun))
-        ended = await run_some(query, root, environment, left, findings, in_order=True)
+        ended = await run(query, root, conditions, left, findings, in_order=True)
     else:
         findings.files.sort(key=in_path_order)
     return Found(
         files=findings.files,
-        complete=not (ended.stopped or ended.timed_out),
-        timed_out=ended.timed_out,
+        complete=not (ended.heard.stopped or ended.heard.timed_out),
+        timed_out=ended.heard.timed_out,
         slow=not ended.by_ripgrep,
     )
 
@@ -144,9 +155,15 @@ def programs(environment: dict[str, str]) -> Iterator[str]:
             yield program
 
 
-def commands(query: Query, root: Root, environment: dict[str, str], in_order: bool) -> Iterator[tuple[list[str], bool]]:
-    """What to run, best first, and whether it is ripgrep."""
-    for program in programs(environment):
+def commands(query: Query, root: Root, conditions: Conditions, in_order: bool) -> Iterator[tuple[list[str], bool]]:
+    """What to run, best first, and whether it is ripgrep.
+
+    ripgrep opens files by their names. Where that is not good enough it runs behind a fence, or not at
+    all if there are no fences: the stand-in opens from folder to folder.
+    """
+    for program in programs(conditions.environment):
+        if conditions.confined and root.is_folder and not can_fence():
+            break
         yield [program, *arguments(query, in_order=in_order, is_folder=root.is_folder)], True
     # -I and -S: nothing of the user's Python comes in, and it starts faster.
     start = "import sys; sys.path.insert(0, sys.argv[1]); from parley.workspace.standin import main; main()"
@@ -156,108 +173,84 @@ def commands(query: Query, root: Root, environment: dict[str, str], in_order: bo
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    stopped: bool
-    """There was more output than we took."""
-    timed_out: bool
+    heard: Heard
     by_ripgrep: bool
 
 
-async def run_some(
-    query: Query, root: Root, environment: dict[str, str], timeout_seconds: float, findings: Findings, *, in_order: bool
+async def run(
+    query: Query, root: Root, conditions: Conditions, timeout_seconds: float, findings: Findings, *, in_order: bool
 ) -> Ended:
     """Run the first program that can be run. Raises ToolError."""
-    for argv, by_ripgrep in commands(query, root, environment, in_order):
+    for argv, by_ripgrep in commands(query, root, conditions, in_order):
+        fence = conditions.confined and by_ripgrep and root.is_folder
+        start = partial(start_behind_fence if fence else start_freely, argv, root, conditions.environment)
         try:
-            return await run(argv, root, environment, timeout_seconds, findings, by_ripgrep)
+            heard = await hear(start, findings.take, timeout_seconds=timeout_seconds)
         except OSError:
             continue  # not for this machine, or gone
+        if heard.code in (126, 127):
+            continue  # it needs something that is not there
+        if not (heard.stopped or heard.timed_out):
+            judge(heard.code, heard.complaint)
+        return Ended(heard=heard, by_ripgrep=by_ripgrep)
     raise ToolError("The search could not be started: neither ripgrep nor Python can be run here.")
 
 
-async def run(
-    argv: list[str],
-    root: Root,
-    environment: dict[str, str],
-    timeout_seconds: float,
-    findings: Findings,
-    by_ripgrep: bool,
-) -> Ended:
-    """Run a program and take what it says. Cancelling kills it. Raises ToolError, and OSError if it does not start."""
-    if not root.is_folder:
-        os.lseek(root.descriptor, 0, os.SEEK_SET)
-    heard, said = wide_pipe()
-    with closing(heard):
-        with closing(said):
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=root.path() if root.is_folder else "/",
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL if root.is_folder else root.descriptor,
-                stdout=said,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        complaint = asyncio.create_task(beginning(process.stderr))
-        stopped = timed_out = False
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                async with aclosing(chunks(heard)) as pieces:
-                    async for chunk in pieces:
-                        if not findings.take(chunk):
-                            stopped = True
-                            break
-                if not stopped:
-                    await process.wait()
-        except TimeoutError:
-            timed_out = True
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-            words = await complaint
-            code = await process.wait()
-    if not (stopped or timed_out):
-        judge(code, words)
-    return Ended(stopped=stopped, timed_out=timed_out, by_ripgrep=by_ripgrep)
-
-
-def wide_pipe() -> tuple[int, int]:
-    """A pipe that holds a good deal, where the system has such."""
-    import fcntl
-
-    heard, said = os.pipe()
-    with suppress(OSError, AttributeError):
-        fcntl.fcntl(said, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    return heard, said
+def start_freely(
+    argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
+) -> subprocess.Popen[bytes]:
+    """Raises OSError."""
+    with silence() as nothing:
+        return popen(argv, root, environment, nothing, out, err)
 
 
 @contextmanager
-def closing(descriptor: int) -> Iterator[None]:
+def silence() -> Iterator[int]:
+    """For a program that is not to read from us."""
+    descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
-    """What comes through a pipe, to its end.
+def popen(
+    argv: list[str], root: Root, environment: dict[str, str], nothing: int, out: int, err: int
+) -> subprocess.Popen[bytes]:
+    """Raises OSError."""
+    import subprocess
 
-    ripgrep writes once for every file. To wake up for each would cost more than the search, so
-    after a small piece we let some more gather.
-    """
-    loop = asyncio.get_running_loop()
-    while True:
-        ready = asyncio.Event()
-        loop.add_reader(descriptor, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(descriptor)
-        chunk = os.read(descriptor, PIPE_BYTES)
-        if not chunk:
-            return
-        yield chunk
-        if len(chunk) < SMALL_BYTES:
-            await asyncio.sleep(GATHERING_SECONDS)
+    if root.is_folder:
+        return subprocess.Popen(argv, cwd=root.path(), env=environment, stdin=nothing, stdout=out, stderr=err)
+    os.lseek(root.descriptor, 0, os.SEEK_SET)
+    return subprocess.Popen(argv, cwd="/", env=environment, stdin=root.descriptor, stdout=out, stderr=err)
+
+
+def start_behind_fence(
+    argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
+) -> subprocess.Popen[bytes]:
+    """The same, able to read nothing but the tree and the ignore files above it. Raises OSError."""
+    with ExitStack() as opened, silence() as nothing:
+
+        def gap(path: str, access: int, flags: int = 0) -> Iterator[Gap]:
+            with suppress(OSError):
+                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
+                opened.callback(os.close, descriptor)
+                yield Gap(descriptor, access)
+
+        gaps = [
+            Gap(root.descriptor, READ),
+            *gap(argv[0], RUN | READ_FILE),
+            *(found for path in SYSTEM for found in gap(path, RUN | READ_FILE)),
+            *(found for path in ignore_files_above(root.real) for found in gap(path, READ_FILE, os.O_NOFOLLOW)),
+        ]
+        return fenced(lambda: popen(argv, root, environment, nothing, out, err), gaps)
+
+
+def ignore_files_above(real: str) -> Iterator[str]:
+    while real != "/":
+        real = os.path.dirname(real)
+        yield from (os.path.join(real, name) for name in (".rgignore", ".ignore", ".gitignore", ".git/info/exclude"))
 
 
 def judge(code: int, words: str) -> None:
@@ -266,12 +259,3 @@ def judge(code: int, words: str) -> None:
         raise ToolError(words.removeprefix("rg: "))
     if code not in (0, 1, 2):
         raise ToolError(f"The search broke off with exit code {code}.{' ' + words if words else ''}")
-
-
-async def beginning(stream: asyncio.StreamReader | None) -> str:
-    """The first part of a stream, which is read to its end."""
-    assert stream is not None
-    kept = bytearray()
-    while chunk := await stream.read(COMPLAINT_BYTES):
-        kept += chunk[: COMPLAINT_BYTES - len(kept)]
-    return kept.decode(errors="replace").strip()

@@ -82,7 +82,7 @@ class LocalSearch:
             found = await ripgrep.search(
                 query,
                 root,
-                environment=self._environment,
+                ripgrep.Conditions(environment=self._environment, confined=not area.reach.anywhere),
                 timeout_seconds=timeout_seconds,
                 hides=hides,
                 enough_lines=enough_lines,
