@@ -4,7 +4,7 @@
 
 Each row is the same question, put to a tool as a session would and to `rg` as a shell would; the rounds take turns,
 and the median counts. The tree is made once in DIR (kept) or in a temporary folder (removed). The target is 1.3 for
-Grep. The last rows show what stands in for ripgrep where it is missing.
+Grep; also shown is a Grep that may read the tree only (behind a fence), and what stands in for a missing ripgrep.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ WORDS = ("engine", "session", "tool", "result", "model", "stream", "line", "path
 ENDINGS = (".py", ".py", ".py", ".ts", ".ts", ".js", ".md", ".json", ".txt", ".html")
 PER_FOLDER = 20
 TARGET = 1.3
+CONFINED, WITHOUT = ", confined", ", without rg"
+VARIANTS = ("", CONFINED, WITHOUT)
 
 GREP = Grep()
 GLOB = Glob()
@@ -67,25 +69,20 @@ async def compare(folder: Path, rounds: int) -> None:
     program = next(ripgrep.programs(environment), None)
     if program is None:
         sys.exit("there is no rg here to compare with")
-    say(f"{'':28}{'ours ms':>10}{'rg ms':>10}{'ratio':>8}   {program}")
+    say(f"{'':34}{'ours ms':>10}{'rg ms':>10}{'ratio':>8}   {program}")
     for label, tool, input, argv in ROWS:
-        ours, theirs = [], []
-        for _ in range(rounds + 1):  # the first round warms up
-            ours.append(await timed_tool(tool, input, folder, environment))
-            theirs.append(timed_program([program, "--no-config", "--hidden", "-g", "!.git", *argv, "./"], folder))
-        mine, other = statistics.median(ours[1:]), statistics.median(theirs[1:])
-        late = "   over the target" if tool is GREP and mine / other > TARGET else ""
-        say(f"{label:28}{mine * 1000:10.0f}{other * 1000:10.0f}{mine / other:8.2f}{late}")
-    for label, tool, input, argv in ROWS[:1]:
-        theirs = [timed_program([program, "--no-config", "--hidden", *argv, "./"], folder) for _ in range(3)]
-        ours = [await timed_tool(tool, input, folder, environment, without_ripgrep=True) for _ in range(3)]
-        mine, other = statistics.median(ours), statistics.median(theirs)
-        say(f"{label + ', no rg':28}{mine * 1000:10.0f}{other * 1000:10.0f}{mine / other:8.2f}")
+        for variant in VARIANTS if label == ROWS[0][0] else VARIANTS[:1]:
+            ours, theirs = [], []
+            for _ in range(rounds + 1):  # the first round warms up
+                ours.append(await timed_tool(tool, input, folder, environment, variant))
+                theirs.append(timed_program([program, "--no-config", "--hidden", "-g", "!.git", *argv, "./"], folder))
+            mine, other = statistics.median(ours[1:]), statistics.median(theirs[1:])
+            over = tool is GREP and variant != WITHOUT and mine / other > TARGET
+            note = "   over the target" if over else ""
+            say(f"{label + variant:34}{mine * 1000:10.0f}{other * 1000:10.0f}{mine / other:8.2f}{note}")
 
 
-async def timed_tool(
-    tool: Tool, input: Json, folder: Path, environment: dict[str, str], *, without_ripgrep: bool = False
-) -> float:
+async def timed_tool(tool: Tool, input: Json, folder: Path, environment: dict[str, str], variant: str) -> float:
     context = Context(
         cwd=str(folder),
         environment=environment,
@@ -95,12 +92,13 @@ async def timed_tool(
         new_id=lambda: "bench",
         search=LocalSearch(environment),
     )
+    reach = Reach(folders=(str(folder),)) if variant == CONFINED else Reach(anywhere=True)
     found = ripgrep.programs
-    if without_ripgrep:
+    if variant == WITHOUT:
         ripgrep.programs = lambda environment: iter(())
     begun = time.perf_counter()
     try:
-        result: Any = await tool.run(read_input(tool, input), context, Reach(anywhere=True))
+        result: Any = await tool.run(read_input(tool, input), context, reach)
     finally:
         ripgrep.programs = found
     seconds = time.perf_counter() - begun

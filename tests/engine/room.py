@@ -45,7 +45,12 @@ class Room:
     def __init__(self, folder: Path, script: str, **options: Any) -> None:
         self.folder = folder
         (folder / "script.toml").write_text(script)
-        self.environment = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "CLAUDE_CODE_MAX_RETRIES": "2"}
+        self.environment = {
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder),
+            "PATH": "/usr/bin:/bin",
+            "CLAUDE_CODE_MAX_RETRIES": "2",
+        }
         self.options = Options(**{"model": f"scripted:{folder / 'script.toml'}", **options})
         self.complaints: list[str] = []
         self.lines: list[Json] = []

@@ -52,7 +52,7 @@ def background(command: str, **input: Any) -> tuple[str, Json]:
 def at(folder: Path, turns: str, talk: Callable[[Room], Awaitable[None]], **environment: str) -> None:
     async def bounded() -> None:
         room = Room(folder, turns, allowed_tools=ALLOWED)
-        room.environment |= {"TMPDIR": str(folder), **environment}
+        room.environment |= environment
         async with asyncio.timeout(30), room:
             await talk(room)
 

@@ -132,7 +132,7 @@ def test_what_is_out_of_reach_is_refused(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_out_of_time_is_told(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grep, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(grep, "TIMEOUT_SECONDS", 2.0)
     program = tmp_path / "bin" / "rg"
     program.parent.mkdir()
     desk.context.search = LocalSearch({"PATH": f"{program.parent}:/usr/bin:/bin"})
@@ -140,11 +140,11 @@ def test_out_of_time_is_told(desk: Desk, tmp_path: Path, monkeypatch: pytest.Mon
         program.write_text(f"#!/bin/sh\n{words}exec sleep 600\n")
         program.chmod(0o755)
         if not words:
-            assert "stopped after 0.5 seconds" in desk.refusal(Grep(), pattern="x")
+            assert "stopped after 2 seconds" in desk.refusal(Grep(), pattern="x")
 
     told = desk.call(Grep(), pattern="x")
 
-    assert str(told.content).startswith("Found more than 1 file\na.txt\n(The search was stopped after 0.5 seconds.")
+    assert str(told.content).startswith("Found more than 1 file\na.txt\n(The search was stopped after 2 seconds.")
     assert told.detail["timedOut"] is True
 
 

@@ -47,6 +47,7 @@ def test_a_last_page_has_no_note() -> None:
 def test_an_offset_behind_the_end_is_told() -> None:
     assert hits.files(["a"], Page(5, 2), True).content == "Nothing at offset 5: there are only 1."
     assert hits.files([], Page(5, 2), True).content == "No files found"
+    assert "did not come as far as offset 5" in str(content([("a", [b"1:x"])], Page(5, 2), complete=False).content)
 
 
 def test_counts_have_totals_over_all_pages() -> None:

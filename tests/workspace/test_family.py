@@ -62,11 +62,9 @@ def test_the_guard_loads_nothing_but_the_standard_library() -> None:
         [sys.executable, "-I", "-S", "-c", line, str(ROOT)], capture_output=True, check=True, text=True
     )
     loaded = done.stdout.split()
-    assert [name for name in loaded if name.startswith("parley")] == [
-        "parley",
-        "parley.workspace",
+    assert {name for name in loaded if name.startswith("parley.workspace.")} == {
         "parley.workspace.family",
         "parley.workspace.keeper",
         "parley.workspace.guard",
-    ]
+    }
     assert {"msgspec", "asyncio", "subprocess", "json"} & set(loaded) == set()

@@ -8,7 +8,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,25 @@ def at(folder: Path, talk: Callable[[Terminal], Awaitable[None]], *, may_adopt: 
 
 def open_descriptors() -> int:
     return len(os.listdir("/dev/fd"))
+
+
+@contextmanager
+def spare_descriptors(count: int) -> Iterator[None]:
+    """No more than so many can be opened."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit[0], 256), limit[1]))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -286,14 +306,11 @@ def test_a_guard_that_does_not_start_is_an_error_for_the_model(
 def test_too_many_open_files_are_an_error_for_the_model_and_leave_none_open(tmp_path: Path) -> None:
     async def talk(terminal: Terminal) -> None:
         await terminal.run("true")
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         for spare in range(4):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/dev/fd"))) + spare, limit[1]))
-            try:
+            with spare_descriptors(spare):
                 assert "Too many open files" in await terminal.refusal("true")
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, limit)
-        assert await terminal.text("echo on") == "on\n"
+        with spare_descriptors(4):
+            assert await terminal.text("echo on") == "on\n"
 
     at(tmp_path, talk)
 

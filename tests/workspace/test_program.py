@@ -67,7 +67,7 @@ def test_it_is_killed_when_no_more_is_wanted() -> None:
 
 @pytest.mark.parametrize("text", ["echo begun; exec sleep 600", "echo begun; exec sleep 600 >&- 2>&-"])
 def test_it_is_killed_at_the_deadline(text: str) -> None:
-    assert heard(text, timeout_seconds=0.5) == (
+    assert heard(text, timeout_seconds=2) == (
         Heard(code=-9, complaint="", stopped=False, timed_out=True),
         b"begun\n",
     )

@@ -177,7 +177,7 @@ def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(tmp_path: Path) -
     pid = tmp_path / "pid"
     environment = script(tmp_path / "bin", rf"echo $$ > {pid}; printf './a\0'; exec sleep 600")
 
-    found = searched(tmp_path, Query(pattern="x"), environment, timeout_seconds=1)
+    found = searched(tmp_path, Query(pattern="x"), environment, timeout_seconds=2)
 
     assert found == Found(files=[("a", [])], complete=False, timed_out=True)
     assert gone(int(pid.read_text()))

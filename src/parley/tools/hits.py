@@ -56,7 +56,7 @@ def files(paths: list[str], page: Page, complete: bool) -> Result:
     shown, more = page.cut(paths)
     total = len(paths)
     detail = {"mode": "files_with_matches", "filenames": shown, "numFiles": len(shown), "totalFiles": total}
-    text = [f"Found {counted(total, 'file')}", *shown] if shown else [nothing("files", page, total)]
+    text = [f"Found {counted(total, 'file')}", *shown] if shown else [nothing("files", page, total, complete)]
     if not complete and shown:
         text[0] = f"Found more than {counted(total, 'file')}"
     if more:
@@ -70,7 +70,7 @@ def counts(found: list[tuple[str, int]], page: Page, complete: bool) -> Result:
     content = "\n".join(shown)
     detail = {"mode": "count", "numFiles": total, "filenames": [], "content": content, "numMatches": matches}
     if not shown:
-        return Result(content=nothing("matches", page, total), detail=detail | page.applied(0, False))
+        return Result(content=nothing("matches", page, total, complete), detail=detail | page.applied(0, False))
     text = f"{content}\n\nFound {counted(matches, 'total occurrence')} across {counted(total, 'file')}."
     if not complete:
         text += " There are more."
@@ -88,7 +88,7 @@ def content(found: list[tuple[str, list[bytes]]], page: Page, complete: bool, *,
     if complete:
         detail["totalLines"] = total
     if not shown:
-        return Result(content=nothing("matches", page, total), detail=detail | page.applied(0, False))
+        return Result(content=nothing("matches", page, total, complete), detail=detail | page.applied(0, False))
     if more:
         text += f"\n\n{page.note(len(shown), total if complete else None)}"
     return Result(content=text, detail=detail | page.applied(len(shown), more))
@@ -116,10 +116,12 @@ def marked_late(result: Result, why: str) -> Result:
     )
 
 
-def nothing(what: str, page: Page, total: int) -> str:
-    if page.offset and total:
-        return f"Nothing at offset {page.offset}: there are only {total}."
-    return f"No {what} found"
+def nothing(what: str, page: Page, total: int, complete: bool) -> str:
+    if not total:
+        return f"No {what} found"
+    if not complete:
+        return f"The search did not come as far as offset {page.offset}. Give a narrower path, glob, type or pattern."
+    return f"Nothing at offset {page.offset}: there are only {total}."
 
 
 def counted(number: int, what: str) -> str:

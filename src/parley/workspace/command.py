@@ -35,7 +35,7 @@ class Command:
     """A command that was handed over."""
 
     def __init__(
-        self, line: socket.socket, output: int, take: Callable[[bytes], None], forget: Callable[[Command], None]
+        self, line: socket.socket, output: int, take: Callable[[bytes], None], forget: Callable[[Command], object]
     ) -> None:
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[End] = loop.create_future()

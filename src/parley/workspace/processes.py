@@ -15,6 +15,7 @@ or the session does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -70,7 +71,7 @@ class Processes:
         self._guard: Guard | None = None
         self._given_up: list[Guard] = []
         self._may_adopt = may_adopt
-        self._commands: set[Command] = set()
+        self._commands: dict[Command, Guard] = {}
         self._turnstile = asyncio.Lock()
 
     async def run(
@@ -118,7 +119,7 @@ class Processes:
             async with asyncio.timeout(START_SECONDS):
                 trouble = await command.begin(request)
         except TimeoutError:
-            self._give_up_guard()
+            self._give_up(command)
             trouble = f"the process that guards commands did not answer within {START_SECONDS:.0f} s"
         except BaseException:
             command.drop()
@@ -140,7 +141,7 @@ class Processes:
             command.drop()
             raise
         if not done:
-            self._give_up_guard()
+            self._give_up(command)
             command.drop()
             return End(-signal.SIGKILL), True
         return command.over.result(), True
@@ -167,7 +168,7 @@ class Processes:
             raise
         try:
             async with self._turnstile:
-                await self._pass([theirs.fileno(), said], environment)
+                guard = await self._pass([theirs.fileno(), said], environment)
         except BaseException:
             ours.close()
             os.close(heard)
@@ -175,27 +176,37 @@ class Processes:
         finally:
             theirs.close()
             os.close(said)
-        command = Command(ours, heard, take, self._commands.discard)
-        self._commands.add(command)
+        command = Command(ours, heard, take, lambda done: self._commands.pop(done, None))
+        self._commands[command] = guard
         return command
 
-    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> None:
-        """Give descriptors to the guard, to a new one if the last is gone. Raises OSError."""
-        if self._guard is None or self._guard.gone:
-            self._guard = Guard(environment, self._may_adopt)
+    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> Guard:
+        """Give descriptors to the guard, to a new one if the last is gone; to which. Raises OSError."""
+        guard = self._guard
+        if guard is None or guard.gone:
+            guard = self._another(environment)
         try:
-            await self._guard.take(descriptors)
+            await guard.take(descriptors)
         except OSError as flaw:
             if flaw.errno not in (errno.EPIPE, errno.ECONNRESET):
                 raise
-            self._guard = Guard(environment, self._may_adopt)
-            await self._guard.take(descriptors)
+            guard = self._another(environment)
+            await guard.take(descriptors)
+        return guard
 
-    def _give_up_guard(self) -> None:
-        """It does not answer: it, or a keeper, was stopped. It ends what it started; the next command gets another."""
+    def _another(self, environment: Mapping[str, str]) -> Guard:
         if self._guard is not None:
-            self._guard.dismiss()
             self._given_up.append(self._guard)
+            self._guard = None
+        self._guard = Guard(environment, self._may_adopt)
+        return self._guard
+
+    def _give_up(self, command: Command) -> None:
+        """Its guard, or its keeper, was stopped. The guard ends what it started; the next command gets another."""
+        guard = self._commands.get(command)
+        if guard is not None and guard is self._guard:
+            guard.dismiss()
+            self._given_up.append(guard)
             self._guard = None
 
 
@@ -236,7 +247,8 @@ class Guard:
 
     def dismiss(self) -> None:
         """Let it end everything, and itself."""
-        self._control.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # it may be gone
+            self._control.shutdown(socket.SHUT_WR)
         self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:

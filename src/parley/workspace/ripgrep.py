@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 UNORDERED_BYTES = 4 << 20
 """So much output is taken in any order and sorted here; ripgrep is much faster if it may choose."""
-MOST_BYTES = 64 << 20
+MOST_BYTES = 16 << 20
+"""More is not kept, and not said to be complete."""
 LONGEST_LINE = 500
 LONGEST_ARGUMENT = 30_000
 

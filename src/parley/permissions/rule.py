@@ -1,0 +1,141 @@
+"""One rule: `Tool`, or `Tool(contents)`, as it stands in settings, on a command line or in an update.
+
+    read_rule("Bash(git push:*)", "deny", "user", "/home/me")    # Rule(tool="Bash", spec="git push:*", ...)
+    read_rule("Bash(git push", "deny", "user", "/home/me")       # Malformed: it grants nothing and is reported
+
+`Tool`, `Tool()` and `Tool(*)` mean every call of the tool. Within the parentheses a
+backslash makes a parenthesis, or a backslash, a plain character.
+
+Not here: what contents mean (shell/, paths.py, hosts.py) and which rule wins (decision.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from parley.protocol.base import Struct
+from parley.tools.offer import canonical
+
+Behavior = Literal["allow", "deny", "ask"]
+BEHAVIORS = ("allow", "deny", "ask")
+SOURCES = ("managed", "flag", "local", "project", "user", "session")
+
+PATH_TOOLS = frozenset({"Read", "Edit"})
+"""Whose contents are path patterns; they bind the other file tools as well."""
+BOUND_TOOLS = frozenset({"Write", "MultiEdit", "NotebookEdit", "NotebookRead", "Grep", "Glob"})
+"""File tools that Read and Edit rules speak for."""
+NAME = re.compile(r"[A-Za-z_*][\w.*-]*")
+PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+MCP_ALLOW = re.compile(r"mcp__(?!_)[\w.-]+?(__[\w.*-]+)?")
+DOMAIN = re.compile(r"domain:(\*|(\*\.)?[\w*-]+(\.[\w*-]+)*\.?|\[?[0-9a-fA-F:.]+\]?)")
+PARAMETER = re.compile(r"\w+:.+", re.DOTALL)
+TO_ESCAPE = re.compile(r"[\\()]")
+ESCAPE = r"\\\g<0>"
+ESCAPED = re.compile(r"\\([\\()])")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Rule(Struct, frozen=True):
+    """What somebody wants for some calls."""
+
+    behavior: Behavior
+    tool: str
+    """The name the tool is listed under; in a deny or ask rule it may hold `*`."""
+    spec: str | None
+    """What stands in the parentheses; None for every call of the tool."""
+    source: str
+    """Who says so, one of SOURCES."""
+    root: str
+    """The folder that a leading `/` of a path pattern means."""
+    text: str
+    """The rule as it was written."""
+
+
+class Malformed(Struct, frozen=True):
+    """A text that is no rule. It grants nothing, and denies nothing."""
+
+    text: str
+    reason: str
+    source: str
+
+
+def read_rule(text: str, behavior: Behavior, source: str, root: str) -> Rule | Malformed:
+    name, spec = taken_apart(text.strip())
+    reason = flaw(name, spec, behavior)
+    if reason:
+        return Malformed(text, reason, source)
+    return Rule(behavior, canonical(name), spec, source, root, text.strip())
+
+
+def taken_apart(text: str) -> tuple[str, str | None]:
+    """The name and the contents; the whole text is the name where the parentheses are not in order."""
+    begin = text.find("(")
+    if begin < 0:
+        return text, None
+    inside = text[begin + 1 : -1]
+    backslashes = len(inside) - len(inside.rstrip("\\"))
+    if not text.endswith(")") or backslashes % 2:
+        return text, None
+    spec = ESCAPED.sub(r"\1", inside)
+    return text[:begin], None if spec in ("", "*") else spec
+
+
+def flaw(name: str, spec: str | None, behavior: Behavior) -> str:
+    """What is wrong with a rule; nothing if it is in order."""
+    if not NAME.fullmatch(name):
+        return "it is neither Tool nor Tool(contents)"
+    if behavior == "allow" and "*" in name and not MCP_ALLOW.fullmatch(name):
+        return "an allow rule may leave open only the tool of one MCP server, as in mcp__server__*"
+    if spec is None:
+        return ""
+    if CONTROL.search(spec):
+        return "there is a control character in it"
+    return CHECKS.get(name, of_parameter)(spec, behavior)
+
+
+def of_path(spec: str, behavior: Behavior) -> str:
+    from parley.workspace.globs import BadGlob, Glob
+
+    if spec.startswith("!"):
+        return "a path pattern cannot be negated"
+    try:
+        Glob.of(spec)
+    except BadGlob as bad:
+        return str(bad)
+    return ""
+
+
+def of_bound_path(spec: str, behavior: Behavior) -> str:
+    if behavior == "allow":
+        return "which files may be used is said with Read(...) and Edit(...)"
+    return of_path(spec, behavior)
+
+
+def of_host(spec: str, behavior: Behavior) -> str:
+    return "" if DOMAIN.fullmatch(spec) else "the contents must be domain:HOST"
+
+
+def of_words(spec: str, behavior: Behavior) -> str:
+    return "" if spec.strip() else "there is nothing in the parentheses"
+
+
+def of_parameter(spec: str, behavior: Behavior) -> str:
+    return "" if PARAMETER.fullmatch(spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
+
+
+CHECKS: dict[str, Callable[[str, Behavior], str]] = {
+    "Bash": of_words,
+    "WebFetch": of_host,
+    "Agent": of_words,
+    "Task": of_words,
+    "Skill": of_words,
+    **dict.fromkeys(PATH_TOOLS, of_path),
+    **dict.fromkeys(BOUND_TOOLS, of_bound_path),
+}
+
+
+def written(tool: str, spec: str | None) -> str:
+    """The rule's text, as `read_rule` takes it."""
+    return tool if spec is None else f"{tool}({TO_ESCAPE.sub(ESCAPE, spec)})"
