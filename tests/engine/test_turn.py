@@ -238,3 +238,28 @@ def test_costs_go_on_from_where_a_resumed_session_stood(tmp_path: Path) -> None:
         assert two["usage"]["input_tokens"] == 2
 
     run(talk)
+
+
+def test_prompts_that_come_while_a_tool_runs_join_the_turn_at_its_next_model_call(tmp_path: Path) -> None:
+    async def talk() -> None:
+        command = {"command": "echo > started; while [ ! -e go ]; do sleep 0.02; done; echo slept"}
+        script = calls(("Bash", command)) + '[[turn]]\ntext = "Saw it all."\n'
+        async with Room(tmp_path, script, replay_user_messages=True, **BYPASS) as room:
+            room.prompt("go")
+            async with asyncio.timeout(10):
+                while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process writes it
+                    await asyncio.sleep(0.01)
+            room.prompt("queued one", uuid="11111111-1111-4111-8111-111111111111")
+            room.prompt("queued two")
+            await room.hear("command_lifecycle")
+            (tmp_path / "go").touch()
+            await room.hear("result")
+            sent = room.session.request().messages
+        assert len(list(room.told("result"))) == 1
+        assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "text"]
+        assert sent[2]["content"][1]["text"] == "queued one\nqueued two"
+        echoes = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
+        assert echoes == ["go", "queued one", "queued two"]
+        assert [line["state"] for line in room.told("command_lifecycle")] == ["queued", "started", "completed"]
+
+    run(talk)

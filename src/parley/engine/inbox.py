@@ -1,7 +1,8 @@
 """Prompts that wait for their turn.
 
-The first prompt starts a turn as soon as nothing runs; those that arrive meanwhile wait
-and then form the next turn together, as recorded from the original. A prompt that could
+The first prompt starts a turn as soon as nothing runs. Those that arrive meanwhile join the
+running turn at its next model call, if it has one, or else form the next turn together, as
+recorded from the original. A prompt that could
 not be read waits in the same line, so that results come in the order of the prompts. The
 notification of a background task is a turn by itself, and its result says so.
 """
@@ -80,12 +81,18 @@ class Inbox:
         first = self._waiting.popleft()
         if isinstance(first, Rejected):
             return first
-        taken = [first]
-        while together and not first.is_notification and self._waiting:
-            following = self._waiting[0]
-            if isinstance(following, Rejected) or following.is_notification:
+        if not together or first.is_notification:
+            return [first]
+        return [first, *self.take_prompts()]
+
+    def take_prompts(self) -> list[Prompt]:
+        """The prompts of people that wait at the head of the line, without waiting for more."""
+        taken: list[Prompt] = []
+        while self._waiting:
+            first = self._waiting[0]
+            if isinstance(first, Rejected) or first.is_notification:
                 break
-            taken.append(following)
+            taken.append(first)
             self._waiting.popleft()
         return taken
 

@@ -298,10 +298,17 @@ class Session:
         self.tell(init_line(self))
         self._check_size(turn.prompts)
         self._record_prompt(turn.prompts)
-        if self.setup.replay:
-            for prompt in turn.prompts:
-                if not prompt.is_notification:
-                    self._echo(prompt)
+        self._echo_all(turn.prompts)
+
+    def join_waiting(self, turn: Turn) -> None:
+        """Prompts that came while tools ran go into the running turn, before its next model call."""
+        joining = self.inbox.take_prompts()
+        if joining:
+            self._record_prompt(joining)
+            self._echo_all(joining)
+            for prompt in joining:
+                self.report(prompt, "started")
+            turn.prompts += joining
 
     def _check_size(self, prompts: list[Prompt]) -> None:
         """A prompt that no request can hold is refused before it spoils the conversation for good."""
@@ -393,6 +400,12 @@ class Session:
         }
         context = {"permissionMode": self.mode, "promptId": prompts[0].uuid}
         self._append(Entry(seq=self._next_seq, kind="user", at=json["timestamp"], message=json, context=context))
+
+    def _echo_all(self, prompts: list[Prompt]) -> None:
+        if self.setup.replay:
+            for prompt in prompts:
+                if not prompt.is_notification:
+                    self._echo(prompt)
 
     def _echo(self, prompt: Prompt) -> None:
         """Repeat a prompt to the host that asked for it."""

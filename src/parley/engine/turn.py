@@ -78,6 +78,7 @@ class Turn:
                 return self._aborted()
             if limit is not None and self.model_calls >= limit:
                 return outcome.out_of_turns(limit, growing.stop_reason)
+            self.session.join_waiting(self)
 
     # The model's part.
 
