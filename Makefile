@@ -9,14 +9,14 @@ hello: .venv/ready
 
 check: lint types test
 
-lint: .venv/ready
+lint: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/ready
+types: .venv/ready-dev
 	$(BIN)/mypy
 
-test: .venv/ready
+test: .venv/ready-dev
 	$(BIN)/python -m pytest
 
 bench: .venv/ready
@@ -28,8 +28,12 @@ docs: .venv/ready
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+.venv/ready-dev: .venv/ready
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 clean:

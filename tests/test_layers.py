@@ -42,6 +42,7 @@ SHARED = {
     "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.offer": "the names tools go by: whoever names a tool needs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
+    "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
     "parley.workspace.processes": "the side of the workspace's door that runs commands; base names it as such",
     "parley.workspace.output": "what a command writes: the words of processes",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",

@@ -26,11 +26,16 @@ from parley.errors import ModelError, SessionError, UsageError
 from parley.models.base import Model
 from parley.models.names import Choice, resolve
 from parley.models.prices import Prices
-from parley.permissions.names import Names
+from parley.permissions.base import Permits
+from parley.permissions.later import Later
 from parley.protocol.base import Json
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import Options
 from parley.settings import credentials, layers
+from parley.settings.base import shown
+from parley.settings.desk import Desk
+from parley.settings.file import Unfit
+from parley.settings.file import read as read_file
 from parley.stores.base import Log, Store
 from parley.stores.claude import project_key
 from parley.tools.base import Context, Tool
@@ -47,6 +52,7 @@ SMALLEST_LINE_BYTES = 50_000
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 SECRET = re.compile(r"^(ANTHROPIC|OPENAI|CLAUDE_CODE_OAUTH)_.*(KEY|TOKEN|HEADERS)|^PARLEY_SEARCH_URL$", re.IGNORECASE)
 """Variables that carry a key of a model's backend."""
+ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
 LOOPBACK = re.compile(r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|$)")
 
 MODELS = {
@@ -104,12 +110,22 @@ class Composer:
     """Turns options and the surroundings into the parts of a session."""
 
     def __init__(self, options: Options, environment: dict[str, str], cwd: str, stamp: Stamp | None = None) -> None:
+        """Raises UsageError if the settings on the command line are wrong."""
         self.options = options
-        self.environment = environment
         self.cwd = cwd
         self.stamp = stamp or Stamp()
         self.config = layers.config_folder(environment)
-        self.settings: Json = {**layers.user_settings(self.config), **layers.given_settings(options.settings)}
+        wanted = layers.Wanted(
+            config=self.config,
+            project=os.path.normpath(os.path.join(cwd, options.project_config_root or ".")),
+            given=options.settings,
+            managed=options.managed_settings,
+            sources=options.setting_sources,
+            bare=options.bare,
+        )
+        self.settings = Desk(wanted, environment, child_environment)
+        self.environment = self.settings.environment()
+        """What the process was given, and the `env` of settings that may speak for the person."""
 
     def setup(self, complain: Callable[[str], None]) -> Setup:
         """Everything a session needs. Raises UsageError or SessionError."""
@@ -117,9 +133,14 @@ class Composer:
         chosen = resolve(self.model_name())
         if chosen.adapter != "anthropic":
             self.open_model(chosen)  # a broken script is told now, not in the first turn
+        for complaint in self.settings.complaints():
+            complain(complaint)
         session_id, log = self.open_log()
-        bypass = options.skip_permissions or options.permission_mode == "bypassPermissions"
-        children = child_environment(environment)
+        begins_in = self.permission_mode(complain)
+        context = self.tool_context(session_id)
+        style = self.settings.style()
+        if style.flaw is not None:
+            complain(str(style.flaw))
         return Setup(
             session_id=session_id,
             cwd=self.cwd,
@@ -127,27 +148,17 @@ class Composer:
             open_model=self.open_model,
             model_name=self.model_name(),
             small_model=environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku",
-            instructions=self.instructions(session_id),
+            instructions=msgspec.structs.replace(
+                self.instructions(session_id), style=style.text, memory=lambda: self.memory(context.hides, complain)
+            ),
             tools=self.tools(),
-            tool_context=Context(
-                cwd=self.cwd,
-                environment=children,
-                files=self.files(session_id),
-                processes=Processes(),
-                results_folder=self.config / "projects" / project_key(self.cwd) / session_id / "tool-results",
-                new_id=short_ids(self.stamp),
-                web=self.web(),
-                plan_file=str(self.plan_file(session_id)),
-                clock=self.stamp.monotonic,
-                search=LocalSearch(children),
-            ),
+            tool_context=context,
             task_place=self.task_place(session_id),
-            rules=Names(
-                allowed=frozenset(options.allowed_tools or ()), denied=frozenset(options.disallowed_tools or ())
-            ),
+            permits=self.permits(session_id, complain),
             asks_host=self.asks_host(),
-            permission_mode="bypassPermissions" if bypass else mode(options.permission_mode),
-            may_bypass=bypass or options.allow_skip_permissions,
+            guarded=options.guard,
+            permission_mode=begins_in,
+            may_bypass=self.may_bypass(begins_in),
             partial=options.include_partial_messages and options.output_format != "message",
             replay=options.replay_user_messages,
             thinking=Wish(
@@ -157,7 +168,11 @@ class Composer:
                 mode=options.thinking,
                 display=options.thinking_display,
             ),
-            effort=options.effort or environment.get("CLAUDE_CODE_EFFORT_LEVEL"),
+            effort=options.effort
+            or environment.get("CLAUDE_CODE_EFFORT_LEVEL")
+            or self.settings.merged.get("effortLevel"),
+            settings=self.settings,
+            output_style=style.name,
             betas=options.betas or (),
             limits=Limits(
                 max_turns=options.max_turns,
@@ -165,6 +180,7 @@ class Composer:
                 max_output_tokens=whole(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
                 max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
                 line_bytes=max(SMALLEST_LINE_BYTES, options.max_line_bytes or LINE_CAP_BYTES),
+                fail_on_denial=options.fail_on_denial,
                 background_wait_seconds=background_wait_seconds(environment),
             ),
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
@@ -176,10 +192,70 @@ class Composer:
             complain=complain,
         )
 
+    # Settings.
+
+    def permission_mode(self, complain: Callable[[str], None]) -> str:
+        """The mode a session begins in: what the command line says, else what the settings say."""
+        options, merged = self.options, self.settings.merged
+        wanted = "bypassPermissions" if options.skip_permissions else options.permission_mode
+        if wanted is None and merged.mode is not None:
+            wanted = merged.mode.value
+        if wanted == "bypassPermissions" and merged.bypass_disabled is not None:
+            complain(f"settings: {shown(merged.bypass_disabled.path)} disables bypassPermissions; the mode is default")
+            wanted = None
+        return mode(wanted)
+
+    def may_bypass(self, begins_in: str) -> bool:
+        """Raises UsageError if the session would begin in a mode in which root could do anything at all."""
+        bypasses = begins_in == "bypassPermissions"
+        if os.geteuid() == 0 and not truthy(self.environment.get("IS_SANDBOX")):
+            if bypasses:
+                raise UsageError(ROOT_BYPASS)
+            return False
+        if self.settings.merged.bypass_disabled is not None:
+            return False
+        return bypasses or self.options.allow_skip_permissions
+
+    def permits(self, session_id: str, complain: Callable[[str], None]) -> Permits:
+        """What the command line and the settings allow and deny. What is wrong with a rule is told at the start."""
+        later = Later(lambda: self.open_book(session_id, complain))
+        if self.options.allowed_tools or self.options.disallowed_tools or self.settings.merged.rules:
+            later.open()
+        return later
+
+    def open_book(self, session_id: str, complain: Callable[[str], None]) -> Permits:
+        from parley.permissions.book import Book, Given
+        from parley.permissions.view import RealView
+
+        options = self.options
+        given = Given(
+            cwd=self.cwd,
+            user_root=str(self.config),
+            allowed=options.allowed_tools or (),
+            denied=options.disallowed_tools or (),
+            folders=options.add_dirs or (),
+            readable=self.own_folders(session_id),
+        )
+        book = Book(given, RealView(str(layers.home(self.environment))), self.settings.store, complain)
+        book.settle(self.settings.merged)
+        return book
+
+    def folders(self) -> tuple[str, ...]:
+        """The working directories beside the first, absolute."""
+        added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
+        return tuple(dict.fromkeys([*added, *self.settings.folders()]))
+
+    def memory(self, denies: Callable[[str], bool], complain: Callable[[str], None]) -> str:
+        text, flaws = self.settings.memory(self.cwd, self.folders(), denies)
+        for flaw in flaws:
+            complain(str(flaw))
+        return text
+
     # The model.
 
     def model_name(self) -> str:
-        asked = self.options.model or self.environment.get("ANTHROPIC_MODEL") or self.settings.get("model")
+        asked = self.options.model or self.environment.get("ANTHROPIC_MODEL")
+        asked = asked or self.settings.merged.get("model")
         return str(asked or "default")
 
     def open_model(self, choice: Choice) -> Model:
@@ -194,7 +270,7 @@ class Composer:
 
         base_url = self.environment.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
         if not base_url.startswith(("http://", "https://")):
-            raise ModelError(f"ANTHROPIC_BASE_URL must begin with http:// or https://, not {base_url!r}", kind="no_key")
+            raise ModelError("ANTHROPIC_BASE_URL must begin with http:// or https://", kind="no_key")
         found = credentials.find(self.places())
         if found is None and not LOOPBACK.match(base_url):
             raise ModelError(credentials.ADVICE, kind="no_key")
@@ -209,7 +285,7 @@ class Composer:
         return credentials.Places(
             flag=self.options.api_key,
             environment=self.environment,
-            settings=self.settings,
+            settings=self.settings.merged.plain(),
             home=layers.home(self.environment),
         )
 
@@ -222,16 +298,35 @@ class Composer:
 
     # Tools.
 
+    def tool_context(self, session_id: str) -> Context:
+        children = self.settings.child_environment()
+        return Context(
+            cwd=self.cwd,
+            environment=children,
+            files=self.files(session_id),
+            processes=Processes(),
+            results_folder=self.results_folder(session_id),
+            new_id=short_ids(self.stamp),
+            web=self.web(),
+            plan_file=str(self.plan_file(session_id)),
+            clock=self.stamp.monotonic,
+            search=LocalSearch(children),
+        )
+
     def tools(self) -> Shelf:
         """The tools the model may call, by the names they are listed under."""
         tasks = self.environment.get("CLAUDE_CODE_ENABLE_TASKS")
         wishes = Wishes(
             asked=self.options.tools,
-            denied=self.options.disallowed_tools or (),
+            denied=(*(self.options.disallowed_tools or ()), *self.denied_tools()),
             has_person=self.asks_host(),
             tasks=truthy(tasks) if tasks else None,
         )
         return Shelf(offered(TOOLS, wishes), make_tool)
+
+    def denied_tools(self) -> list[str]:
+        """What the settings deny; rules with contents do no harm here, as no tool is called that."""
+        return [rule.text for rule in self.settings.merged.rules if rule.behavior == "deny"]
 
     def asks_host(self) -> bool:
         options = self.options
@@ -243,7 +338,9 @@ class Composer:
         search_url = environment.get("PARLEY_SEARCH_URL") or None
         if search_url and "{query}" not in search_url:
             raise UsageError("PARLEY_SEARCH_URL must have {query} in it, where the query goes")
-        private = truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE")) or self.settings.get("webFetchAllowPrivate")
+        private = truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE")) or self.settings.merged.get(
+            "webFetchAllowPrivate"
+        )
         return Web(
             allow_private=private is True,
             ca_file=environment.get("NODE_EXTRA_CA_CERTS"),
@@ -252,6 +349,20 @@ class Composer:
 
     def plan_file(self, session_id: str) -> Path:
         return self.config / "plans" / f"{session_id}.md"
+
+    def own_folders(self, session_id: str) -> tuple[str, ...]:
+        """Where a session puts what its model shall read: long output, that of tasks, and the plan."""
+        place = self.task_place(session_id)
+        tasks = place.temporary.joinpath(*place.names)
+        return (
+            str(self.results_folder(session_id)),
+            str(tasks),
+            str(place.otherwise),
+            str(self.plan_file(session_id)),
+        )
+
+    def results_folder(self, session_id: str) -> Path:
+        return self.config / "projects" / project_key(self.cwd) / session_id / "tool-results"
 
     def task_place(self, session_id: str) -> Place:
         """Where the output of background tasks goes."""
@@ -288,7 +399,7 @@ class Composer:
 
     def plan_rules(self, session_id: str) -> tuple[str, ...]:
         """What a model must know whose session begins in plan mode."""
-        if self.options.permission_mode != "plan" or self.options.skip_permissions:
+        if self.permission_mode(lambda complaint: None) != "plan":
             return ()
         rule = "The session begins in plan mode: look around and change nothing until the user has approved your plan."
         return (f"{rule} ExitPlanMode presents it; you may write it to {self.plan_file(session_id)} first.",)
@@ -304,14 +415,15 @@ class Composer:
         old = options.resume or (store.newest() if options.continue_conversation else None)
         if options.continue_conversation and old is None and not options.resume:
             raise SessionError("No conversation found to continue")
+        if wanted is not None and old is not None and not options.fork_session:
+            raise UsageError("--session-id goes with --resume or --continue only together with --fork-session")
+        if wanted is not None and store.exists(wanted):
+            raise UsageError(f"Session ID {wanted} is already in use.")
+        session_id = wanted or self.stamp.new_uuid()
         if old is None:
-            session_id = wanted or self.stamp.new_uuid()
-            if store.exists(session_id):
-                raise UsageError(f"Session ID {session_id} is already in use.")
             return session_id, store.create(session_id)
         if not options.fork_session:
             return old, store.open(old)
-        session_id = wanted or self.stamp.new_uuid()
         fork = store.create(session_id)
         for entry in store.open(old).entries():
             fork.append(entry)
@@ -439,10 +551,9 @@ def extra_body(text: str | None) -> Json:
 def git_branch(folder: Path) -> str:
     """The branch a folder is on, read from git's own file; "" outside a repository."""
     for place in (folder, *folder.parents):
-        head = place / ".git" / "HEAD"
         try:
-            text = head.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
+            text = read_file(place / ".git" / "HEAD", most_bytes=1000).data.decode().strip()
+        except (Unfit, UnicodeDecodeError):
             continue
         return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else text[:12]
     return ""

@@ -220,6 +220,27 @@ def test_a_signal_ends_the_turn_with_its_result(
     assert (told[-1]["type"], told[-1]["terminal_reason"]) == ("result", "aborted_streaming")
 
 
+def test_a_signal_does_not_begin_what_waits(tmp_path: Path, environment: dict[str, str]) -> None:
+    prompts = [{"type": "user", "message": {"role": "user", "content": text}} for text in ("wait 60", "say next")]
+    with subprocess.Popen(
+        [PARLEY, *STREAM, "--model", "offline"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+    ) as engine:
+        assert engine.stdin is not None
+        assert engine.stdout is not None
+        engine.stdin.write("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        engine.stdin.flush()
+        engine.stdout.readline()
+        engine.send_signal(signal.SIGTERM)
+        told = lines(engine.stdout.read())
+        assert engine.wait(PATIENCE_SECONDS) == 143
+    assert [line["type"] for line in told if line["type"] == "result"] == ["result"]
+
+
 def test_a_host_that_hangs_up_does_not_leave_an_engine_behind(tmp_path: Path, environment: dict[str, str]) -> None:
     prompt = json.dumps({"type": "user", "message": {"role": "user", "content": "wait 0.2\nsay done"}})
     engine = subprocess.Popen(
@@ -272,3 +293,17 @@ def test_a_reader_slower_than_the_engine_loses_nothing(tmp_path: Path, environme
     )
     assert grown == text
     assert told[-1]["result"] == text
+
+
+def test_a_fork_onto_an_id_in_use_is_refused_and_mixes_nothing(run: Any, tmp_path: Path) -> None:
+    first, second = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+    for session_id in (first, second):
+        run("-p", "--model", "offline", "--session-id", session_id, "say Hi.")
+    [path] = (tmp_path / "home").rglob(f"{second}.jsonl")
+    before = path.read_bytes()
+    done = run("-p", "--model", "offline", "--resume", first, "--fork-session", "--session-id", second, "say x")
+    assert "already in use" in done.stderr
+    assert path.read_bytes() == before
+    unforked = run("-p", "--model", "offline", "--resume", first, "--session-id", second, "say x")
+    assert "--fork-session" in unforked.stderr
+    assert unforked.returncode == 1

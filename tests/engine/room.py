@@ -50,6 +50,7 @@ class Room:
             "TMPDIR": str(folder),
             "PATH": "/usr/bin:/bin",
             "CLAUDE_CODE_MAX_RETRIES": "2",
+            "IS_SANDBOX": "1",  # the tests may run as root, and some bypass permissions
         }
         self.options = Options(**{"model": f"scripted:{folder / 'script.toml'}", **options})
         self.complaints: list[str] = []

@@ -234,6 +234,25 @@ def alive(pid: int) -> bool:
     return True
 
 
+def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        tasks = room.session.tasks
+        task = await tasks.start_command(
+            ["/bin/bash", "-c", "sleep 600"],
+            command="sleep 600",
+            description="A job",
+            tool_use_id="toolu_1",
+            cwd=str(tmp_path),
+            environment={},
+            timeout_seconds=600,
+        )
+        tasks.stop(task.id)
+        assert task.process.over.done()
+        await room.hear("system", "task_notification")
+
+    at(tmp_path, script(), talk)
+
+
 def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")

@@ -263,3 +263,63 @@ def test_prompts_that_come_while_a_tool_runs_join_the_turn_at_its_next_model_cal
         assert [line["state"] for line in room.told("command_lifecycle")] == ["queued", "started", "completed"]
 
     run(talk)
+
+
+def pairs(messages: list[Json]) -> tuple[list[str], list[str]]:
+    """The ids of the calls and of the results in a request."""
+    blocks = [block for message in messages for block in message["content"]]
+    used = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    return used, [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+
+
+def test_a_call_that_ran_when_the_engine_was_killed_has_an_unknown_outcome_after_a_resume(tmp_path: Path) -> None:
+    async def talk() -> None:
+        script = calls(("Bash", {"command": "echo hi"})) + DONE
+        async with Room(tmp_path, script, **BYPASS) as room:
+            room.prompt("go")
+            result = await room.hear("result")
+            path = Path(room.session.setup.log._path)  # type: ignore[attr-defined]  # the file a kill would leave
+        kept = path.read_text().splitlines()  # noqa: ASYNC240  # a small file
+        cut = next(at for at, line in enumerate(kept) if '"tool_result"' in line)
+        path.write_text("\n".join(kept[:cut]) + "\n")  # noqa: ASYNC240  # a small file
+        async with Room(tmp_path, DONE, resume=result["session_id"], **BYPASS) as again:
+            again.prompt("and now?")
+            after = await again.hear("result")
+            sent = again.session.request().messages
+        assert after["result"] == "Done."
+        assert pairs(sent) == (["t1"], ["t1"])
+        assert "outcome is unknown" in sent[2]["content"][0]["content"]
+
+    run(talk)
+
+
+def test_a_note_that_starts_no_turn_never_comes_between_a_call_and_its_result(tmp_path: Path) -> None:
+    async def talk() -> None:
+        command = {"command": "echo > started; while [ ! -e go ]; do sleep 0.02; done"}
+        async with Room(tmp_path, calls(("Bash", command)) + DONE, **BYPASS) as room:
+            room.prompt("go")
+            async with asyncio.timeout(10):
+                while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process writes it
+                    await asyncio.sleep(0.01)
+            room.say({"type": "user", "shouldQuery": False, "message": {"role": "user", "content": "by the way"}})
+            await room.ask("interrupt_not_known")
+            (tmp_path / "go").touch()
+            await room.hear("result")
+            sent = room.session.request().messages
+        assert sent[2]["content"][0]["type"] == "tool_result"
+        assert sent[4]["content"][0]["text"] == "by the way"
+        assert len(list(room.told("result"))) == 1
+
+    run(talk)
+
+
+def test_an_interrupt_aimed_at_a_prompt_that_cannot_be_read_does_not_hit_the_next_one(tmp_path: Path) -> None:
+    async def talk() -> None:
+        interrupt = b'{"type":"control_request","request_id":"i","request":{"subtype":"interrupt"}}'
+        good = b'{"type":"user","message":{"role":"user","content":"good"}}'
+        async with Room(tmp_path, DONE) as room:
+            room.say(b"\n".join([b'{"type":"user","message":5}', interrupt, good]))
+            results = [await room.hear("result"), await room.hear("result")]
+        assert [result["is_error"] for result in results] == [True, False]
+
+    run(talk)

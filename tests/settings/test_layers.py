@@ -1,22 +1,47 @@
-"""Settings the person gave."""
+"""Where settings are, and what is said of those that cannot be used."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parley.errors import UsageError
-from parley.protocol.base import Json
-from parley.settings.layers import config_folder, given_settings, home, user_settings
+from parley.settings.base import Flaw, Layer
+from parley.settings.layers import LOSS, UNSAFE, Read, Wanted, config_folder, home, read
 
-WRONG = [
-    (b"{", "Input data was truncated"),
-    (b"", "Input data was truncated"),
-    (b"[]", "Expected `object`, got `array`"),
-    (b"{'a': 1}", "JSON is malformed: object keys must be strings (byte 1)"),
-    (b'{"a":"\xff"}', "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
-]
+PROJECT = '{"model": "opus"}'
+NOTHING = Path("/no/such/file")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    folder = tmp_path / "home" / ".claude"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".claude").mkdir(parents=True)
+    return folder
+
+
+def found(config: Path, project: Path, **wanted: Any) -> Read:
+    return read(Wanted(**{"config": config, "project": str(project), "managed_file": NOTHING, **wanted}))
+
+
+def names(read: Read) -> list[tuple[str, Any]]:
+    return [(layer.source, layer.values.get("n")) for layer in read.layers]
+
+
+def everywhere(config: Path, project: Path) -> None:
+    (config / "settings.json").write_text('{"n": "user"}')
+    (project / ".claude" / "settings.json").write_text('{"n": "project"}')
+    (project / ".claude" / "settings.local.json").write_text('{"n": "local"}')
 
 
 @pytest.mark.parametrize(
@@ -35,56 +60,228 @@ def test_without_a_home_the_accounts_own_is_used() -> None:
     assert home({}) == Path("~").expanduser()
 
 
-@pytest.mark.parametrize("text", [None, ""])
-def test_no_settings_given_are_empty_settings(text: str | None) -> None:
-    assert given_settings(text) == {}
+def test_the_layers_come_the_strongest_first(config: Path, project: Path, tmp_path: Path) -> None:
+    everywhere(config, project)
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"n": "etc"}')
+    managed.chmod(0o644)
+
+    layers = found(config, project, managed_file=managed, managed='{"n": "inline"}', given='{"n": "flag"}')
+
+    assert names(layers) == [
+        ("managed", "etc"),
+        ("managed", "inline"),
+        ("flag", "flag"),
+        ("local", "local"),
+        ("project", "project"),
+        ("user", "user"),
+    ]
+    assert [layer.root for layer in layers.layers] == [
+        str(tmp_path),
+        str(project),
+        str(project),
+        str(project),
+        str(project),
+        str(config),
+    ]
 
 
-@pytest.mark.parametrize("text", ['{"model":"opus","env":{"A":"1"}}', ' \n{"model": "opus", "env": {"A": "1"}}\n'])
-def test_settings_may_be_given_inline(text: str) -> None:
-    assert given_settings(text) == {"model": "opus", "env": {"A": "1"}}
+@pytest.mark.parametrize(
+    ("wanted", "sources"),
+    [
+        ({}, ["local", "project", "user"]),
+        ({"sources": ()}, []),
+        ({"sources": ("project",)}, ["project"]),
+        ({"sources": ("user", "local")}, ["local", "user"]),
+        ({"bare": True}, []),
+        ({"bare": True, "sources": ("user",)}, []),
+    ],
+)
+def test_the_sources_decide_which_files_are_read(
+    config: Path, project: Path, wanted: dict[str, Any], sources: list[str]
+) -> None:
+    everywhere(config, project)
+
+    assert [layer.source for layer in found(config, project, **wanted).layers] == sources
 
 
-def test_settings_may_be_given_as_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text('{"model": "opus"}')
-
-    assert given_settings(str(path)) == {"model": "opus"}
+def test_a_source_that_does_not_exist_is_refused(config: Path, project: Path) -> None:
+    with pytest.raises(UsageError, match="no source 'projct'; there are user, project, local"):
+        found(config, project, sources=("user", "projct"))
 
 
-def test_a_given_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as raised:
-        given_settings(f"{tmp_path}/none.json")
+def test_a_layer_knows_its_file_and_its_text(config: Path, project: Path) -> None:
+    path = project / ".claude" / "settings.json"
+    path.write_text(PROJECT)
 
-    assert str(raised.value) == f"the settings file {tmp_path}/none.json cannot be read: No such file or directory"
-
-
-def test_broken_inline_settings_are_refused() -> None:
-    with pytest.raises(UsageError) as raised:
-        given_settings('{"model":')
-
-    assert str(raised.value) == "the settings in --settings are wrong: Input data was truncated"
+    assert found(config, project).layers == (
+        Layer(source="project", path=str(path), root=str(project), values={"model": "opus"}, text=PROJECT.encode()),
+    )
 
 
-@pytest.mark.parametrize(("content", "reason"), WRONG)
-def test_a_broken_file_is_refused_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
-    path = tmp_path / "settings.json"
+def test_in_the_home_folder_the_persons_file_is_not_the_projects_as_well(config: Path) -> None:
+    (config / "settings.json").write_text('{"n": "user"}')
+
+    assert names(found(config, config.parent)) == [("user", "user")]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "reason"),
+    [
+        (b'{\n  "a": 1,\n  b\n}', 3, "is no JSON: JSON is malformed: object keys must be strings (byte 14)"),
+        (b'{\n  "a": 1,\n', 2, "is no JSON: Input data was truncated"),
+        (b"", 1, "is no JSON: Input data was truncated"),
+        (b"[]", 1, "must be a JSON object"),
+        (b'{"a": // comment\n1}', 1, "is no JSON: JSON is malformed: invalid character (byte 6)"),
+        (b"[" * 100_000, None, "is nested too deeply"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line_and_the_others_hold(
+    config: Path, project: Path, content: bytes, line: int | None, reason: str
+) -> None:
+    everywhere(config, project)
+    path = project / ".claude" / "settings.json"
     path.write_bytes(content)
 
-    with pytest.raises(UsageError) as given:
-        given_settings(str(path))
-    with pytest.raises(UsageError) as own:
-        user_settings(tmp_path)
+    layers = found(config, project)
 
-    assert str(given.value) == str(own.value) == f"the settings in {path} are wrong: {reason}"
+    assert names(layers) == [("local", "local"), ("user", "user")]
+    assert layers.flaws == (Flaw(path=str(path), text=f"{reason}; {LOSS}", line=line),)
 
 
-@pytest.mark.parametrize(("content", "settings"), [("{}", {}), ('{"apiKeyHelper": "k"}', {"apiKeyHelper": "k"})])
-def test_the_persons_own_settings_are_in_the_config_folder(tmp_path: Path, content: str, settings: Json) -> None:
-    (tmp_path / "settings.json").write_text(content)
+def test_what_is_said_of_a_broken_file_names_the_line_and_what_is_lost(config: Path, project: Path) -> None:
+    (config / "settings.json").write_text('{\n"permissions": {"deny": ["Bash"]},\n}')
+    [flaw] = found(config, project).flaws
 
-    assert user_settings(tmp_path) == settings
+    assert str(flaw).startswith(f"settings: {config}/settings.json:3: is no JSON")
+    assert str(flaw).endswith("if it has deny or ask rules, they do not hold")
 
 
-def test_without_a_settings_file_there_are_none(tmp_path: Path) -> None:
-    assert user_settings(tmp_path / "nowhere") == {}
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link out", "huge", "device"])
+def test_a_settings_file_that_is_no_file_of_the_project_is_reported_and_never_waited_for(
+    config: Path, project: Path, tmp_path: Path, kind: str
+) -> None:
+    path = project / ".claude" / "settings.json"
+    (tmp_path / "outside.json").write_text("{}")
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "link out":
+            path.symlink_to(tmp_path / "outside.json")
+        case "huge":
+            path.write_bytes(b"{" + b" " * 1_000_000 + b"}")
+        case "device":
+            path.symlink_to("/dev/zero")
+
+    layers = found(config, project)
+
+    assert layers.layers == ()
+    assert [flaw.path for flaw in layers.flaws] == [str(path)]
+
+
+def test_a_link_within_the_project_is_followed(config: Path, project: Path) -> None:
+    (project / "shared.json").write_text(PROJECT)
+    (project / ".claude" / "settings.json").symlink_to("../shared.json")
+
+    assert [layer.values for layer in found(config, project).layers] == [{"model": "opus"}]
+
+
+def test_a_folder_of_settings_that_leads_elsewhere_is_not_followed(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "settings.json").write_text(PROJECT)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / ".claude").symlink_to(tmp_path / "evil")
+
+    assert found(config, bare).layers == ()
+
+
+# What the command line names.
+
+
+@pytest.mark.parametrize("text", ['{"n":"opus","env":{"A":"1"}}', ' \n{"n": "opus", "env": {"A": "1"}}\n'])
+def test_settings_may_be_given_inline(config: Path, project: Path, text: str) -> None:
+    [layer] = found(config, project, given=text).layers
+
+    assert (layer.source, layer.path, layer.values) == ("flag", "--settings", {"n": "opus", "env": {"A": "1"}})
+
+
+def test_settings_may_be_given_as_a_file(config: Path, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"n": "opus"}')
+
+    [layer] = found(config, project, given=f"{tmp_path}/mine.json").layers
+
+    assert (layer.path, layer.values) == (f"{tmp_path}/mine.json", {"n": "opus"})
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("{folder}/none.json", "the settings file {folder}/none.json cannot be read: No such file or directory"),
+        ("{folder}", "the settings file {folder} cannot be read: Is a directory"),
+        ('{{\n"n":', "settings: --settings:2: is no JSON: Input data was truncated"),
+        ("{folder}/broken.json", "settings: {folder}/broken.json:1: must be a JSON object"),
+        ("{folder}/huge.json", "settings: {folder}/huge.json: has more than 1,000,000 bytes"),
+    ],
+)
+def test_settings_on_the_command_line_must_be_right(
+    config: Path, project: Path, tmp_path: Path, given: str, complaint: str
+) -> None:
+    (tmp_path / "broken.json").write_text("[]")
+    (tmp_path / "huge.json").write_text("{" + " " * 1_000_000 + "}")
+
+    with pytest.raises(UsageError) as raised:
+        found(config, project, given=given.format(folder=tmp_path))
+
+    assert str(raised.value) == complaint.format(folder=tmp_path)
+
+
+# What an administrator wrote.
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_managed_file_that_others_may_write_is_not_used(
+    config: Path, project: Path, tmp_path: Path, mode: int
+) -> None:
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"n": "etc"}')
+    managed.chmod(mode)
+
+    assert found(config, project, managed_file=managed) == Read(
+        layers=(), flaws=(Flaw(path=str(managed), text=UNSAFE),)
+    )
+    with pytest.raises(UsageError, match="must belong to root or to you"):
+        found(config, project, managed=str(managed))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_managed_file_of_somebody_else_is_not_used(config: Path, project: Path, tmp_path: Path) -> None:
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"n": "etc"}')
+    managed.chmod(0o644)
+    os.chown(managed, 4711, 4711)
+
+    assert found(config, project, managed_file=managed).layers == ()
+
+
+def test_a_managed_file_in_a_folder_where_others_may_write_is_not_used(
+    config: Path, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "managed.json").write_text('{"n": "etc"}')
+    (tmp_path / "etc").chmod(0o777)
+
+    assert found(config, project, managed_file=tmp_path / "etc" / "managed.json").layers == ()
+
+
+def test_nobody_works_past_a_managed_file_that_is_broken(config: Path, project: Path, tmp_path: Path) -> None:
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"permissions": {"deny": ["Bash"]')
+    managed.chmod(0o644)
+
+    with pytest.raises(UsageError) as raised:
+        found(config, project, managed_file=managed)
+
+    assert str(raised.value) == f"settings: {managed}:1: is no JSON: Input data was truncated"

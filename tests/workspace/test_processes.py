@@ -332,10 +332,9 @@ KIN = ("main", "child", "session", "daemon", "bare", "deaf", "stopped")
 @pytest.mark.skipif(not ADOPTS, reason="needs a subreaper")
 def test_when_its_time_is_up_all_that_came_of_a_command_is_ended(tmp_path: Path) -> None:
     async def talk(terminal: Terminal) -> None:
-        running = asyncio.create_task(terminal.run(f"{FAMILY}\nwhile :; do sleep 600; done", timeout_seconds=3))
+        command = await terminal.start(f"{FAMILY}\nwhile :; do sleep 600; done")
         pids = await terminal.written(*KIN)
-        done = await running
-        assert (done.exit_code, done.timed_out) == (-signal.SIGTERM, True)
+        assert await terminal.processes.wait(command, 0) == (End(-signal.SIGTERM), True)
         await eventually(lambda: alive(pids) == [])
 
     at(tmp_path, talk)
@@ -403,10 +402,8 @@ def test_a_hundred_commands_at_a_time_do_not_mix(tmp_path: Path) -> None:
 @pytest.mark.skipif(not ADOPTS, reason="needs a subreaper")
 def test_what_is_left_of_a_killed_keeper_is_killed(tmp_path: Path) -> None:
     async def talk(terminal: Terminal) -> None:
-        blow = (
-            "keeper=$PPID; (setsid bash -c 'echo $$ > daemon; exec sleep 600' &); sleep 0.1; kill -KILL $keeper; wait"
-        )
-        assert "killed together" in await terminal.refusal(blow)
+        daemon = "(setsid bash -c 'echo $$ > daemon; exec sleep 600' &); until [ -s daemon ]; do sleep 0.01; done"
+        assert "killed together" in await terminal.refusal(f"{daemon}; kill -KILL $PPID; sleep 600")
         pids = await terminal.written("daemon")
         await eventually(lambda: alive(pids) == [])
         assert await terminal.text("echo on") == "on\n"
@@ -475,11 +472,10 @@ def test_a_stopped_guard_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_without_a_subreaper_the_process_group_is_ended(tmp_path: Path) -> None:
     async def talk(terminal: Terminal) -> None:
-        line = "echo $$ > main; sleep 600 & echo $! > child; (sleep 600 & echo $! > orphan)"
-        line += "; trap '' TERM; while :; do sleep 600; done"
-        done = await terminal.run(line, timeout_seconds=1)
-        assert (done.exit_code, done.timed_out) == (-signal.SIGKILL, True)
-        pids = terminal.pids("main", "child", "orphan")
+        line = "trap '' TERM; sleep 600 & echo $! > child; (sleep 600 & echo $! > orphan); echo $$ > main"
+        command = await terminal.start(f"{line}; while :; do sleep 600; done")
+        pids = await terminal.written("main", "child", "orphan")
+        assert await terminal.processes.wait(command, 0) == (End(-signal.SIGKILL), True)
         await eventually(lambda: alive(pids) == [])
 
     at(tmp_path, talk, may_adopt=False)

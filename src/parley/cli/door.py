@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from typing import NoReturn
 
-from parley.cli.main import complain
+from parley.cli.main import INTERRUPTED
+from parley.cli.streams import complain, write
 from parley.cli.text import Printer
 from parley.compose import Composer, dialect, working_directory
 from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
+from parley.engine.setup import Setup
 from parley.engine.stamp import Stamp
 from parley.engine.usage import blank
 from parley.errors import SessionError
+from parley.host import Host
 from parley.protocol.base import UNSET, Message, spell
 from parley.protocol.connection import Connection
+from parley.protocol.dialects.base import Dialect
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.result import Result
 from parley.protocol.options import Options
@@ -24,43 +29,78 @@ from parley.protocol.rules import Role
 from parley.transports.stdio import Stdio
 
 TERMINATED = 128 + signal.SIGTERM
+DRAIN_SECONDS = 2
+"""How long the reader of stdout is waited for after a signal."""
 
 
 def enter(options: Options, prompt: str | None) -> int:
     """Open the session and serve it to its end; returns the exit code. Raises UsageError."""
     stamp = Stamp()
     spoken = dialect(options)
-    composer = Composer(options, dict(os.environ), working_directory(), stamp)
     try:
-        setup = composer.setup(complain)
-    except SessionError as flaw:
-        return cannot_open(options, flaw, stamp)
-
-    async def run() -> int:
-        hub = Hub()
+        setup = prepared(options, stamp)
         if prompt is not None and options.output_format in (None, "text", "json"):
             printer = Printer(as_json=options.output_format == "json", everything=options.verbose)
-            session = hub.open(setup, printer)
-            stop = Stop(session)
-            session.handle(user(prompt))
-            session.finish()
-            await session.run_turns()
-        else:
-            transport = Stdio()
-            pump = Pump(Connection(Role.ENGINE, spoken), transport, stamp.new_uuid)
-            session = hub.open(setup, pump)
-            stop = Stop(session)
-            try:
-                if prompt is None:
-                    await serve(transport, pump, session)
-                else:
-                    await serve_one(session, prompt, transport)
-            finally:
-                transport.close()
-        hub.close(session.id)
-        return stop.exit_code()
+            code = asyncio.run(print_one(setup, prompt, printer))
+            # Printed after the loop has gone, so that a signal ends us even if nobody reads.
+            return code if printer.close() else 1
+        return asyncio.run(stream(setup, prompt, spoken, stamp))
+    except CannotOpen as flaw:
+        return cannot_open(options, flaw, stamp)
 
-    return asyncio.run(run())
+
+class CannotOpen(SessionError):
+    """There is no session yet that could tell of the flaw itself."""
+
+
+def prepared(options: Options, stamp: Stamp) -> Setup:
+    """The parts of the session. Raises UsageError or CannotOpen."""
+    try:
+        return Composer(options, dict(os.environ), working_directory(), stamp).setup(complain)
+    except SessionError as flaw:
+        raise CannotOpen(str(flaw)) from None
+    except OSError as flaw:
+        raise CannotOpen(f"the session cannot be opened: {flaw.filename}: {flaw.strerror}") from None
+
+
+def opened(hub: Hub, setup: Setup, host: Host) -> Session:
+    """Raises CannotOpen."""
+    try:
+        return hub.open(setup, host)
+    except SessionError as flaw:
+        raise CannotOpen(str(flaw)) from None
+
+
+async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
+    """One prompt, for a host that is no stream; returns the exit code."""
+    hub = Hub()
+    session = opened(hub, setup, printer)
+    stop = Stop(session)
+    session.handle(user(prompt))
+    session.finish()
+    await session.run_turns()
+    hub.close(session.id)
+    return stop.exit_code()
+
+
+async def stream(setup: Setup, prompt: str | None, spoken: Dialect, stamp: Stamp) -> int:
+    """Lines on stdout, for one prompt or for those that come on stdin; returns the exit code."""
+    hub, transport = Hub(), Stdio()
+    try:
+        pump = Pump(Connection(Role.ENGINE, spoken), transport, stamp.new_uuid)
+        session = opened(hub, setup, pump)
+        stop = Stop(session, transport)
+        if prompt is None:
+            await serve(transport, pump, session)
+        else:
+            await serve_one(session, prompt, transport)
+    finally:
+        transport.close()
+    hub.close(session.id)
+    if transport.flaw is not None:
+        complain(f"Error: stdout cannot be written: {transport.flaw.strerror}")
+        return stop.exit_code() or 1
+    return stop.exit_code()
 
 
 async def serve_one(session: Session, prompt: str, transport: Stdio) -> None:
@@ -76,20 +116,29 @@ def user(prompt: str) -> User:
 
 
 class Stop:
-    """What signals do: the turn is interrupted, its result is told, the process ends."""
+    """What signals do: the turn is interrupted, its result is told, the process ends. A second one ends it at once."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, transport: Stdio | None = None) -> None:
         self._session = session
+        self._transport = transport
         self._signal: int | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop, number)
 
     def _stop(self, number: int) -> None:
+        if self._signal is not None:
+            self._leave(number)
         self._signal = number
-        self._session.interrupt()
-        self._session.tasks.end()
-        self._session.finish()
+        self._session.stop()
+        if self._transport is not None:
+            self._transport.hurry(DRAIN_SECONDS)
+
+    def _leave(self, number: int) -> NoReturn:
+        """Commands that still run are ended by the guard they were started through."""
+        if self._transport is not None:
+            self._transport.close()
+        os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
 
     def exit_code(self) -> int:
         """0 after a good last result or an interrupt from the keyboard, else 1; 143 when we were terminated."""
@@ -101,12 +150,12 @@ class Stop:
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(options: Options, flaw: SessionError, stamp: Stamp) -> int:
+def cannot_open(options: Options, flaw: CannotOpen, stamp: Stamp) -> int:
     """No session, but a client on a stream still gets its result."""
     complain(str(flaw))
     if options.output_format in ("stream-json", "message", "json"):
         asked = options.resume or options.session_id or stamp.new_uuid()
-        os.write(1, spell(no_session(str(flaw), asked, stamp)) + b"\n")
+        write(spell(no_session(str(flaw), asked, stamp)) + b"\n")
     return 1
 
 

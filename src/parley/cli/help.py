@@ -6,6 +6,7 @@ from parley.protocol.options import ROWS, WITHOUT_EFFECT
 
 HEAD = """\
 Usage: parley [options] [prompt]
+       parley trust DIR | --forget DIR | --list
 
 The engine of the agent wire protocol. Without --input-format stream-json it answers one
 prompt, from the command line or from stdin, and ends. Models: an alias (opus, sonnet,

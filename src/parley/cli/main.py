@@ -5,35 +5,58 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
+from parley.cli.streams import STDIN_PATIENCE_SECONDS, complain, mend, read_stdin, write
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
     from parley.protocol.options import Options
 
+SUBCOMMANDS = {"trust": "parley.cli.trust"}
+"""What the first word may be, and the module whose `main` takes the rest."""
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
+INTERRUPTED = 130
+"""128 + SIGINT, as shells count; the module `signal` would cost a millisecond."""
 
 
 def run() -> None:
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(sys.argv[1:]))
 
 
 def run_miriad() -> None:
     """`parley-miriad` is `parley --stdio`."""
-    sys.exit(main(["--stdio", *sys.argv[1:]]))
+    sys.exit(guarded(["--stdio", *sys.argv[1:]]))
+
+
+def guarded(argv: list[str]) -> int:
+    """Ctrl-C where no session listens for it is no flaw to be traced."""
+    try:
+        return main([readable(word) for word in argv])
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def readable(word: str) -> str:
+    """A word of the command line without the bytes that are no text: they could not be told to anybody."""
+    return os.fsencode(word).decode(sys.getfilesystemencoding(), "replace")
 
 
 def main(argv: list[str]) -> int:
     """Run the engine; returns the exit code."""
+    mend()
     if argv and argv[0] in ("--version", "-v"):
-        sys.stdout.write(VERSION_LINE + "\n")
-        return 0
+        return told(VERSION_LINE + "\n")
     from parley.errors import UsageError
     from parley.protocol.options import parse
 
     try:
+        if argv and argv[0] in SUBCOMMANDS:
+            from importlib import import_module
+
+            return int(import_module(SUBCOMMANDS[argv[0]]).main(argv[1:]))
         parsed = parse(argv)
         for warning in parsed.warnings:
             complain(warning)
@@ -43,13 +66,9 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def complain(text: str) -> None:
-    """stderr, in one write, whatever state it is in."""
-    try:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        pass
+def told(text: str) -> int:
+    """Say it on stdout; the exit code."""
+    return 0 if write(text.encode()) else 1
 
 
 def start(options: Options, prompt: str) -> int:
@@ -57,13 +76,11 @@ def start(options: Options, prompt: str) -> int:
     from parley.errors import UsageError
 
     if options.version:
-        sys.stdout.write(VERSION_LINE + "\n")
-        return 0
+        return told(VERSION_LINE + "\n")
     if options.help:
         from parley.cli.help import text
 
-        sys.stdout.write(text())
-        return 0
+        return told(text())
     streaming_in = options.input_format == "stream-json" or options.stdio
     streaming_out = options.output_format in ("stream-json", "message") or options.stdio
     if streaming_in and not streaming_out:
@@ -85,8 +102,20 @@ def start(options: Options, prompt: str) -> int:
 
 
 def with_stdin(prompt: str) -> str:
-    """The prompt, with what was piped in behind it."""
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+    """The prompt, with what was piped in behind it. Raises UsageError."""
+    from parley.errors import UsageError
+
+    if os.isatty(0):
         return prompt
-    piped = sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")
+    try:
+        data = read_stdin(needed=not prompt.strip())
+    except OSError as flaw:
+        raise UsageError(f"stdin cannot be read: {flaw.strerror}") from None
+    if data is None:
+        complain(
+            f"warning: nothing came from stdin in {STDIN_PATIENCE_SECONDS} s, so the prompt goes without it "
+            "(< /dev/null says that nothing will come)"
+        )
+        return prompt
+    piped = data.decode("utf-8", "replace").strip("\n")
     return "\n".join(part for part in (prompt, piped) if part)

@@ -14,11 +14,12 @@ import msgspec
 
 from parley.engine.lines import CAPABILITIES
 from parley.errors import ModelError, UsageError
-from parley.models.names import facts, listing, resolve
+from parley.models.names import Choice, facts, listing, resolve
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as ask
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import MODES
+from parley.settings.base import WIRE_NAMES, Held, Merged, NotWritten
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class NotPossible(Exception):
 
 
 def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer:
+    if request.guard is True:
+        session.asker.guard(session.host)
     own = request.systemPrompt
     if isinstance(own, str | list):
         session.instructions = msgspec.structs.replace(
@@ -47,8 +50,8 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
     return ask.InitializeAnswer(
         commands=[],
         agents=[],
-        output_style="default",
-        available_output_styles=["default"],
+        output_style=session.setup.output_style,
+        available_output_styles=list(dict.fromkeys(["default", session.setup.output_style])),
         models=listing(),
         account={"tokenSource": "none", "apiKeySource": session.setup.api_key_source, "apiProvider": "firstParty"},
         pid=os.getpid(),
@@ -72,23 +75,15 @@ def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
     if request.cancel_queued is not True:
         return ask.InterruptAnswer(still_queued=named)
     for prompt in behind:
-        session.inbox.drop(prompt.uuid)
-        session.report(prompt, "cancelled")
+        if not prompt.is_notification:  # the end of a task is news all the same
+            session.withdraw(prompt)
     return ask.InterruptAnswer(still_queued=[], cancelled=named)
 
 
 def set_model(session: Session, request: ask.SetModel) -> ask.SetModelAnswer:
-    name = request.model if isinstance(request.model, str) else "default"
-    choice = resolve(session.setup.model_name if name == "default" else name)
-    try:
-        session.open_model(choice)
-    except UsageError as flaw:
-        raise NotPossible(str(flaw)) from None
-    except ModelError:
-        pass  # a key may still come; the turn that needs it will tell
-    if choice != session.model:
-        session.model = choice
-        session.setup.tool_context.strict_reads = facts(choice.name).reads_first
+    before = session.model
+    choice = take_model(session, request.model if isinstance(request.model, str) else "default")
+    if choice != before:
         text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
         session.tell(
             User(
@@ -101,6 +96,25 @@ def set_model(session: Session, request: ask.SetModel) -> ask.SetModelAnswer:
     return ask.SetModelAnswer(model=choice.shown)
 
 
+def take_model(session: Session, name: str) -> Choice:
+    """Make a model the session's. Raises NotPossible if there is no such model."""
+    choice = usable_model(session, name)
+    session.model = choice
+    session.setup.tool_context.strict_reads = facts(choice.name).reads_first
+    return choice
+
+
+def usable_model(session: Session, name: str) -> Choice:
+    choice = resolve(session.setup.model_name if name == "default" else name)
+    try:
+        session.open_model(choice)
+    except UsageError as flaw:
+        raise NotPossible(str(flaw)) from None
+    except ModelError:
+        pass  # a key may still come; the turn that needs it will tell
+    return choice
+
+
 def set_max_thinking_tokens(session: Session, request: ask.SetMaxThinkingTokens) -> None:
     wanted = request.max_thinking_tokens
     if wanted is not UNSET:
@@ -110,7 +124,9 @@ def set_max_thinking_tokens(session: Session, request: ask.SetMaxThinkingTokens)
 
 def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Json:
     if request.mode not in MODES:
-        raise NotPossible(f"Invalid permission mode: {request.mode}. Modes are {', '.join(MODES)}.")
+        raise NotPossible(
+            f"Cannot set permission mode: {request.mode!r} is none of {', '.join(sorted(MODES))}", "invalid_mode"
+        )
     if request.mode == "bypassPermissions" and not session.setup.may_bypass:
         raise NotPossible(
             "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
@@ -123,8 +139,7 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
 def cancel_message(session: Session, request: ask.CancelAsyncMessage) -> Json:
     waiting = next((prompt for prompt in session.inbox.waiting() if prompt.uuid == request.message_uuid), None)
     if waiting is not None:
-        session.inbox.drop(waiting.uuid)
-        session.report(waiting, "cancelled")
+        session.withdraw(waiting)
     return {"cancelled": waiting is not None}
 
 
@@ -164,6 +179,58 @@ def known_task(session: Session, task_id: str) -> str:
     return task_id
 
 
+def apply_flag_settings(session: Session, request: ask.ApplyFlagSettings) -> None:
+    change_settings(session, request.settings, lambda held: held.apply(request.settings))
+
+
+def update_settings(session: Session, request: ask.UpdateSettings) -> None:
+    change_settings(session, request.settings, lambda held: held.update(request.source, request.settings))
+
+
+def change_settings(session: Session, settings: Json, change: Callable[[Held], Merged]) -> None:
+    """Let a change of the settings take effect: all of it, or nothing. Raises NotPossible."""
+    held = known_settings(session)
+    before = held.merged.get("model")
+    if isinstance(settings.get("model"), str):
+        usable_model(session, settings["model"])
+    try:
+        after = change(held)
+    except NotWritten as flaw:
+        raise NotPossible(str(flaw)) from None
+    session.setup.permits.settle(after)
+    environment = session.setup.tool_context.environment
+    environment.clear()
+    environment.update(held.child_environment())
+    if after.get("model") != before:
+        take_model(session, after.get("model", "default"))
+
+
+def get_settings(session: Session, request: ask.GetSettings) -> Json:
+    held = known_settings(session)
+    return {
+        "effective": held.merged.plain(),
+        "sources": [
+            {"source": WIRE_NAMES[layer.source], "path": layer.path, "settings": layer.values}
+            for layer in reversed(held.layers())
+        ],
+        "applied": {"model": session.model.shown, "effort": session.setup.effort},
+        "inert": [
+            {"key": inert.key, "source": WIRE_NAMES[inert.source], "path": inert.path, "reason": inert.reason}
+            for inert in held.merged.inert
+        ],
+    }
+
+
+def known_settings(session: Session) -> Held:
+    if session.setup.settings is None:
+        raise NotPossible("this session has no settings")
+    return session.setup.settings
+
+
+def list_permission_rules(session: Session, request: ask.ListPermissionRules) -> Json:
+    return {"state": session.setup.permits.listed()}
+
+
 def list_models(session: Session, request: ask.ListModels) -> Json:
     return {"models": listing()}
 
@@ -190,6 +257,10 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.RewindFiles: rewind_files,
     ask.StopTask: stop_task,
     ask.GetTaskOutput: get_task_output,
+    ask.ApplyFlagSettings: apply_flag_settings,
+    ask.UpdateSettings: update_settings,
+    ask.GetSettings: get_settings,
+    ask.ListPermissionRules: list_permission_rules,
     ask.ListModels: list_models,
     ask.GetBinaryVersion: version,
     ask.McpStatus: mcp_status,

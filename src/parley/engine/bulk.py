@@ -64,20 +64,24 @@ def block_in_file(block: Json, new_file: Callable[[str], Path]) -> Json:
         data = base64.b64decode(source["data"], validate=True)
     except (binascii.Error, ValueError):
         data = source["data"].encode()
-    path = saved(data, new_file(kind.rpartition("/")[2].split("+")[0] or "bin"))
-    return {"type": "text", "text": f"[{kind} of {len(data)} bytes, too large to be shown here; saved to {path}]"}
+    where = saved(data, new_file(kind.rpartition("/")[2].split("+")[0] or "bin"))
+    return {"type": "text", "text": f"[{kind} of {len(data)} bytes, too large to be shown here; {where}]"}
 
 
 def text_in_file(text: str, new_file: Callable[[str], Path]) -> str:
-    path = saved(text.encode(errors="replace"), new_file("txt"))
+    where = saved(text.encode(errors="replace"), new_file("txt"))
     return (
-        f"<persisted-output>\nOutput too large ({len(text)} characters). Full output saved to: {path}\n\n"
+        f"<persisted-output>\nOutput too large ({len(text)} characters). Full output {where}\n\n"
         f"Preview:\n{text[:PREVIEW_CHARS]}\n...\n</persisted-output>"
     )
 
 
-def saved(data: bytes, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch(mode=0o600)
-    path.write_bytes(data)
-    return path
+def saved(data: bytes, path: Path) -> str:
+    """Where the data is, in words; a full disk costs the rest of an output, not the turn."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+    except OSError as flaw:
+        return f"could not be saved: {flaw.strerror}"
+    return f"saved to: {path}"

@@ -22,6 +22,11 @@ class Spoken(Struct):
 class History:
     def __init__(self) -> None:
         self._spoken: list[Spoken] = []
+        self._open_calls: dict[str, None] = {}
+
+    def open_calls(self) -> list[str]:
+        """The ids of tool calls that have no result yet. A request with one of them in it is refused."""
+        return list(self._open_calls)
 
     def apply(self, entry: Entry) -> None:
         """Fold one entry. Entries that are not part of the conversation change nothing."""
@@ -30,6 +35,11 @@ class History:
         inner = entry.message["message"]
         content = inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        for block in blocks:
+            if block.get("type") == "tool_use":
+                self._open_calls[str(block.get("id"))] = None
+            elif block.get("type") == "tool_result":
+                self._open_calls.pop(str(block.get("tool_use_id")), None)
         last = self._spoken[-1] if self._spoken else None
         same_message = last is not None and last.role == "assistant" and last.id == inner.get("id")
         if last is not None and (last.role == entry.kind == "user" or (entry.kind == "assistant" and same_message)):

@@ -57,6 +57,10 @@ class Inbox:
         """The prompts that wait, in their order."""
         return [item for item in self._waiting if isinstance(item, Prompt)]
 
+    def next_is_prompt(self) -> bool:
+        """Whether what is taken next can be read."""
+        return bool(self._waiting) and isinstance(self._waiting[0], Prompt)
+
     def drop(self, uuid: str) -> bool:
         """Take a waiting prompt back; False if it does not wait."""
         for item in self._waiting:

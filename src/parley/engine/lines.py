@@ -30,7 +30,7 @@ def init_line(session: Session) -> Init:
         apiKeySource=session.setup.api_key_source,
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
-        output_style="default",
+        output_style=session.setup.output_style,
         agents=[],
         skills=[],
         plugins=[],

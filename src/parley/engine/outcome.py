@@ -49,6 +49,17 @@ def aborted(where: str, stop_reason: str | None) -> Outcome:
     )
 
 
+def denied(tools: list[str], stop_reason: str | None) -> Outcome:
+    """The turn went on, but the person wants a run with denials to fail."""
+    return Outcome(
+        subtype="error_during_execution",
+        is_error=True,
+        terminal_reason="permission_denied",
+        errors=[f"Permission was denied: {', '.join(tools)}"],
+        stop_reason=stop_reason,
+    )
+
+
 def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:
     return Outcome(
         subtype="error_max_turns",

@@ -6,6 +6,8 @@ after a resume on another day, begins with the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from parley.protocol.base import Json, Struct
 
 DEFAULT = """\
@@ -29,16 +31,21 @@ class Instructions(Struct, frozen=True, kw_only=True):
     appended: str = ""
     surroundings: tuple[str, ...] = ()
     """Facts of the machine, one a line; not added to a replaced prompt."""
+    style: str = ""
+    """How to answer; not added to a replaced prompt."""
+    memory: Callable[[], str] = lambda: ""
+    """What memory files say, read when the text is rendered; not added to a replaced prompt."""
 
 
 def render(instructions: Instructions) -> str:
     """The whole text."""
     if instructions.replaced is not None:
-        parts = [instructions.replaced]
+        parts = [instructions.replaced, instructions.appended]
     else:
         facts = "\n".join(f"- {fact}" for fact in instructions.surroundings)
-        parts = [DEFAULT, f"Surroundings:\n{facts}" if facts else ""]
-    return "\n\n".join(part for part in [*parts, instructions.appended] if part)
+        surroundings = f"Surroundings:\n{facts}" if facts else ""
+        parts = [DEFAULT, surroundings, instructions.style, instructions.appended, instructions.memory()]
+    return "\n\n".join(part for part in parts if part)
 
 
 def system_blocks(text: str) -> list[Json]:

@@ -23,6 +23,7 @@ import msgspec
 
 from parley.engine import outcome
 from parley.engine.answers import ANSWERERS, NotPossible
+from parley.engine.asking import Asker
 from parley.engine.errand import Errand
 from parley.engine.history import History, marked
 from parley.engine.inbox import Inbox, Prompt, Rejected, join
@@ -40,7 +41,7 @@ from parley.host import Host
 from parley.models.base import Model, ModelRequest
 from parley.models.names import CHARS_PER_TOKEN, PUPPETS, UNKNOWN, Choice, facts, resolve
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, convert, plain
-from parley.protocol.blocks import as_json
+from parley.protocol.blocks import ToolResult, as_json
 from parley.protocol.messages import requests as ask
 from parley.protocol.messages.control import (
     ControlRequest,
@@ -50,7 +51,7 @@ from parley.protocol.messages.control import (
     Success,
     UpdateEnvironment,
 )
-from parley.protocol.messages.conversation import User
+from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.dialects import Control, JsonRpc
 from parley.protocol.messages.notices import CommandLifecycle, KeepAlive
 from parley.protocol.messages.result import Result
@@ -93,14 +94,25 @@ class Session:
         self._models: dict[Choice, Model] = {}
         self._next_seq = 0
         self._known_uuids: set[str] = set()
+        self._silent: list[Prompt] = []
+        """Prompts that start no turn, until they can be recorded."""
         for entry in setup.log.entries():
             self._fold(entry)
             if entry.kind == "result":
                 self.ledger.resume(entry.message)
         self._lend(setup.tool_context)
-        self.caller = Caller(
-            setup.tools, setup.rules, setup.tool_context, self._note, host if setup.asks_host else None
+        self.asker = Asker(
+            setup.permits,
+            host if setup.asks_host else None,
+            guarded=setup.guarded,
+            may_bypass=setup.may_bypass,
+            set_mode=self.set_mode,
+            tell_state=self._tell_state,
+            complain=setup.complain,
         )
+        self.caller = Caller(setup.tools, self.asker, setup.tool_context, self._note, setup.complain)
+        for call in self.history.open_calls():
+            self._record(self._unknown_outcome(call, "The engine ended while this call ran. Its outcome is unknown."))
 
     def _lend(self, context: Context) -> None:
         """Give the tools what only a session has."""
@@ -115,6 +127,7 @@ class Session:
         context.ask_small_model = context.ask_small_model or errand.ask_small
         context.consult = errand.consult
         context.set_mode = self.set_mode
+        context.hides = self.setup.permits.hides
         context.strict_reads = facts(self.model.name).reads_first
 
     # Speaking.
@@ -170,14 +183,17 @@ class Session:
         named = isinstance(message.uuid, str) and message.uuid != ""
         uuid = str(message.uuid) if named else self.stamp.new_uuid()
         content = as_json(message.message.content)
-        if uuid in self._known_uuids:
+        if named and uuid in self._known_uuids:
             if self.setup.replay:
                 self._echo(Prompt(content=content, uuid=uuid, named=named))
             return
         self._known_uuids.add(uuid)
         prompt = Prompt(content=content, uuid=uuid, named=named, origin=message.origin or None)
         if message.shouldQuery is False:
-            self._record_prompt([prompt])
+            # It must not come between a call and its result, so it waits for the end of what runs.
+            self._silent.append(prompt)
+            if not self.is_running:
+                self._record_silent()
             return
         self.report(prompt, "queued")
         self.inbox.put(prompt)
@@ -289,7 +305,37 @@ class Session:
         except Exception as bug:
             # One result for every turn, also where the fault is ours.
             self.setup.complain("".join(traceback.format_exception(bug)))
+            self._answer_after_bug()
             return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
+
+    def answer_open_calls(self, text: str) -> None:
+        """Give every call that has no result one that says why. Raises SessionError."""
+        for call in self.history.open_calls():
+            self.say(self._unknown_outcome(call, text))
+
+    def _answer_after_bug(self) -> None:
+        try:
+            self.answer_open_calls("An internal error of the engine ended this call. Its outcome is unknown.")
+        except SessionError as flaw:
+            self.setup.complain(str(flaw))
+
+    def _unknown_outcome(self, tool_use_id: str, text: str) -> Message:
+        block = ToolResult.of(tool_use_id, text, is_error=True)
+        message = User(
+            message=UserContent(content=[block]),
+            parent_tool_use_id=None,
+            timestamp=self.stamp.now(),
+            tool_use_result=f"Error: {text}",
+        )
+        return self.stamp.on(message, self.id)
+
+    def _record_silent(self) -> None:
+        silent, self._silent = self._silent, []
+        try:
+            if silent:
+                self._record_prompt(silent)
+        except SessionError as flaw:
+            self.setup.complain(str(flaw))
 
     def begin(self, turn: Turn) -> None:
         """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
@@ -320,6 +366,7 @@ class Session:
             raise ModelError(text, kind="prompt_too_long")
 
     def _end_turn(self, turn: Turn, ended: Outcome) -> None:
+        self._record_silent()
         result = result_line(self, turn, ended)
         self.results += 1
         self.last_result = result
@@ -336,15 +383,24 @@ class Session:
     def _abort(self) -> None:
         """Stop the running turn, or the one that is about to run."""
         if self._turn is None or self._turn_task is None:
-            self._abort_next = len(self.inbox) > 0
+            self._abort_next = self.inbox.next_is_prompt()
         elif not self._turn.interrupted:
             self._turn.interrupted = True
             if self._turn.announced:
                 self._turn_task.cancel()
 
-    def interrupt(self) -> None:
-        """As the control request does; for signals."""
+    def stop(self) -> None:
+        """End as soon as the running turn has told its result: what waits is not begun any more. For signals."""
         self._abort()
+        for prompt in self.inbox.waiting()[0 if self.is_running else 1 :]:
+            self.withdraw(prompt)
+        self.tasks.end()
+        self.finish()
+
+    def withdraw(self, prompt: Prompt) -> None:
+        """Take a waiting prompt back."""
+        self.inbox.drop(prompt.uuid)
+        self.report(prompt, "cancelled")
 
     # What a model call needs.
 

@@ -11,11 +11,12 @@ from parley.engine.prompt import Instructions
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
-from parley.engine.tool_call import Rules
 from parley.models.base import Model
 from parley.models.names import Choice
 from parley.models.prices import Prices
+from parley.permissions.base import Permits
 from parley.protocol.base import Struct
+from parley.settings.base import Held
 from parley.stores.base import Log
 from parley.tools.base import Context
 from parley.tools.shelf import Shelf
@@ -28,6 +29,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_parallel_tools: int = 10
     line_bytes: int = LINE_CAP_BYTES
     """No line is longer; what does not fit is in a file."""
+    fail_on_denial: bool = False
+    """Whether a turn with a denied call ends as an error."""
     background_wait_seconds: float | None = 600.0
     """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
 
@@ -48,9 +51,11 @@ class Setup(Struct, frozen=True, kw_only=True):
     tool_context: Context
     task_place: Place
     """Where the output of background tasks goes."""
-    rules: Rules
+    permits: Permits
     asks_host: bool = False
     """Whether permission questions go to the host."""
+    guarded: bool = False
+    """Whether the host is asked about every call, whatever rules and mode say."""
     permission_mode: str = "default"
     may_bypass: bool = False
     may_rewind: bool = False
@@ -59,6 +64,9 @@ class Setup(Struct, frozen=True, kw_only=True):
     replay: bool = False
     thinking: Wish = Wish()
     effort: str | None = None
+    settings: Held | None = None
+    """What is set, and how the host changes it."""
+    output_style: str = "default"
     betas: tuple[str, ...] = ()
     limits: Limits = Limits()
     state_events: str | None = None

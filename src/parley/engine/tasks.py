@@ -34,14 +34,24 @@ class Task:
     kind = "local_bash"
 
     def __init__(
-        self, *, id: str, run_id: str, description: str, command: str, tool_use_id: str, output_file: Path
+        self,
+        *,
+        id: str,
+        run_id: str,
+        description: str,
+        command: str,
+        tool_use_id: str,
+        process: Command,
+        record: Record,
     ) -> None:
         self.id = id
         self.run_id = run_id
         self.description = description
         self.command = command
         self.tool_use_id = tool_use_id
-        self.output_file = str(output_file)
+        self.process = process
+        self.record = record
+        self.output_file = str(record.path)
         self.status = RUNNING
         self.exit_code: int | None = None
         self.notice: str | None = None
@@ -128,10 +138,11 @@ class Tasks:
             description=description,
             command=command,
             tool_use_id=tool_use_id,
-            output_file=record.path,
+            process=started,
+            record=record,
         )
         self._tasks[id] = task
-        task.watcher = asyncio.create_task(self._watch(task, started, record, timeout_seconds))
+        task.watcher = asyncio.create_task(self._watch(task, timeout_seconds))
         self._tell_live()
         self._tell(
             TaskStarted(
@@ -155,7 +166,10 @@ class Tasks:
         """End it. Does nothing if it is over."""
         task = self._tasks[task_id]
         if task.status == RUNNING and task.watcher is not None:
+            # A watcher that has not begun to watch would not end anything.
             task.watcher.cancel()
+            task.process.drop()
+            task.record.close()
             self._close(task, "killed", task.description)
 
     async def wait(self, task_id: str, timeout_seconds: float) -> None:
@@ -202,11 +216,11 @@ class Tasks:
 
     # The life of a task.
 
-    async def _watch(self, task: Task, command: Command, record: Record, timeout_seconds: float) -> None:
+    async def _watch(self, task: Task, timeout_seconds: float) -> None:
         try:
-            end, timed_out = await self._processes.wait(command, timeout_seconds)
+            end, timed_out = await self._processes.wait(task.process, timeout_seconds)
         finally:
-            record.close()
+            task.record.close()
         task.exit_code = None if end.flaw else shown_code(end.exit_code)
         status = "completed" if end.exit_code == 0 and not timed_out else "failed"
         how = how_it_ended(end, timeout_seconds if timed_out else None)

@@ -7,39 +7,34 @@ leaves a call without one, and then the turn writes it.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
 
 import msgspec
 
+from parley.engine.asking import Asker
 from parley.errors import ToolError
-from parley.host import AnswerIsError, Host, HostGone
 from parley.models.growth import is_unreadable
-from parley.permissions.base import Allow, Ask, Decision, Deny
-from parley.protocol.base import UNSET, Json, Struct, convert
+from parley.permissions.base import Allow, Ask, Deny, Request
+from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input
 from parley.tools.offer import canonical
 from parley.workspace.base import Files
-
-
-class Rules(Protocol):
-    """Who decides, before anybody is asked."""
-
-    def decide(self, tool: str, input: Json, mode: str) -> Decision: ...
 
 
 class Called(Struct, frozen=True, kw_only=True):
     """How a call ended."""
 
     result: Result
-    denied: bool = False
-    asked: bool = False
-    stops_turn: bool = False
-    decision: Json | None = None
+    denied: Deny | None = None
+    meta: Json | None = None
     """For the line's `tool_result_meta`."""
+
+    @property
+    def stops_turn(self) -> bool:
+        return self.denied is not None and self.denied.interrupt
 
 
 class Caller:
@@ -48,18 +43,17 @@ class Caller:
     def __init__(
         self,
         tools: Mapping[str, Tool],
-        rules: Rules,
+        asker: Asker,
         context: Context,
         note: Callable[[str, Json], None],
-        ask_host: Host | None,
+        complain: Callable[[str], None],
     ) -> None:
         self.tools = tools
-        self._rules = rules
+        self.asker = asker
+        self._complain = complain
         self._context = context
         self._note = note
         """Keeps a record in the session's log."""
-        self._ask_host = ask_host
-        """Who answers can_use_tool; None if nobody does."""
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing, so that others may run beside it."""
@@ -90,26 +84,33 @@ class Caller:
             read_input(tool, call.input)
         except BadInput as flaw:
             return Called(result=unusable(f"InputValidationError: {flaw}"))
-        decision = self._rules.decide(call.name, call.input, mode)
-        if always_asks(tool) and isinstance(decision, Allow):
-            decision = Ask(reason="only a person can answer this")
-        asked = isinstance(decision, Ask)
-        if isinstance(decision, Ask):
-            decision = await self._ask(call, tool)
-        self._record(call, decision)
+        decision = await self._decide(call, tool, mode)
         if isinstance(decision, Deny):
-            return Called(
-                result=Result(content=decision.message, detail=f"Error: {decision.message}", is_error=True),
-                denied=True,
-                asked=asked,
-                stops_turn=decision.interrupt,
-            )
+            return refused(decision)
         return await self._execute(tool, decision, call.id)
 
+    async def _decide(self, call: ToolUse, tool: Tool, mode: str) -> Allow | Deny:
+        context = self._context
+        begun = context.clock()
+        request = Request(
+            tool=tool.name,
+            input=call.input,
+            cwd=context.cwd,
+            reads_only=tool.reads_only,
+            asks_person=always_asks(tool),
+            plan_file=context.plan_file,
+        )
+        decision = self.asker.judge(request, mode)
+        asked = isinstance(decision, Ask)
+        if isinstance(decision, Ask):
+            decision = await self.asker.ask(decision, request, call, tool)
+        self._record(call, decision, mode, asked, context.clock() - begun)
+        return decision
+
     async def _execute(self, tool: Tool, decision: Allow, tool_use_id: str) -> Called:
-        meta = {"decision": "accept", "source": DECISION_SOURCES[decision.source]}
+        meta = {"decision": "accept", "source": "user_temporary" if decision.source == "host" else "config"}
         if decision.source != "host":
-            meta["reason_type"] = decision.source
+            meta["reason_type"] = decision.reason_type
         self._context.tool_use_id = tool_use_id
         try:
             # What was allowed is what runs: the host may have changed the input.
@@ -119,43 +120,31 @@ class Caller:
             result = unusable(f"InputValidationError: {flaw}")
         except ToolError as flaw:
             result = Result(content=str(flaw), detail=f"Error: {flaw}", is_error=True)
-        return Called(result=result, decision=meta)
+        except Exception as bug:
+            # A fault of ours costs this call, not the turn.
+            self._complain("".join(traceback.format_exception(bug)))
+            text = f"{tool.name} failed with an internal error: {type(bug).__name__}: {bug}"
+            result = Result(content=text, detail=f"Error: {text}", is_error=True)
+        return Called(result=result, meta={"permission_decision": meta})
 
-    async def _ask(self, call: ToolUse, tool: Tool) -> Allow | Deny:
-        if self._ask_host is None:
-            text = f"Permission to use {call.name} was not given: there is nobody to ask."
-            return Deny(message=text, source="nobody")
-        request = CanUseTool(
-            tool_name=call.name,
-            display_name=call.name,
-            input=call.input,
-            description=call.input["description"] if isinstance(call.input.get("description"), str) else UNSET,
-            permission_suggestions=UNSET if always_asks(tool) else [],
-            tool_use_id=call.id,
-            requires_user_interaction=True if always_asks(tool) else UNSET,
-        )
-        try:
-            answer = await self._ask_host.ask(request)
-        except HostGone:
-            return Deny(message="Permission could not be asked for: the stream was closed.", source="host")
-        except AnswerIsError as flaw:
-            return Deny(message=f"Permission could not be asked for: {flaw}", source="host")
-        return judged(answer, call.input, tool)
-
-    def _record(self, call: ToolUse, decision: Allow | Deny) -> None:
+    def _record(self, call: ToolUse, decision: Allow | Deny, mode: str, asked: bool, seconds: float) -> None:
         """Nothing runs without a recorded decision for exactly this input."""
         allowed = isinstance(decision, Allow)
         input = decision.input if isinstance(decision, Allow) else call.input
-        self._note(
-            "permission",
-            {
-                "tool_use_id": call.id,
-                "tool": call.name,
-                "decision": "allow" if allowed else "deny",
-                "source": decision.source,
-                "input_sha256": digest(input),
-            },
-        )
+        record: Json = {
+            "tool_use_id": call.id,
+            "tool": call.name,
+            "decision": "allow" if allowed else "deny",
+            "source": decision.source,
+            "reason": decision.reason,
+            "mode": mode,
+            "asked": asked,
+            "input_sha256": digest(input),
+            "elapsed_ms": round(seconds * 1000, 3),
+        }
+        if decision.rule is not None:
+            record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
+        self._note("permission", record)
 
 
 @asynccontextmanager
@@ -171,7 +160,26 @@ async def watched(files: Files, tool: Tool) -> AsyncIterator[None]:
         await asyncio.to_thread(files.after_command)
 
 
-DECISION_SOURCES = {"mode": "config", "rule": "config", "host": "user_temporary"}
+NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
+"""How and by whom, as the line says it of a call that did not run; by who denied it."""
+BY_RULE = ("permission-rule", "config")
+STOPPED = "The user did not want this tool call and ended the turn. Wait for what they say next."
+
+
+def refused(denial: Deny) -> Called:
+    """How a call ends that was denied."""
+    if denial.interrupt:
+        result = Result(content=STOPPED, detail="User rejected tool use", is_error=True)
+        return Called(result=result, denied=denial, meta={"non_execution_kind": "user-rejected"})
+    kind, source = NOT_RUN.get(denial.source, BY_RULE)
+    decision = {"decision": "reject", "source": source}
+    if denial.reason_type and denial.source not in NOT_RUN:
+        decision["reason_type"] = denial.reason_type
+    return Called(
+        result=Result(content=denial.message, detail=f"Error: {denial.message}", is_error=True),
+        denied=denial,
+        meta={"non_execution_kind": kind, "permission_decision": decision},
+    )
 
 
 def digest(input: Json) -> str:
@@ -183,20 +191,3 @@ def digest(input: Json) -> str:
 def unusable(text: str) -> Result:
     """A call that could not even be tried."""
     return Result(content=f"<tool_use_error>{text}</tool_use_error>", detail=text, is_error=True)
-
-
-def judged(answer: Any, input: Json, tool: Tool) -> Allow | Deny:
-    """What the host's answer means. Whatever is not clearly an allow is a denial."""
-    try:
-        told: PermissionAnswer = convert(answer, PermissionAnswer)
-    except msgspec.ValidationError as flaw:
-        return Deny(message=f"The host's answer to the permission request was invalid: {flaw}", source="host")
-    if told.behavior == "allow":
-        input = told.updatedInput if isinstance(told.updatedInput, dict) else input
-        # Seed 003 answers questions beside the input, not inside it.
-        if isinstance(told.selectedOptions, list) and "selectedOptions" in tool.input.__struct_fields__:
-            input = {**input, "selectedOptions": told.selectedOptions}
-        return Allow(input=input, source="host")
-    if told.behavior == "deny" and isinstance(told.message, str):
-        return Deny(message=told.message, source="host", interrupt=told.interrupt is True)
-    return Deny(message="The host's answer to the permission request was neither allow nor deny.", source="host")

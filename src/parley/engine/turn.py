@@ -21,10 +21,10 @@ from parley.engine.bulk import fitted
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
-from parley.engine.tool_call import Called
 from parley.errors import ModelError
 from parley.models.base import Event
 from parley.models.growth import Growing
+from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
@@ -72,10 +72,12 @@ class Turn:
         while True:
             growing = await self._ask_model()
             calls = [block for block in growing.blocks if isinstance(block, ToolUse)]
+            if not calls and self.denials and self.session.limits.fail_on_denial:
+                return outcome.denied([denial.tool_name for denial in self.denials], growing.stop_reason)
             if not calls:
                 return outcome.completed(final_text(growing.blocks), growing.stop_reason)
             if await self._run_tools(calls):
-                return self._aborted()
+                return self._aborted(in_tools=True)
             if limit is not None and self.model_calls >= limit:
                 return outcome.out_of_turns(limit, growing.stop_reason)
             self.session.join_waiting(self)
@@ -201,21 +203,26 @@ class Turn:
         async with room or contextlib.nullcontext():
             with Heartbeat(self.session.tell, call):
                 called = await self.session.caller.run(call, self.session.mode)
-        if called.denied:
-            self._deny(call, called)
-        self._tell_result(call, called.result, called.decision)
+        if called.denied is not None:
+            self._deny(call, called.denied)
+        self._tell_result(call, called.result, called.meta)
         return called.stops_turn
 
-    def _deny(self, call: ToolUse, called: Called) -> None:
+    def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
-        if not called.asked:
-            return
+        if denial.source in ("host", "reply"):
+            return  # it knows
         self.session.tell(
-            PermissionDenied(tool_name=call.name, tool_use_id=call.id, message=str(called.result.content))
+            PermissionDenied(
+                tool_name=call.name,
+                tool_use_id=call.id,
+                decision_reason_type=denial.reason_type or UNSET,
+                decision_reason=denial.reason or UNSET,
+                message=denial.message,
+            )
         )
 
-    def _tell_result(self, call: ToolUse, result: Result, decision: Json | None = None) -> None:
-        self._open_calls.remove(call)
+    def _tell_result(self, call: ToolUse, result: Result, meta: Json | None = None) -> None:
         result = fitted(result, self.session.limits.line_bytes, self.session.new_result_file)
         block = ToolResult.of(call.id, result.content, result.is_error)
         self.session.say(
@@ -224,13 +231,16 @@ class Turn:
                 parent_tool_use_id=None,
                 timestamp=self.session.stamp.now(),
                 tool_use_result=UNSET if result.detail is None else result.detail,
-                tool_result_meta=[{"id": call.id, "permission_decision": decision}] if decision else UNSET,
+                tool_result_meta=[{"id": call.id, **meta}] if meta else UNSET,
             )
         )
+        self._open_calls.remove(call)
 
     # Bad ends.
 
     def _failed(self, flaw: ModelError) -> Outcome:
+        # A stream may break behind a finished call: it was told, it never ran, and it needs a result.
+        self.session.answer_open_calls("The model's answer broke off before this call was run. It did not run.")
         text = outcome.error_text(flaw)
         inner = AssistantContent(
             id=self.session.stamp.new_uuid(),
@@ -255,9 +265,9 @@ class Turn:
         )
         return outcome.api_failed(flaw, text)
 
-    def _aborted(self) -> Outcome:
+    def _aborted(self, *, in_tools: bool = False) -> Outcome:
         """Keep what was said, answer the calls that will not run, mark the place."""
-        growing, in_tools = self._growing, bool(self._open_calls)
+        growing, in_tools = self._growing, in_tools or bool(self._open_calls)
         stop_reason = growing.stop_reason
         if not in_tools:
             for block in growing.partial():

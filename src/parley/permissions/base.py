@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
+from parley.permissions.rule import Rule
 from parley.protocol.base import Json, Struct
+from parley.settings.base import Merged
 from parley.workspace.base import Reach
+
+
+class Way(Struct, frozen=True):
+    """From a path to the object it leads to."""
+
+    names: tuple[str, ...]
+    """Every name on the way, absolute: as it was given, with each link put in, and the real one."""
+    real: str | None
+    """Where it ends, whether or not something is there; None if it leads from link to link for ever."""
+
+
+class View(Protocol):
+    """What a decision knows of the file system."""
+
+    home: str
+
+    def way(self, path: str) -> Way:
+        """Where an absolute path leads."""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A call that waits for its decision."""
+
+    tool: str
+    input: Json
+    cwd: str
+    """Where the session's shell stands: relative paths start there."""
+    reads_only: bool = False
+    """The tool changes nothing outside the session."""
+    asks_person: bool = False
+    """Only a person can give the answer that the call is about."""
+    plan_file: str | None = None
+    """Where a plan may be written in plan mode."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -13,6 +51,9 @@ class Allow(Struct, frozen=True, kw_only=True):
     source: str
     """Who said so: `mode`, `rule` or `host`."""
     reason: str = ""
+    reason_type: str = "mode"
+    """As the wire calls it: `mode`, `rule`, `subcommandResults` or `other`."""
+    rule: Rule | None = None
     reach: Reach = Reach(anywhere=True)
     """How far the call may go with it."""
 
@@ -22,6 +63,10 @@ class Deny(Struct, frozen=True, kw_only=True):
 
     message: str
     source: str
+    """`rule`, `mode`, `host`, or `nobody` where nobody could be asked."""
+    reason: str = ""
+    reason_type: str = ""
+    rule: Rule | None = None
     interrupt: bool = False
     """The host wants the turn to end as well."""
 
@@ -30,6 +75,36 @@ class Ask(Struct, frozen=True, kw_only=True):
     """Somebody has to be asked."""
 
     reason: str = ""
+    reason_type: str = ""
+    """As the wire calls it: `rule`, `mode`, `workingDir`, `safetyCheck`, `subcommandResults`, `other` or nothing."""
+    rule: Rule | None = None
+    suggestions: tuple[Json, ...] = ()
+    """What the host may answer with as `updatedPermissions`."""
+    blocked_path: str | None = None
+    reach: Reach = Reach(anywhere=True)
+    """How far the call may go once it is approved."""
 
 
 Decision = Allow | Deny | Ask
+
+
+class BadUpdate(Exception):
+    """A host's update of the permissions cannot be understood, and why."""
+
+
+class Permits(Protocol):
+    """What a session may do. It changes when a host says so; the session owns it."""
+
+    def decide(self, request: Request, mode: str) -> Decision: ...
+
+    def hides(self, path: str) -> bool:
+        """Whether a file may not even be mentioned."""
+
+    def update(self, updates: Sequence[Json]) -> str | None:
+        """Take a host's updates in, all or none; the mode to go into, if they say one. Raises BadUpdate."""
+
+    def settle(self, merged: Merged) -> None:
+        """Take in what the settings say now."""
+
+    def listed(self) -> Json:
+        """All rules, for the host."""

@@ -19,7 +19,6 @@ from parley.protocol.base import Struct
 from parley.tools.offer import canonical
 
 Behavior = Literal["allow", "deny", "ask"]
-BEHAVIORS = ("allow", "deny", "ask")
 SOURCES = ("managed", "flag", "local", "project", "user", "session")
 
 PATH_TOOLS = frozenset({"Read", "Edit"})

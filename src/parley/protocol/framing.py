@@ -15,6 +15,7 @@ from __future__ import annotations
 from parley.protocol.base import Struct
 
 INBOUND_CAP = 32 * 1024 * 1024
+HEAD_BYTES = 1024
 BOM = b"\xef\xbb\xbf"
 
 
@@ -22,6 +23,8 @@ class OverLong(Struct, frozen=True):
     """A line was dropped because it was too long."""
 
     cap_bytes: int
+    head: bytes = b""
+    """How it began: enough to see what it was and who waits for an answer to it."""
 
 
 Line = bytes | OverLong
@@ -45,7 +48,7 @@ class Framer:
         lines = self._keep(first)
         lines += self._finish()
         for piece in middle:
-            lines += self._tidy(piece) if len(piece) <= self._cap_bytes else [OverLong(self._cap_bytes)]
+            lines += self._tidy(piece) if len(piece) <= self._cap_bytes else [self._over_long([piece])]
         return lines + self._keep(last)
 
     def end(self) -> list[Line]:
@@ -57,18 +60,27 @@ class Framer:
         if self._draining or not piece:
             return []
         self._size += len(piece)
-        if self._size > self._cap_bytes:
-            self._pieces.clear()
-            self._draining = True
-            return [OverLong(self._cap_bytes)]
         self._pieces.append(piece)
-        return []
+        if self._size <= self._cap_bytes:
+            return []
+        over_long = self._over_long(self._pieces)
+        self._pieces.clear()
+        self._draining = True
+        return [over_long]
 
     def _finish(self) -> list[Line]:
         line = b"".join(self._pieces)
         drained, self._draining, self._size = self._draining, False, 0
         self._pieces.clear()
         return [] if drained else self._tidy(line)
+
+    def _over_long(self, pieces: list[bytes]) -> OverLong:
+        # No piece is empty, so this many pieces hold the head at least.
+        head = b"".join(piece[:HEAD_BYTES] for piece in pieces[:HEAD_BYTES])[:HEAD_BYTES]
+        if self._at_start:
+            self._at_start = False
+            head = head.removeprefix(BOM)
+        return OverLong(self._cap_bytes, head)
 
     def _tidy(self, line: bytes) -> list[Line]:
         if self._at_start:

@@ -216,6 +216,7 @@ class Options:
     permission_prompts = Option[str | None](choice("host", "none"), "--permission-prompts")
     skip_permissions = Option[bool](SWITCH, "--dangerously-skip-permissions")
     allow_skip_permissions = Option[bool](SWITCH, "--allow-dangerously-skip-permissions")
+    guard = Option[bool](SWITCH, "--guard")
     fail_on_denial = Option[bool](SWITCH, "--fail-on-denial")
     add_dirs = Option[tuple[str, ...] | None](WORDS, "--add-dir")
     mcp_config = Option[tuple[str, ...] | None](WORDS, "--mcp-config")

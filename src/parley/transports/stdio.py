@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections import deque
 from collections.abc import AsyncIterator
+from itertools import islice
 
 CHUNK_BYTES = 256 * 1024
+MOST_PIECES = 512
+"""How many chunks go into one system call; the kernel's own limit is 1024."""
 
 
 class Stdio:
@@ -19,12 +23,19 @@ class Stdio:
         self._stdin = stdin
         self._stdout = stdout
         self._waits_for_output = can_wait(stdout)
-        self._outgoing: list[bytes] = []
-        self._held = b""
+        self._held: deque[bytes] = deque()
+        self._written_bytes = 0
+        """How much of the first chunk held has left already."""
         self._scheduled = False
         self._broken = False
+        self.flaw: OSError | None = None
+        """Why stdout could not be written, if it is not just that nobody reads it any more."""
         self._drained = asyncio.Event()
         self._drained.set()
+        self._hurry_seconds: float | None = None
+        self._draining: asyncio.Timeout | None = None
+        # A terminal, pipe or socket may be shared with others, and stdin and stdout may be one and the same.
+        self._blocking = {each: os.get_blocking(each) for each in (stdin, stdout) if can_wait(each)}
         if self._waits_for_output:
             os.set_blocking(stdout, False)
 
@@ -56,36 +67,70 @@ class Stdio:
         """Lines told in one go of the loop leave in one system call."""
         if self._broken:
             raise BrokenPipeError("nobody reads stdout any more")
-        self._outgoing.append(data)
+        if not data:
+            return
+        self._held.append(data)
         if not self._scheduled:
             self._scheduled = True
             self._drained.clear()
             asyncio.get_running_loop().call_soon(self._flush)
 
     async def drain(self) -> None:
-        await self._drained.wait()
+        try:
+            async with asyncio.timeout(self._hurry_seconds) as self._draining:
+                await self._drained.wait()
+        except TimeoutError:
+            self._give_up()
+        finally:
+            self._draining = None
+
+    def hurry(self, seconds: float) -> None:
+        """From now on, draining takes this long at most; what nobody has read by then is lost."""
+        self._hurry_seconds = seconds
+        if self._draining is not None:
+            self._draining.reschedule(asyncio.get_running_loop().time() + seconds)
 
     def close(self) -> None:
-        if self._waits_for_output:
-            # The terminal or pipe may be shared with others, who expect it to block.
-            os.set_blocking(self._stdout, True)
+        """Leave both streams as they were found."""
+        for descriptor, blocking in self._blocking.items():
+            os.set_blocking(descriptor, blocking)
 
     def _flush(self) -> None:
-        data = self._held + b"".join(self._outgoing) if self._outgoing else self._held
-        self._outgoing.clear()
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(self._stdout, left) :]
+            while self._held:
+                self._advance(os.writev(self._stdout, self._gathered()))
         except BlockingIOError:
-            self._held = bytes(left)
             asyncio.get_running_loop().add_writer(self._stdout, self._resume)
             return
-        except OSError:
-            self._broken = True
-        self._held = b""
+        except OSError as flaw:
+            self.flaw = None if isinstance(flaw, BrokenPipeError | ConnectionResetError) else flaw
+            self._give_up()
         self._scheduled = False
         self._drained.set()
+
+    def _gathered(self) -> list[bytes | memoryview]:
+        """As much of what is held as a system call may take; nothing is copied for it."""
+        pieces: list[bytes | memoryview] = [memoryview(self._held[0])[self._written_bytes :]]
+        size = len(pieces[0])
+        for chunk in islice(self._held, 1, MOST_PIECES):
+            if size >= CHUNK_BYTES:
+                break
+            pieces.append(chunk)
+            size += len(chunk)
+        return pieces
+
+    def _advance(self, written_bytes: int) -> None:
+        """So much has left."""
+        self._written_bytes += written_bytes
+        while self._held and self._written_bytes >= len(self._held[0]):
+            self._written_bytes -= len(self._held.popleft())
+
+    def _give_up(self) -> None:
+        self._broken = True
+        self._held.clear()
+        self._written_bytes = 0
+        if self._waits_for_output:
+            asyncio.get_running_loop().remove_writer(self._stdout)
 
     def _resume(self) -> None:
         asyncio.get_running_loop().remove_writer(self._stdout)

@@ -153,6 +153,8 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     sdkMcpServerManifests: Json | None | UnsetType = UNSET
     sdkMcpServerManifestsOrigin: Any = UNSET
     clientTools: list[Json] | None | UnsetType = UNSET
+    guard: bool | None | UnsetType = UNSET
+    """Ours: ask me about every call, whatever rules and mode say. It cannot be taken back."""
     title: str | None | UnsetType = UNSET
     toolAliases: Any = UNSET
     planModeInstructions: Any = UNSET

@@ -1,0 +1,58 @@
+"""`parley trust`: which folders may act through their settings.
+
+parley trust DIR            what the settings of this folder say counts from now on
+parley trust --forget DIR   it counts no more
+parley trust --list         the folders that are trusted
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from parley.compose import Composer
+from parley.errors import UsageError
+from parley.protocol.options import Options
+from parley.settings.base import NotWritten, shown
+
+USAGE = "usage: parley trust DIR | parley trust --forget DIR | parley trust --list"
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    try:
+        sys.stdout.write("".join(f"{shown(line)}\n" for line in answer(argv)))
+    except NotWritten as flaw:
+        raise UsageError(str(flaw)) from None
+    return 0
+
+
+def answer(argv: list[str]) -> list[str]:
+    match argv:
+        case ["--help" | "-h"]:
+            return [USAGE]
+        case ["--list"]:
+            return composer("/").settings.trusted_folders()
+        case ["--forget", folder] if folder:
+            return [f"{composer(folder).settings.record_trust(False)} is not trusted"]
+        case ["--", folder] if folder:
+            return trust(folder)
+        case [folder] if folder and not folder.startswith("-"):
+            return trust(folder)
+    raise UsageError(USAGE)
+
+
+def trust(folder: str) -> list[str]:
+    """Trust a folder, and say what a person lets into effect who does that."""
+    before = composer(folder).settings
+    after = composer(folder, setting_sources=("project", "local")).settings
+    still_inert = {item.entry for item in after.merged.inert}
+    news = [item for item in before.merged.inert if item.entry not in still_inert]
+    return [
+        f"{before.record_trust(True)} is trusted",
+        *(f"  in effect: {item.entry} ({item.path})" for item in news),
+    ]
+
+
+def composer(folder: str, **options: object) -> Composer:
+    return Composer(Options(**options), dict(os.environ), os.path.abspath(folder))

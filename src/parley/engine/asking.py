@@ -1,0 +1,163 @@
+"""Asking the host for permission, and what its answer means.
+
+A question waits without a deadline. Whatever is not clearly an allow is a denial: an
+error, an answer that cannot be read, one for another call, a host that has gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from parley.host import AnswerIsError, Host, HostGone
+from parley.permissions.base import Allow, Ask, BadUpdate, Decision, Deny, Permits, Request
+from parley.protocol.base import UNSET, Json, UnsetType, convert
+from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
+from parley.tools.base import Tool, always_asks
+
+GUARDED = "The guard wants to be asked about every call"
+SUBJECTS = ("description", "command", "url", "query")
+"""Where an input says best what a call is about."""
+PATHS = ("file_path", "notebook_path", "path")
+
+
+class Asker:
+    """Who decides in the end: the rules, or the host where they want it to be asked."""
+
+    def __init__(
+        self,
+        permits: Permits,
+        host: Host | None,
+        *,
+        guarded: bool = False,
+        may_bypass: bool = False,
+        set_mode: Callable[[str | None], None] = lambda mode: None,
+        tell_state: Callable[[str], None] = lambda state: None,
+        complain: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.permits = permits
+        self._host = host
+        """Who answers can_use_tool; None if nobody does."""
+        self._guarded = guarded
+        self._may_bypass = may_bypass
+        self._set_mode = set_mode
+        self._tell_state = tell_state
+        self._complain = complain
+        self._open = 0
+        """Questions that wait for their answers."""
+
+    def guard(self, host: Host) -> None:
+        """From now on the host is asked about every call. There is no way back."""
+        self._guarded = True
+        self._host = host
+
+    def judge(self, request: Request, mode: str) -> Decision:
+        """What the rules and the mode say, before anybody is asked."""
+        decision = self.permits.decide(request, mode)
+        if self._guarded and isinstance(decision, Allow):
+            return Ask(reason=GUARDED, reason_type="other", reach=decision.reach)
+        return decision
+
+    async def ask(self, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
+        """What the host says."""
+        if self._host is None:
+            why = f" {asking.reason}." if asking.reason else ""
+            text = f"Permission to use {call.name} was not given: there is nobody to ask.{why}"
+            return Deny(message=text, source="nobody", reason=asking.reason, reason_type=asking.reason_type)
+        try:
+            answer = await self._answer(self._host, question(asking, request, call, tool))
+        except HostGone:
+            return unclear("Permission could not be asked for: the stream was closed.")
+        except AnswerIsError as flaw:
+            return unclear(f"Permission could not be asked for: {flaw}")
+        return self._taken(answer, asking, request, call, tool)
+
+    async def _answer(self, host: Host, asked: CanUseTool) -> Any:
+        self._open += 1
+        if self._open == 1:
+            self._tell_state("requires_action")
+        try:
+            answer = await host.ask(asked)
+        finally:
+            self._open -= 1
+        if self._open == 0:
+            self._tell_state("running")
+        return answer
+
+    def _taken(self, answer: Any, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
+        try:
+            told: PermissionAnswer = convert(answer, PermissionAnswer)
+        except msgspec.ValidationError as flaw:
+            return unclear(f"The host's answer to the permission request was invalid: {flaw}")
+        if isinstance(told.toolUseID, str) and told.toolUseID != call.id:
+            return unclear("The host's answer to the permission request was meant for another call.")
+        if told.behavior == "deny" and isinstance(told.message, str):
+            return Deny(message=told.message, source="host", interrupt=told.interrupt is True)
+        if told.behavior != "allow":
+            return unclear("The host's answer to the permission request was neither allow nor a deny with a message.")
+        try:
+            self._update(told.updatedPermissions)
+        except BadUpdate as flaw:
+            return unclear(f"The host's answer to the permission request has updates that are wrong: {flaw}")
+        return self._judged_again(final_input(told, request.input, tool), asking, request)
+
+    def _update(self, updates: list[Json] | None | UnsetType) -> None:
+        """Raises BadUpdate."""
+        if not isinstance(updates, list):
+            return
+        mode = self.permits.update(updates)
+        if mode == "bypassPermissions" and not self._may_bypass:
+            self._complain("the host wanted the mode bypassPermissions, which was not allowed at launch")
+        elif mode is not None:
+            self._set_mode(mode)
+
+    def _judged_again(self, input: Json, asking: Ask, request: Request) -> Allow | Deny:
+        """A host may change the input, but not into one that a rule denies."""
+        again = self.permits.decide(msgspec.structs.replace(request, input=input), "default")
+        if isinstance(again, Deny):
+            return again
+        # What was shown is what was approved, so an input as it was keeps the reach it had then.
+        return Allow(input=input, source="host", reach=asking.reach if input == request.input else again.reach)
+
+
+def unclear(text: str) -> Deny:
+    return Deny(message=text, source="reply", reason_type="other")
+
+
+def final_input(told: PermissionAnswer, input: Json, tool: Tool) -> Json:
+    if isinstance(told.updatedInput, dict):
+        input = told.updatedInput
+    # Seed 003 answers questions beside the input, not inside it.
+    if isinstance(told.selectedOptions, list) and "selectedOptions" in tool.input.__struct_fields__:
+        input = {**input, "selectedOptions": told.selectedOptions}
+    return input
+
+
+def question(asking: Ask, request: Request, call: ToolUse, tool: Tool) -> CanUseTool:
+    asks_person = always_asks(tool)
+    return CanUseTool(
+        tool_name=call.name,
+        display_name=call.name,
+        input=call.input,
+        description=description(request) or UNSET,
+        permission_suggestions=list(asking.suggestions) or UNSET,
+        blocked_path=asking.blocked_path or UNSET,
+        decision_reason=asking.reason or UNSET,
+        decision_reason_type=asking.reason_type or UNSET,
+        matched_ask_rule=asking.rule.text if asking.rule is not None else UNSET,
+        tool_use_id=call.id,
+        requires_user_interaction=True if asks_person else UNSET,
+    )
+
+
+def description(request: Request) -> str:
+    """What a call is about, in few words: a path as it is seen from the working directory."""
+    input = request.input
+    if path := next((input[key] for key in PATHS if isinstance(input.get(key), str)), ""):
+        inner = os.path.relpath(path, request.cwd) if path.startswith("/") else path
+        return path if inner.startswith("..") else inner
+    return next((input[key] for key in SUBJECTS if isinstance(input.get(key), str) and input[key]), "")

@@ -1,0 +1,203 @@
+"""What is to be known of a command line before it is decided on.
+
+Only what the strict tokenizer proves can lead to an allow; a line it cannot read is asked
+about unless the whole tool is allowed. Denies and asks are searched for in every line.
+Files that a line reads or writes obey the same rules as files of other tools.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from parley.permissions import shell, suggestions
+from parley.permissions.base import Request, View, Way
+from parley.permissions.doubts import doubts
+from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standing, first
+from parley.permissions.protected import holds_keys, is_protected
+from parley.permissions.rule import Behavior, Rule
+from parley.permissions.rules import Rules
+from parley.permissions.shell.patterns import is_exact
+from parley.permissions.shell.readonly import reads_only
+from parley.protocol.base import Json, Struct
+
+NEEDS_APPROVAL = "The command is not approved in advance"
+CRITICAL = "It would delete a folder that much else depends on"
+UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
+
+
+class Touched(Struct, frozen=True, kw_only=True):
+    """The files of a line, as far as they are known."""
+
+    reads: tuple[Way, ...] = ()
+    writes: tuple[Way, ...] = ()
+    unknown: bool = True
+    """There may be others."""
+
+
+def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
+    given = request.input.get("command")
+    text = given if isinstance(given, str) else ""
+    line = shell.read(text)
+    proven = line if isinstance(line, shell.Line) else None
+    touched = files_of(proven, request, view)
+    deny, ask = specific(rules, "deny"), specific(rules, "ask")
+    facts = Facts(
+        deny=found(text, deny) or on_files("deny", touched, rules, view),
+        ask=found(text, ask) or on_files("ask", touched, rules, view),
+        grave=gravity(text, request, bool(deny or ask), view),
+        hazard=hazard(proven, touched, request, rules, view),
+        reason=NEEDS_APPROVAL,
+        reason_type="other",
+    )
+    return facts if proven is None else with_proof(facts, proven, touched, request, rules, mode, view)
+
+
+def with_proof(
+    facts: Facts, line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
+) -> Facts:
+    """What more is known of a line that could be read."""
+    outside = [way for way in touched.reads if not rules.is_at_hand(way, view)]
+    outside += [way for way in touched.writes if not rules.is_inside(way, view)]
+    standing = standing_of(line, touched, request, rules, view)
+    writes = [way.real for way in touched.writes if way.real is not None]
+    reason, kind = why(line, outside, writes)
+    return msgspec.structs.replace(
+        facts,
+        allow=in_favour(line, touched, request, rules, mode, view),
+        allow_type="subcommandResults",
+        standing=standing,
+        changes=standing != "harmless",
+        reason=reason,
+        reason_type=kind,
+        blocked_path=outside[0].names[0] if outside else next(iter(writes), None),
+        suggestions=suggested(line, touched, outside, mode),
+    )
+
+
+# Rules.
+
+
+def specific(rules: Rules, behavior: Behavior) -> list[Rule]:
+    return [rule for rule in rules.for_tool(behavior, "Bash") if rule.spec is not None]
+
+
+def found(text: str, rules: Sequence[Rule]) -> Rule | None:
+    """The rule that speaks of some command within the text."""
+    if not rules:
+        return None
+    hit = shell.finds(text, [rule.spec or "" for rule in rules])
+    return next((rule for rule in rules if hit is not None and rule.spec == hit.pattern), None)
+
+
+def on_files(behavior: Behavior, touched: Touched, rules: Rules, view: View) -> Rule | None:
+    reads = (rules.against(behavior, way, "Read", view, writing=False) for way in touched.reads)
+    writes = (rules.against(behavior, way, "Edit", view, writing=True) for way in touched.writes)
+    return first(reads) or first(writes)
+
+
+def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View) -> Rule | None:
+    """The rule that allows the line, with others where it takes several."""
+    allow = specific(rules, "allow")
+    patterns = [rule.spec or "" for rule in allow]
+    if not patterns:
+        return None
+    exact = next((rule for rule in allow if is_exact(rule.spec or "") and rule.spec == line.text.strip()), None)
+    if exact is not None:
+        return exact
+    written = all(may_write(way, rules, mode, view) for way in touched.writes)
+    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
+        return None
+    if not all(may_read(way, rules, view) for way in touched.reads) and not all_named(line, patterns, request):
+        return None
+    fitting = (rule for rule in allow for command in line.commands if shell.matches(rule.spec or "", command.text))
+    return next(fitting, allow[0])
+
+
+def may_read(way: Way, rules: Rules, view: View) -> bool:
+    if rules.in_favour(way, "Read", view, writing=False):
+        return True
+    return rules.is_at_hand(way, view) and not any(map(holds_keys, way.names))
+
+
+def may_write(way: Way, rules: Rules, mode: str, view: View) -> bool:
+    if rules.in_favour(way, "Edit", view, writing=True):
+        return True
+    return mode in ("acceptEdits", "auto") and rules.is_inside(way, view)
+
+
+# Files.
+
+
+def files_of(line: shell.Line | None, request: Request, view: View) -> Touched:
+    if line is None:
+        return Touched()
+    targets = shell.targets(line, request.cwd)
+    return Touched(
+        reads=tuple(map(view.way, targets.reads)),
+        writes=tuple(map(view.way, targets.writes)),
+        unknown=targets.unknown,
+    )
+
+
+def all_named(line: shell.Line, patterns: Sequence[str], request: Request) -> bool:
+    """Whether every command that reads a file is named by a pattern, not only known to be a reader."""
+    readers = [c for c in line.commands if shell.targets(shell.Line(c.text, (c,)), request.cwd).reads]
+    return all(any(shell.matches(pattern, command.text) for pattern in patterns) for command in readers)
+
+
+def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rules, view: View) -> Standing:
+    at_home = rules.is_inside(view.way(request.cwd), view)
+    if not at_home or not all(may_read(way, rules, view) for way in touched.reads):
+        return "other"
+    if shell.is_read_only(line, cwd=request.cwd) and not touched.writes:
+        return "harmless"
+    # `unknown` is false only where every command reads or is one of the closed list with all its operands known.
+    if touched.unknown or not all(rules.is_inside(way, view) for way in touched.writes):
+        return "other"
+    return "edit"
+
+
+# Reasons.
+
+
+def gravity(text: str, request: Request, ruled: bool, view: View) -> str:
+    if shell.is_critical_delete(text, request.cwd, view.home):
+        return CRITICAL
+    return UNREADABLE if ruled and shell.unresolved(text) else ""
+
+
+def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: Rules, view: View) -> str:
+    if any(is_protected(name) for way in touched.writes for name in way.names):
+        return PROTECTED
+    if any(way.real is None for way in touched.reads + touched.writes):
+        return ENDLESS
+    return "" if line is None else doubts(line, touched.unknown, request, rules, view)
+
+
+def why(line: shell.Line, outside: Sequence[Way], writes: Sequence[str]) -> tuple[str, str]:
+    """Why a line is asked about, and what the wire calls that."""
+    if outside:
+        return OUTSIDE, "workingDir"
+    if writes:
+        return "", ""
+    return ("", "subcommandResults") if len(line.commands) > 1 else (NEEDS_APPROVAL, "other")
+
+
+def suggested(line: shell.Line, touched: Touched, outside: Sequence[Way], mode: str) -> tuple[Json, ...]:
+    writes = [way.names[0] for way in touched.writes]
+    needed = [command for command in line.commands if not reads_only(command)]
+    if any(map(is_protected, writes)):
+        return ()
+    if not needed and outside:
+        return suggestions.to_read(os.path.dirname(outside[0].names[0]))
+    if writes and not outside and not touched.unknown:
+        redirects = any(redirect.writes for command in line.commands for redirect in command.redirects)
+        # The beginning of a command says nothing of a redirection, nor of the other commands of a line.
+        whole = redirects or len(line.commands) > 1
+        text = line.text.strip()
+        spec = suggestions.exact(text) if whole else suggestions.beginning(line.commands[0].argv, text)
+        return suggestions.to_write(spec, writes[0], mode)
+    return suggestions.to_run([command.argv for command in needed], line.text.strip())

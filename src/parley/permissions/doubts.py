@@ -1,0 +1,80 @@
+"""Where a line that could be read may still touch other files than it names.
+
+`targets` folds paths as text. A link before `..`, a pattern of file names and a search of whole
+folders can lead to a file that a rule denies; then a person is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from parley.permissions.base import Request, View
+from parley.permissions.rules import Rules
+from parley.permissions.shell import Line, Simple
+from parley.workspace.globs import WILD, name_test
+
+CLIMBS_A_LINK = "A path in it goes up behind a link, so it is not where it seems to be"
+MAY_MEET_DENIED = "It may read files that a rule denies, without naming them"
+NAMES_DENIED = "It names a path that a rule denies"
+
+UP = re.compile(r"(^|[/=])\.\.(/|$)")
+MOST_FOLDERS = 32
+SEARCHERS = frozenset({"rg", "ag", "ack"})
+RECURSIVE = re.compile(r"-[A-Za-z]*[rR].*|--(dereference-)?recursive")
+SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
+
+
+def doubts(line: Line, unknown: bool, request: Request, rules: Rules, view: View) -> str:
+    """Why the files of a line are not as sure as they look; nothing if they are."""
+    if climbs_a_link(line, request, view):
+        return CLIMBS_A_LINK
+    if not rules.on_paths("deny", "Read", writing=False):
+        return ""
+    if any(searches_folders(command) or may_meet(command, rules) for command in line.commands):
+        return MAY_MEET_DENIED
+    return NAMES_DENIED if unknown and names_denied(line, request, rules, view) else ""
+
+
+def climbs_a_link(line: Line, request: Request, view: View) -> bool:
+    named = [redirect.target for command in line.commands for redirect in command.redirects]
+    named += [word for command in line.commands for word in command.argv]
+    words = [word for word in named if UP.search(word)]
+    folders = [request.cwd]
+    for command in line.commands:
+        if words and command.argv[:1] == ("cd",) and len(command.argv) > 1:
+            folders += [os.path.join(folder, command.argv[-1]) for folder in folders]
+        if len(folders) > MOST_FOLDERS:
+            return True
+    return any(leads_elsewhere(os.path.join(folder, word), view) for folder in folders for word in words)
+
+
+def leads_elsewhere(path: str, view: View) -> bool:
+    """Whether following a path and folding it as text lead to different places."""
+    return view.way(path).real != view.way(os.path.normpath(path)).real
+
+
+def searches_folders(command: Simple) -> bool:
+    name = command.argv[0].rpartition("/")[2] if command.argv else ""
+    if name in SEARCHERS or command.argv[:2] == ("git", "grep"):
+        return True
+    return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in command.argv[1:])
+
+
+def may_meet(command: Simple, rules: Rules) -> bool:
+    """Whether a pattern of file names may stand for a file that a rule denies."""
+    specs = [rule.spec or "" for rule in rules.on_paths("deny", "Read", writing=False)]
+    return any(may_stand_for(command.argv[place], spec) for place in command.globs for spec in specs)
+
+
+def may_stand_for(word: str, spec: str) -> bool:
+    name = spec.removesuffix("/**").rstrip("/").rpartition("/")[2]
+    if WILD.search(name):
+        return True
+    return any(name_test(piece)(name) for piece in word.split("/") if piece)
+
+
+def names_denied(line: Line, request: Request, rules: Rules, view: View) -> bool:
+    """Whether a word of a command that we do not know is a path nobody may read."""
+    words = [word for command in line.commands for word in command.argv[1:] if not word.startswith("-")]
+    return any(rules.hides(os.path.join(request.cwd, word), view) for word in words)

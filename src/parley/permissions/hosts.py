@@ -1,0 +1,56 @@
+"""Hosts of WebFetch rules: `domain:example.com` is that host, `domain:*.example.com` every one beneath it.
+
+Hosts are compared label by label, never as text: `example.com.evil.org` and
+`notexample.com` are other hosts. A `*` within a label stays within it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from parley.errors import ToolError
+from parley.workspace.url import is_public, read_url
+
+NEAR = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|private|home\.arpa)")
+"""Names that mean this machine or its neighbours."""
+NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
+
+
+def host_of(url: str) -> str | None:
+    """The host that would be asked, in lower case and without a last dot; None if the URL cannot be read."""
+    try:
+        return read_url(url).host.lower().removesuffix(".")
+    except ToolError:
+        return None
+
+
+def fits(spec: str, host: str) -> bool:
+    """Whether the contents of a rule name a host."""
+    wanted = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
+    if wanted == "*":
+        return True
+    if wanted.startswith("*."):
+        labels = wanted[2:].split(".")
+        inner = host.split(".")
+        return len(inner) > len(labels) and same(labels, inner[-len(labels) :])
+    return same(wanted.split("."), host.split("."))
+
+
+def same(wanted: list[str], labels: list[str]) -> bool:
+    return len(wanted) == len(labels) and all(map(fits_label, wanted, labels))
+
+
+def fits_label(wanted: str, label: str) -> bool:
+    if "*" not in wanted:
+        return wanted == label
+    return re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), label) is not None
+
+
+def is_near(host: str) -> bool:
+    """Whether a host is, or could be, this machine or a neighbour: by name, by address or by a number."""
+    if ":" in host or NUMBER.fullmatch(host.rpartition(".")[2]):
+        try:
+            return not is_public(host)
+        except ValueError:
+            return True  # 127.1, 0x7f000001 and the like: nobody writes a public host so
+    return "." not in host or NEAR.fullmatch(host) is not None

@@ -1,0 +1,142 @@
+"""All rules of a session, and the folders it works in.
+
+    rules.matching("deny", "Write", path="/w/.env", view=view)       # the rule that fits, or None
+
+Rules on paths are said with Read and Edit and bind every tool that reads or edits. A
+Read rule that denies also denies writing: who may not see a file may not replace it.
+
+Not here: the order in which kinds of rules count (decision.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from parley.permissions import hosts, paths
+from parley.permissions.base import View, Way
+from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
+from parley.permissions.view import Glance
+from parley.protocol.base import Json, Struct
+
+READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
+EDITORS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
+DELEGATES = {"Task": "subagent_type", "Skill": "skill"}
+"""Tools whose contents name who does the work, and the parameter that says so."""
+DEFAULT_AGENT = "general-purpose"
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    cwd: str
+    """The session's working directory: where bare path patterns start."""
+    rules: tuple[Rule, ...] = ()
+    folders: tuple[str, ...] = ()
+    """Further working directories."""
+    readable: tuple[str, ...] = ()
+    """Where the session itself puts what the model shall read: long output, the plan."""
+
+    def working(self) -> tuple[str, ...]:
+        return (self.cwd, *self.folders)
+
+    def of(self, behavior: Behavior) -> Iterator[Rule]:
+        return (rule for rule in self.rules if rule.behavior == behavior)
+
+    def for_tool(self, behavior: Behavior, tool: str) -> list[Rule]:
+        """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
+        return [rule for rule in self.of(behavior) if names(rule.tool, tool)]
+
+    def bare(self, behavior: Behavior, tool: str) -> Rule | None:
+        """The rule for every call of a tool."""
+        return next((rule for rule in self.for_tool(behavior, tool) if rule.spec is None), None)
+
+    # Paths.
+
+    def on_paths(self, behavior: Behavior, tool: str, *, writing: bool) -> list[Rule]:
+        """The rules with path patterns that bind a tool."""
+        binding = {"Edit"} if writing else {"Read"}
+        if writing and behavior != "allow":
+            binding.add("Read")
+        mine = binding | ({tool} & BOUND_TOOLS)
+        return [rule for rule in self.of(behavior) if rule.spec is not None and rule.tool in mine]
+
+    def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
+        """The deny or ask rule that fits any name of a file."""
+        for rule in self.on_paths(behavior, tool, writing=writing):
+            if any(self._denies(rule, name, view) for name in way.names):
+                return rule
+        return None
+
+    def in_favour(self, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
+        """The allow rule that fits every name of a file."""
+        for rule in self.on_paths("allow", tool, writing=writing):
+            if way.real is not None and all(self._allows(rule, name, view) for name in way.names):
+                return rule
+        return None
+
+    def hides(self, path: str, view: View) -> bool:
+        """Whether a file may not even be mentioned."""
+        denying = self.on_paths("deny", "Read", writing=False)
+        if not denying:
+            return False
+        glance = Glance(view)
+        return any(self._denies(rule, name, glance) for name in glance.way(path).names for rule in denying)
+
+    def _denies(self, rule: Rule, path: str, view: View) -> bool:
+        cwds = dict.fromkeys([*self.working(), *(view.way(folder).real or folder for folder in self.working())])
+        return paths.denies(rule.spec or "", path, root=rule.root, cwds=tuple(cwds), home=view.home)
+
+    def _allows(self, rule: Rule, path: str, view: View) -> bool:
+        return paths.allows(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=view.home)
+
+    def is_inside(self, way: Way, view: View) -> bool:
+        """Whether every name of a file lies in a working directory."""
+        return lies_in(way, self.working(), view)
+
+    def is_at_hand(self, way: Way, view: View) -> bool:
+        """Whether a file may be read without a rule."""
+        return self.is_inside(way, view) or lies_in(way, self.readable, view)
+
+    # Hosts, delegates, parameters.
+
+    def on_host(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
+        specific = [rule for rule in self.for_tool(behavior, tool) if rule.spec is not None]
+        return next((rule for rule in specific if hosts.fits(rule.spec or "", host)), None)
+
+    def on_input(self, behavior: Behavior, tool: str, input: Json) -> Rule | None:
+        """Rules on who shall do the work, or on one parameter."""
+        fits = names_delegate if tool in DELEGATES else has_parameter
+        specific = [rule for rule in self.for_tool(behavior, tool) if rule.spec is not None]
+        return next((rule for rule in specific if fits(rule.spec or "", tool, input)), None)
+
+
+def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
+    """Whether every name of a file lies in one of some folders, whatever these are called."""
+    known = {name for folder in folders for name in view.way(folder).names}
+    return way.real is not None and all(
+        any(paths.beneath(name, folder) is not None for folder in known) for name in way.names
+    )
+
+
+def names(pattern: str, tool: str) -> bool:
+    """Whether the name in a rule means a tool. `mcp__server` means all tools of the server."""
+    if "*" in pattern:
+        return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
+    return pattern == tool or (pattern.startswith("mcp__") and tool.startswith(f"{pattern}__"))
+
+
+def names_delegate(spec: str, tool: str, input: Json) -> bool:
+    """`name`, or `name:*` for the name and whatever is said behind it."""
+    given = input.get(DELEGATES[tool]) or (DEFAULT_AGENT if tool == "Task" else "")
+    given = str(given).strip().removeprefix("/")
+    if spec.endswith(":*"):
+        name = spec[:-2]
+        return given == name or given.startswith((f"{name} ", f"{name}:"))
+    return given == spec
+
+
+def has_parameter(spec: str, tool: str, input: Json) -> bool:
+    name, _, value = spec.partition(":")
+    given = input.get(name)
+    if isinstance(given, bool):
+        given = str(given).lower()
+    return given is not None and str(given) == value

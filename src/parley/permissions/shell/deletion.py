@@ -1,0 +1,72 @@
+"""Deletions that are asked about in every mode: the root, a home, a top folder, the place we work in."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+
+from parley.permissions.shell.finder import surveyed
+from parley.permissions.shell.simple import names
+
+LONGEST_NAME = 4096
+# What is left of `$X/etc` if X is empty.
+SYSTEM = names(
+    "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /Users /System"
+)
+DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
+QUOTES = re.compile(r"[\'\"\\]")
+HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME(?:[:?+=-][^}]*)?\}")
+HERE = re.compile(r"\$PWD\b|\$\{PWD(?:[:?+=-][^}]*)?\}|\$\(pwd\)|`pwd`")
+OTHER_HOME = re.compile(r"^~[A-Za-z0-9_-]+/?$")
+EXPANSION = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$\w+|\$[*@#?!$-]")
+ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
+
+
+def is_critical_delete(command: str, cwd: str, home: str) -> bool:
+    """Whether some command in the text removes a folder that everything depends on."""
+    return any(
+        _is_critical(target, cwd, home, recursive)
+        for part in surveyed(command).parts
+        for target, recursive in _deleted(part.split())
+    )
+
+
+def _deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
+    """What a command removes, and whether with everything in it. Words are as they are spelled."""
+    name = QUOTES.sub("", words[0]).rpartition("/")[2] if words else ""
+    if name != "find" and name not in DELETERS:
+        return
+    plain = [QUOTES.sub("", word) for word in words]
+    if name == "find":
+        if "-delete" in plain or "rm" in plain:
+            yield from ((word, True) for word in takewhile(lambda word: word[:1] != "-", plain[1:]))
+        return
+    recursive = any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:ecursive|ecursiv|ecur|ec)?", word) for word in plain)
+    for word in plain[1:]:
+        if word[:1] != "-":
+            yield word, recursive
+
+
+def _is_critical(target: str, cwd: str, home: str, recursive: bool) -> bool:
+    if OTHER_HOME.match(target) or len(target) > LONGEST_NAME:
+        return True
+    path = HERE.sub(lambda _: cwd, HOME.sub(lambda _: home, target))
+    emptied = EXPANSION.sub("", path)
+    if emptied == "":
+        return False
+    if recursive and emptied in ("*", ".*", "./*"):
+        return emptied == path
+    whole = ALL_IN_IT.sub("", emptied) if ALL_IN_IT.search(emptied) else emptied
+    if whole == "":
+        return True
+    resolved = "/" + posixpath.normpath(posixpath.join(cwd, whole)).lstrip("/")
+    if emptied != path:
+        return emptied.startswith("/") and resolved in SYSTEM
+    return resolved.count("/") == 1 or resolved == home or _holds(resolved, cwd) or _holds(resolved, home)
+
+
+def _holds(folder: str, path: str) -> bool:
+    """Whether a folder is a path's own or one above it."""
+    return posixpath.normpath(path) == folder or path.startswith(folder.rstrip("/") + "/")

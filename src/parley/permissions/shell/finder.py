@@ -1,0 +1,244 @@
+"""Finds commands that a deny or ask rule speaks of, wherever they hide in a text.
+
+A rule is matched against the text as it stands and against every command in it: as it is spelled, with
+its quotes resolved, by the last part of its path, without the global options of programs like git,
+behind wrappers and assignments, inside `sh -c`, `eval`, substitutions, loops and here-documents. A hit
+too many asks; a miss would run. What costs more than the budget counts as found.
+
+Nothing in here allows anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from parley.permissions.shell.patterns import matches
+from parley.permissions.shell.simple import Line, names
+from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
+from parley.permissions.shell.tree import Seen, fragments, parse
+from parley.protocol.base import Struct
+
+MOST_CHARACTERS = 100_000
+MOST_POSITIONS = 100
+MOST_COMMANDS = 10_000
+DEEPEST = 12
+
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
+# What tree-sitter is known to misread without an error.
+MISREAD = re.compile(r"<<|\$\{|\$\[|\(\(|\[\[|\\\n|\r|@P|[^\x00-\x7f]|[\x00-\x08\x0b-\x1f\x7f]|\bcoproc\b|\btime\b")
+SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
+EVALUATORS = names("eval trap alias")
+ECHOES = names("echo printf cat")
+# Programs whose own words hold the command that runs; the number is how many operands come before it.
+WRAPPERS = {
+    **dict.fromkeys(
+        names(
+            "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
+            "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
+            "else elif if while until"
+        ),
+        0,
+    ),
+    **dict.fromkeys(names("timeout flock chroot taskset runuser su sg numactl setpriv setarch"), 1),
+}
+RUNS_NEXT = names("-exec -execdir -ok -okdir")
+# Programs whose subcommand may stand behind options of the program itself.
+GIT_LIKE = names(
+    "git hg svn docker podman kubectl helm npm pnpm yarn npx cargo gh glab aws gcloud az terraform systemctl go pip "
+    "pip3 poetry uv brew apt apt-get dnf yum make"
+)
+
+
+class Found(Struct, frozen=True):
+    pattern: str
+    part: str
+    """The command that the pattern speaks of, as it was found."""
+
+
+class Survey(Struct, frozen=True):
+    """All there is in a text that a rule may speak of."""
+
+    parts: tuple[str, ...]
+    unresolved: bool
+    """Some command is only known when it runs."""
+    over_budget: bool
+
+
+def finds(command: str, patterns: Sequence[str]) -> Found | None:
+    """The first of the patterns that speaks of some command in the text."""
+    if not patterns:
+        return None
+    survey = surveyed(command)
+    for pattern in patterns:
+        for part in survey.parts:
+            if matches(pattern, part):
+                return Found(pattern, part)
+    return Found(patterns[0], "a command too long to search") if survey.over_budget else None
+
+
+def unresolved(command: str) -> bool:
+    """Whether some command word is only known when it runs, or the text cannot be read at all."""
+    return surveyed(command).unresolved
+
+
+def surveyed(command: str) -> Survey:
+    if len(command) > MOST_CHARACTERS:
+        return Survey((command,), True, True)
+    return _surveyed(command)
+
+
+@lru_cache(maxsize=64)
+def _surveyed(command: str) -> Survey:
+    search = _Search()
+    search.text(command, 0)
+    too_long = len(command) > LONGEST or FORBIDDEN.search(command) is not None
+    return Survey(tuple(search.parts), search.unresolved or too_long, search.over_budget)
+
+
+class _Search:
+    """One walk through a text and the texts in it."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, None] = {}
+        self.unresolved = False
+        self.over_budget = False
+        self.done: set[tuple[str | None, ...]] = set()
+
+    def text(self, command: str, depth: int) -> None:
+        """A text that some shell reads."""
+        if depth > DEEPEST or len(self.parts) > MOST_COMMANDS:
+            self._give_up()
+            return
+        self.parts[command.strip()] = None
+        line = read(command)
+        if isinstance(line, Line):
+            commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
+            for simple in line.commands:
+                self.parts[simple.text] = None
+            inputs: tuple[str, ...] = ()
+        else:
+            commands, inputs = self._parsed(command)
+        for seen in commands:
+            self.command(seen, depth)
+        if any(_reads_its_input(seen) for seen in commands):
+            self.unresolved = True
+            for text in (*inputs, *_written(commands)):
+                self.text(text, depth + 1)
+
+    def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
+        parsed = parse(command)
+        self.unresolved = self.unresolved or parsed.error
+        if not parsed.error and not MISREAD.search(command):
+            return parsed.commands, parsed.inputs
+        return (*parsed.commands, *fragments(command if parsed.error else parsed.rest)), parsed.inputs
+
+    def command(self, seen: Seen, depth: int) -> None:
+        """One command, and every command in its words."""
+        if self.over_budget or seen.words in self.done:
+            return
+        self.done.add(seen.words)
+        if depth > DEEPEST or len(self.done) > MOST_COMMANDS:
+            self._give_up()
+            return
+        begin = 0
+        while begin < len(seen.spelled) and ASSIGNMENT.match(seen.spelled[begin]):
+            begin += 1
+        words, spelled = seen.words[begin:], seen.spelled[begin:]
+        if not words:
+            return
+        self.parts[" ".join(spelled)] = None
+        name = words[0]
+        if name is None:
+            self.unresolved = True
+            return
+        literal = [spelled[place] if word is None else word for place, word in enumerate(words)]
+        self.parts[" ".join(literal)] = None
+        name = name.rpartition("/")[2]
+        self.parts[" ".join([name, *literal[1:]])] = None
+        self._inside(name, Seen(words, spelled), literal, depth)
+
+    def _give_up(self) -> None:
+        self.over_budget = self.unresolved = True
+
+    def _positions(self, seen: Seen, operands: int) -> list[int]:
+        found = list(islice(_reachable(seen, operands), MOST_POSITIONS + 1))
+        if len(found) > MOST_POSITIONS:
+            self._give_up()
+        return found
+
+    def _inside(self, name: str, seen: Seen, literal: list[str], depth: int) -> None:
+        if name in GIT_LIKE:
+            for place in self._positions(seen, 0):
+                self.parts[" ".join([name, *literal[place:]])] = None
+        if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
+            for place in self._positions(seen, WRAPPERS[name]):
+                self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
+        if name in SHELLS or name in ("su", "runuser", "script", "watch", "parallel", "flock", "env", "xargs"):
+            self._texts(seen, name in SHELLS, depth)
+        if name in EVALUATORS:
+            self.unresolved = self.unresolved or None in seen.words
+            for text in (" ".join(literal[1:]), *(word.partition("=")[2] or word for word in literal[1:])):
+                self.text(text, depth + 1)
+        if name in ("source", ".") and None in seen.words:
+            self.unresolved = True
+        runs_next = [place for place, word in enumerate(literal) if word in RUNS_NEXT]
+        if len(runs_next) > MOST_POSITIONS:
+            self._give_up()
+        for place in runs_next:
+            self.command(Seen(seen.words[place + 1 :], seen.spelled[place + 1 :]), depth + 1)
+
+    def _texts(self, seen: Seen, is_shell: bool, depth: int) -> None:
+        """Words that a shell reads as a text: those behind `-c`, and any with a blank in them."""
+        behind_c = False
+        for word in seen.words[1:]:
+            if behind_c and word is None:
+                self.unresolved = True
+            elif word is not None and word[:1] in "-+" and word[:2] != "--":
+                behind_c = behind_c or "c" in word
+            elif word is not None and (behind_c or " " in word):
+                self.text(word, depth + 1)
+        if is_shell and None in seen.words[1:2]:
+            self.unresolved = True
+
+
+def _reachable(seen: Seen, operands: int) -> Iterator[int]:
+    """Where the command may begin in the words of its wrapper: behind options, their values and assignments."""
+    waiting, known = [(1, operands)], set[tuple[int, int]]()
+    while waiting:
+        place, left = waiting.pop()
+        if place >= len(seen.words) or (place, left) in known:
+            continue
+        known.add((place, left))
+        word = seen.words[place]
+        yield place
+        if word is not None and word[:1] == "-":
+            waiting += [(place + 1, left), (place + 2, left)]
+        elif word is not None and ASSIGNMENT.match(word):
+            waiting.append((place + 1, left))
+        elif left:
+            waiting.append((place + 1, left - 1))
+
+
+def _reads_its_input(seen: Seen) -> bool:
+    """Whether this is a shell that takes its commands from a pipe or a here-document."""
+    words = [word for word in seen.words if word is None or not ASSIGNMENT.match(word)]
+    while len(words) > 1 and words[0] is not None and words[0].rpartition("/")[2] in WRAPPERS:
+        words = words[1:]
+        while len(words) > 1 and words[0] is not None and words[0][:1] == "-":
+            words = words[1:]
+    if not words or words[0] is None or words[0].rpartition("/")[2] not in SHELLS:
+        return False
+    return all(word is not None and word[:1] == "-" and "c" not in word for word in words[1:])
+
+
+def _written(commands: Sequence[Seen]) -> Iterator[str]:
+    """What other commands of the line may write into the shell's input."""
+    for seen in commands:
+        if seen.words and seen.words[0] in ECHOES:
+            for word in seen.words[1:]:
+                if word is not None:
+                    yield word.replace("\\n", "\n")
+            yield " ".join(word for word in seen.words[1:] if word is not None)

@@ -1,0 +1,71 @@
+"""What the text in the parentheses of a Bash rule means.
+
+    git status        exactly this command
+    npm run test:*    this, alone or followed by a blank and anything; the same as `npm run test *`
+    git * main        `*` stands for any text, blanks included
+    ls*               no blank before the star: `lsof` too
+
+`\\*` is a star. Matching is linear in the text, whatever the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from parley.protocol.base import Struct
+
+STAR = re.compile(r"(?<!\\)\*+")
+
+
+class _Pattern(Struct, frozen=True):
+    pieces: tuple[str, ...]
+    """The texts between the stars; one piece if there is no star."""
+    bare: tuple[str, ...] | None
+    """The same without the final ` *`, which may stand for nothing at all."""
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> _Pattern:
+    text = pattern.strip()
+    if text.endswith(":*"):
+        text = text[:-2] + " *"
+    if text.strip() in ("", "*"):
+        return _Pattern(("", ""), None)
+    pieces = _pieces(text)
+    return _Pattern(pieces, _pieces(text[:-2]) if text.endswith(" *") else None)
+
+
+def _pieces(text: str) -> tuple[str, ...]:
+    return tuple(piece.replace("\\*", "*") for piece in STAR.split(text))
+
+
+def matches(pattern: str, command: str) -> bool:
+    """Whether a rule speaks of this one simple command."""
+    found = _compiled(pattern)
+    text = command.strip()
+    return _glob(found.pieces, text) or (found.bare is not None and _glob(found.bare, text))
+
+
+def is_open(pattern: str) -> bool:
+    """Whether the pattern ends in a star: more words never turn a match into none."""
+    return _compiled(pattern).pieces[-1] == "" and not is_exact(pattern)
+
+
+def is_exact(pattern: str) -> bool:
+    """Whether the pattern has no star: it speaks of one text only."""
+    return len(_compiled(pattern).pieces) == 1
+
+
+def _glob(pieces: tuple[str, ...], text: str) -> bool:
+    if len(pieces) == 1:
+        return text == pieces[0]
+    if not text.startswith(pieces[0]):
+        return False
+    place = len(pieces[0])
+    for piece in pieces[1:-1]:
+        place = text.find(piece, place)
+        if place < 0:
+            return False
+        place += len(piece)
+    return len(text) - len(pieces[-1]) >= place and text.endswith(pieces[-1])

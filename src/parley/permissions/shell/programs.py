@@ -1,0 +1,154 @@
+"""How the words of a program are read: which are flags, which are values, which are operands.
+
+A `Program` lists the flags that are known to do no harm. Any other flag, an abbreviated one included,
+makes the command unknown: `--outp=x` is not `--output`, and neither is in a table of readers.
+
+    Program(short="an:", long="all lines= color?")
+        -a, -n 5, -n5, -an5, --all, --lines 5, --lines=5, --color, --color=never
+
+In `short` a colon means a value, two colons a value that is attached or missing. In `long` a `=` means
+a value, a `?` a value that is attached or missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeGuard
+
+from parley.protocol.base import Struct
+
+NUMBER_FLAG = re.compile(r"[-+]\d+")
+SHORT = re.compile(r"(.)(:{0,2})")
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    short: str = ""
+    long: str = ""
+    operands: str = "files"
+    """What the operands are: `files`, `text` or `pattern` (a text, then files)."""
+    least: int = 0
+    most: int | None = None
+    globs: str = "behind a name"
+    """Where a pattern of file names may stand: `anywhere` if no file name could be a harmful flag,
+    `behind a name` if what it stands for surely is no flag, `nowhere` if one operand too many is harmful."""
+    numbers: bool = False
+    """`-5` is a flag."""
+    pattern_flags: str = ""
+    """Flags whose value replaces the pattern among the operands."""
+    recursive_flags: str = ""
+    """Flags with which no operand means the current folder; a star if it always does."""
+    file_flags: str = ""
+    """Flags whose value is a file that is read."""
+
+
+class Reading(Struct, frozen=True):
+    """The words of a command, told apart."""
+
+    flags: tuple[tuple[str, str], ...]
+    """Name without dashes, and value."""
+    operands: tuple[int, ...]
+    """Positions among the words."""
+
+    def has(self, *names: str) -> bool:
+        return any(flag in names for flag, _ in self.flags)
+
+
+@lru_cache(maxsize=512)
+def _short(text: str) -> dict[str, str]:
+    return {found[1]: found[2] for found in SHORT.finditer(text)}
+
+
+@lru_cache(maxsize=512)
+def _long(text: str) -> dict[str, str]:
+    return {name.rstrip("=?"): name[len(name.rstrip("=?")) :] for name in text.split()}
+
+
+def reading(program: Program, words: Sequence[str], begin: int = 1) -> Reading | None:
+    """Flags and operands, if every flag is known."""
+    flags: list[tuple[str, str]] = []
+    operands: list[int] = []
+    place, only_operands = begin, False
+    while place < len(words):
+        word = words[place]
+        place += 1
+        if only_operands or word == "-" or word[:1] != "-":
+            operands.append(place - 1)
+        elif word == "--":
+            only_operands = True
+        elif program.numbers and NUMBER_FLAG.fullmatch(word):
+            flags.append(("number", word[1:]))
+        else:
+            following = words[place] if place < len(words) else None
+            taken = _long_flag(program, word, following) if word[:2] == "--" else _cluster(program, word, following)
+            if taken is None:
+                return None
+            flags += taken[0]
+            place += taken[1]
+    if len(operands) < program.least or (program.most is not None and len(operands) > program.most):
+        return None
+    return Reading(tuple(flags), tuple(operands))
+
+
+def _is_value(following: str | None) -> TypeGuard[str]:
+    """Whether a word may be the value of the flag before it. One that looks like a flag may not: should the
+    program not take a value after all, it would be a flag that nobody judged."""
+    return following is not None and (following[:1] != "-" or NUMBER_FLAG.fullmatch(following) is not None)
+
+
+def _long_flag(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
+    """The flag in a word, and how many of the next words are its value."""
+    name, equals, value = word[2:].partition("=")
+    kind = _long(program.long).get(name)
+    if kind is None or (kind == "" and equals):
+        return None
+    if kind == "=" and not equals:
+        return ([(name, following)], 1) if _is_value(following) else None
+    return [(name, value)], 0
+
+
+def _cluster(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
+    """The flags in a word like `-la` or `-n5`, and how many of the next words are a value."""
+    known = _short(program.short)
+    found: list[tuple[str, str]] = []
+    for place in range(1, len(word)):
+        kind = known.get(word[place])
+        if kind is None:
+            return None
+        value = word[place + 1 :]
+        if kind == ":" and not value:
+            return ([*found, (word[place], following)], 1) if _is_value(following) else None
+        if kind:
+            return [*found, (word[place], value)], 0
+        found.append((word[place], ""))
+    return found, 0
+
+
+def globs_fit(program: Program, words: Sequence[str], globs: Sequence[int], found: Reading) -> bool:
+    """Whether the patterns of file names among the words can only ever be more operands."""
+    if not globs:
+        return True
+    if program.globs == "nowhere" or not set(globs) <= set(found.operands):
+        return False
+    if program.operands == "pattern" and globs[0] == found.operands[0] and not _has_pattern(program, found):
+        return False
+    return program.globs == "anywhere" or all(words[place][0] not in "*?[-" for place in globs)
+
+
+def _has_pattern(program: Program, found: Reading) -> bool:
+    """Whether a flag gives the pattern, so that all operands are files."""
+    return found.has(*program.pattern_flags.split())
+
+
+def files(program: Program, words: Sequence[str], found: Reading) -> tuple[str, ...]:
+    """The files a command names for reading."""
+    values = tuple(value for flag, value in found.flags if flag in program.file_flags.split())
+    if program.operands == "text":
+        return values
+    operands = tuple(words[place] for place in found.operands)
+    if program.operands == "pattern" and not _has_pattern(program, found):
+        operands = operands[1:]
+    if not operands and (program.recursive_flags == "*" or found.has(*program.recursive_flags.split())):
+        operands = (".",)
+    return values + tuple(operand for operand in operands if operand != "-")

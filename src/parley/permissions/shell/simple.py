@@ -1,0 +1,62 @@
+"""What a command line is once it has been proven: simple commands of literal words.
+
+Nothing in here is guessed. A `Line` exists only if `tokens.read` could show that bash reads the
+text the same way; everything else is `Unclear`.
+"""
+
+from __future__ import annotations
+
+from parley.protocol.base import Struct
+
+NOWHERE = "/dev/null"
+
+
+class Redirect(Struct, frozen=True):
+    """`2>&1` is `("2", ">&", "1")`, `< notes` is `("", "<", "notes")`."""
+
+    descriptor: str
+    operator: str
+    target: str
+
+    @property
+    def writes(self) -> bool:
+        """Whether a file other than /dev/null may be opened for writing."""
+        return self.operator not in ("<", ">&") and self.target != NOWHERE
+
+    @property
+    def reads(self) -> bool:
+        return self.operator in ("<", "<>") and self.target != NOWHERE
+
+
+class Simple(Struct, frozen=True):
+    """One simple command. `argv` is what the program gets, unless a word is in `globs`."""
+
+    argv: tuple[str, ...]
+    words: tuple[str, ...]
+    """The same words as they are spelled, quotes and all."""
+    text: str
+    """The whole command as it is spelled, from its first byte to its last."""
+    assignments: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    globs: tuple[int, ...] = ()
+    """Positions in `argv` of words that stand for whatever files are there."""
+    before: str = ""
+    """The operator in front; empty for the first command."""
+    after: str = ""
+    """The operator behind; empty for the last command."""
+
+
+class Line(Struct, frozen=True):
+    text: str
+    commands: tuple[Simple, ...]
+
+
+class Unclear(Struct, frozen=True):
+    """The text cannot be proven to be harmless; the reason is for people."""
+
+    reason: str
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a table."""
+    return frozenset(text.split())

@@ -1,0 +1,142 @@
+"""What a full grammar sees in a text that the strict tokenizer could not prove. Only for finding denies.
+
+tree-sitter-bash reads subshells, loops, functions, substitutions and here-documents. It misses things
+without saying so; `fragments` cuts the text at everything that may begin a command and so finds those
+too, at the price of finding some that are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from parley.protocol.base import Struct
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+COMMANDS = frozenset(["command", "declaration_command", "unset_command", "test_command"])
+INERT = frozenset(["variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"])
+ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
+ESCAPE_IN_QUOTES = re.compile(r'\\(\n|[\\"$`])')
+ANSI = re.compile(
+    r"\\(?:x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<u>[0-9A-Fa-f]{1,4})|U(?P<U>[0-9A-Fa-f]{1,8})|(?P<octal>[0-7]{1,3})|(?P<c>.))",
+    re.DOTALL,
+)
+ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+EXPANDS = re.compile(r"(?<!\\)[*?\[{]|^~")
+BOUNDARY = re.compile(r"[;&|\n\r(){}`]|\$\[|\b(?:then|do|else|elif|if|while|until|time|coproc)\b|!\s")
+RUN_BY_DOCUMENT = re.compile(rb"(?:\$\(|`)([^)`]*)")
+QUOTES = re.compile(r"[\'\"\\]")
+
+
+class Seen(Struct, frozen=True):
+    """A command that somebody saw: its words, None where a word is only known when it runs."""
+
+    words: tuple[str | None, ...]
+    spelled: tuple[str, ...]
+
+
+class Parsed(Struct, frozen=True):
+    commands: tuple[Seen, ...]
+    inputs: tuple[str, ...]
+    """Texts of here-documents and here-strings."""
+    rest: str
+    """The text without its here-documents; what they run themselves is left of them."""
+    error: bool
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def parse(command: str) -> Parsed:
+    source = command.encode("utf-8", "surrogatepass")
+    root = _parser().parse(source).root_node
+    commands: list[Seen] = []
+    inputs: list[str] = []
+    kept: list[bytes] = []
+    place, quoted = 0, False
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(reversed(node.children))
+        if node.type in COMMANDS:
+            commands.append(_seen(node))
+        elif node.type == "heredoc_start":
+            quoted = _text(node)[:1] in ("'", '"', "\\")
+        elif node.type == "heredoc_body":
+            inputs.append(_text(node))
+            kept += [
+                source[place : node.start_byte],
+                b"" if quoted else b";".join(RUN_BY_DOCUMENT.findall(node.text or b"")),
+            ]
+            place = node.end_byte
+        elif node.type == "herestring_redirect":
+            inputs.extend(_literal(child) or _text(child) for child in node.named_children)
+    rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
+    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error)
+
+
+def fragments(command: str) -> Iterator[Seen]:
+    """Every piece of text behind something that may begin a command, quotes taken off."""
+    for piece in BOUNDARY.split(command.replace("\\\n", "")):
+        words = tuple(QUOTES.sub("", piece).split())
+        if words:
+            yield Seen(words, words)
+
+
+def _seen(node: Node) -> Seen:
+    parts = [child for child in node.children if child.type not in INERT]
+    if node.type == "command":
+        parts = [child for child in parts if child.is_named]
+    spelled = tuple(_text(part) for part in parts)
+    words = [_literal(part) for part in parts]
+    if parts and EXPANDS.search(spelled[0]) and parts[0].named_child_count <= 1 and not _is_quoted(spelled[0]):
+        words[0] = None
+    return Seen(tuple(words), spelled)
+
+
+def _is_quoted(text: str) -> bool:
+    return text[:1] in ("'", '"') or text in ("[", "[[")
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "surrogatepass")
+
+
+def _literal(node: Node) -> str | None:
+    """The value of a word, if it has only one."""
+    text = _text(node)
+    if node.type == "raw_string":
+        return text[1:-1]
+    if node.type == "ansi_c_string":
+        return ANSI.sub(_ansi, text[2:-1])
+    if node.type == "string":
+        plain = all(child.type in ("string_content", '"') for child in node.children)
+        return ESCAPE_IN_QUOTES.sub(_unescaped, text[1:-1]) if plain else None
+    if node.type in ("concatenation", "command_name", "translated_string"):
+        parts = [_literal(child) for child in node.named_children]
+        return None if None in parts else "".join(part or "" for part in parts)
+    if node.type in ("word", "number", "variable_name") or not node.named_children:
+        return None if "expansion" in node.type else ESCAPE.sub(_unescaped, text)
+    return None
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "" if found[1] == "\n" else found[1]
+
+
+def _ansi(found: re.Match[str]) -> str:
+    code = found["hex"] or found["u"] or found["U"]
+    if code:
+        return chr(min(int(code, 16), 0x10FFFF))
+    if found["octal"]:
+        return chr(int(found["octal"], 8) & 0xFF)
+    return ANSI_LETTERS.get(found["c"], found["c"])

@@ -1,0 +1,81 @@
+"""Updates a host may answer a permission question with, so that the same question does not come again.
+
+Each is a PermissionUpdate as it stands on the wire. Nothing is suggested that would not
+help: no rule for a file that rules cannot approve, none that would mean more than it says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from parley.protocol.base import Json
+
+SUBCOMMAND = re.compile(r"[a-z][a-z0-9_-]*")
+"""A second word that says what a program is to do: `git push`, `npm test`."""
+LONGEST = 500
+ACCEPT_EDITS: Json = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+def rules(*contents: tuple[str, str | None], destination: str = "localSettings") -> Json:
+    listed = [
+        {"toolName": tool} if spec is None else {"toolName": tool, "ruleContent": spec} for tool, spec in contents
+    ]
+    return {"type": "addRules", "rules": listed, "behavior": "allow", "destination": destination}
+
+
+def to_read(folder: str) -> tuple[Json, ...]:
+    """The root as a whole is nobody's to give away with one click."""
+    if folder == "/" or "*" in folder:
+        return ()
+    return (rules(("Read", f"/{folder}/**"), destination="session"),)
+
+
+def to_edit(path: str, mode: str, *, inside: bool) -> tuple[Json, ...]:
+    accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
+    return accept if inside else (directories(os.path.dirname(path)), *accept)
+
+
+def directories(folder: str) -> Json:
+    return {"type": "addDirectories", "directories": [folder], "destination": "session"}
+
+
+def to_fetch(host: str) -> tuple[Json, ...]:
+    return (rules(("WebFetch", f"domain:{host}")),)
+
+
+def to_use(tool: str) -> tuple[Json, ...]:
+    return (rules((tool, None)),)
+
+
+def to_delegate(tool: str, name: Any) -> tuple[Json, ...]:
+    if not isinstance(name, str) or not name or name.endswith(":*") or name == "*":
+        return ()
+    return (rules((tool, name)),)
+
+
+def to_run(commands: Sequence[Sequence[str]], text: str) -> tuple[Json, ...]:
+    """For the simple commands of a line that are not approved yet."""
+    specs = [beginning(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
+    return (rules(*[("Bash", spec) for spec in dict.fromkeys(specs)]),) if specs and all(specs) else ()
+
+
+def to_write(spec: str | None, path: str, mode: str) -> tuple[Json, ...]:
+    """For a line that writes in the working directories."""
+    rule = (rules(("Bash", spec)),) if spec else ()
+    accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
+    return (*rule, directories(os.path.dirname(path)), *accept)
+
+
+def beginning(words: Sequence[str], text: str) -> str | None:
+    """`git push *` for what has a subcommand, else the command itself."""
+    if len(words) > 1 and SUBCOMMAND.fullmatch(words[1]) and SUBCOMMAND.fullmatch(words[0]):
+        return f"{words[0]} {words[1]} *"
+    return exact(text)
+
+
+def exact(text: str) -> str | None:
+    """A rule for this text alone; None if it would fit others as well."""
+    return text if "*" not in text and "\\" not in text and len(text) <= LONGEST else None

@@ -1,0 +1,228 @@
+"""docs/permissions.md, made by asking the decision itself: one row a kind of call and rule, one column a mode.
+
+python -m parley.permissions.table > docs/permissions.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parley.permissions.base import Allow, Deny, Request, Way
+from parley.permissions.decision import MODES, decide
+from parley.permissions.protected import FILES, FOLDERS
+from parley.permissions.rule import Behavior, Rule, read_rule
+from parley.permissions.rules import Rules
+from parley.permissions.view import follow
+from parley.protocol.base import Json, Struct
+
+CWD = "/work"
+RULES: tuple[Behavior | None, ...] = (None, "allow", "ask", "deny")
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """A call that stands for its kind, and rules that fit it."""
+
+    kind: str
+    tool: str
+    input: Json
+    allow: str
+    deny: str
+    ask: str = ""
+    """As the deny rule, if it does not say otherwise."""
+    asks_person: bool = False
+
+    def rules(self, behavior: Behavior | None) -> Rules:
+        texts = {"allow": self.allow, "deny": self.deny, "ask": self.ask or self.deny}
+        made = [read_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
+        return Rules(cwd=CWD, rules=tuple(rule for rule in made if isinstance(rule, Rule)))
+
+
+def file(name: str) -> Json:
+    return {"file_path": f"{CWD}/{name}" if not name.startswith("/") else name}
+
+
+def command(text: str) -> Json:
+    return {"command": text}
+
+
+SAMPLES = (
+    Sample(
+        kind="reads a file in a working directory",
+        tool="Read",
+        input=file("a.py"),
+        allow="Read(a.py)",
+        deny="Read(*.py)",
+    ),
+    Sample(
+        kind="reads a file elsewhere",
+        tool="Read",
+        input=file("/etc/hosts"),
+        allow="Read(//etc/**)",
+        deny="Read(//etc/hosts)",
+    ),
+    Sample(
+        kind="edits a file in a working directory",
+        tool="Edit",
+        input=file("a.py"),
+        allow="Edit(/**)",
+        deny="Edit(a.py)",
+    ),
+    Sample(
+        kind="edits a file elsewhere", tool="Write", input=file("/opt/a"), allow="Edit(//opt/**)", deny="Edit(//opt/a)"
+    ),
+    Sample(
+        kind="edits a protected file",
+        tool="Write",
+        input=file(".git/config"),
+        allow="Write",
+        deny="Edit(.git/**)",
+    ),
+    Sample(
+        kind="command that only reads",
+        tool="Bash",
+        input=command("git status"),
+        allow="Bash(git status)",
+        deny="Bash(git *)",
+    ),
+    Sample(
+        kind="command that edits in a working directory",
+        tool="Bash",
+        input=command("mkdir made"),
+        allow="Bash(mkdir:*)",
+        deny="Bash(mkdir:*)",
+    ),
+    Sample(
+        kind="any other command", tool="Bash", input=command("npm test"), allow="Bash(npm test)", deny="Bash(npm:*)"
+    ),
+    Sample(
+        kind="command that cannot be read",
+        tool="Bash",
+        input=command('"$X" now'),
+        allow="Bash",
+        deny="Bash",
+        ask="Bash(rm:*)",
+    ),
+    Sample(
+        kind="command that deletes what all depends on",
+        tool="Bash",
+        input=command("rm -rf /"),
+        allow="Bash(rm:*)",
+        deny="Bash(rm:*)",
+    ),
+    Sample(
+        kind="fetches from a public host",
+        tool="WebFetch",
+        input={"url": "https://example.com/"},
+        allow="WebFetch(domain:example.com)",
+        deny="WebFetch(domain:example.com)",
+    ),
+    Sample(
+        kind="fetches from this machine or a neighbour",
+        tool="WebFetch",
+        input={"url": "http://127.0.0.1/"},
+        allow="WebFetch",
+        deny="WebFetch(domain:127.0.0.1)",
+    ),
+    Sample(kind="tool of an MCP server", tool="mcp__git__push", input={}, allow="mcp__git", deny="mcp__git__push"),
+    Sample(kind="list of the session's own", tool="TodoWrite", input={}, allow="TodoWrite", deny="TodoWrite"),
+    Sample(
+        kind="subagent",
+        tool="Task",
+        input={"subagent_type": "Explore"},
+        allow="Agent(Explore)",
+        deny="Agent(Explore)",
+    ),
+    Sample(
+        kind="question to a person",
+        tool="AskUserQuestion",
+        input={},
+        allow="AskUserQuestion",
+        deny="AskUserQuestion",
+        asks_person=True,
+    ),
+)
+
+
+class Bare:
+    """A file system without links."""
+
+    home = "/home/me"
+
+    def way(self, path: str) -> Way:
+        return follow(path, lambda _: None)
+
+
+def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
+    request = Request(tool=sample.tool, input=sample.input, cwd=CWD, asks_person=sample.asks_person)
+    decision = decide(request, sample.rules(behavior), mode, Bare())
+    return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"
+
+
+def text() -> str:
+    return "\n".join(lines()) + "\n"
+
+
+def lines() -> Iterator[str]:
+    yield from HEAD.splitlines()
+    yield f"| call | rule | {' | '.join(MODES)} |"
+    yield f"|---|---|{'---|' * len(MODES)}"
+    for sample in SAMPLES:
+        for behavior in RULES:
+            cells = [verdict(sample, behavior, mode) for mode in MODES]
+            yield f"| {sample.kind} | {behavior or '-'} | {' | '.join(cells)} |"
+    yield from TAIL.splitlines()
+    yield ""
+    yield f"Folders: {', '.join(f'`{name}`' for name in sorted(FOLDERS))}."
+    yield ""
+    yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
+
+
+HEAD = """\
+# Permissions
+
+Made by `python -m parley.permissions.table`; do not edit. Every cell has a test.
+
+One function decides on every call: `decide(request, rules, mode, view)` in `permissions/decision.py`. The first of
+these that applies wins:
+
+1. a deny rule
+2. an ask rule, a question only a person can answer, a deletion that is too grave, a command that cannot be read while
+   rules deny some commands: asked in every mode
+3. an allow rule, unless the call is a hazard (a protected file, a host nearby), or changes something in plan mode
+4. the mode
+5. the host, if it can be asked; else the call is denied, told as `system/permission_denied` and listed in the result
+
+Rules are read from settings (managed, local, project, user), the command line, and what a host adds; where a rule
+comes from does not matter for the order. In `dontAsk` nobody is asked, so what would be asked is denied. `auto` is as
+careful as `acceptEdits`: no model decides on permissions here. With `--guard`, or `guard: true` in `initialize`, the
+host is asked about every call that is not denied, in every mode; without a host every call is denied.
+"""
+TAIL = """
+## Rules
+
+| rule | fits |
+|---|---|
+| `Tool`, `Tool()`, `Tool(*)` | every call of the tool; a bare deny also takes it off the model's list |
+| `Bash(git status)` | exactly this command |
+| `Bash(npm run:*)`, `Bash(npm run *)` | this, alone or followed by a blank and anything |
+| `Read(...)` | reading, also by Grep, Glob and commands; a deny forbids writing, too |
+| `Edit(...)` | writing, also by Write, NotebookEdit and commands |
+| `WebFetch(domain:example.com)`, `WebFetch(domain:*.example.com)` | the host; all hosts beneath it, not itself |
+| `mcp__server`, `mcp__server__*`, `mcp__server__tool` | tools of an MCP server |
+| `Agent(type)`, `Skill(name)`, `Skill(name:*)` | a subagent or a skill |
+| `Tool(parameter:value)` | calls of other tools with that value |
+
+Paths are gitignore patterns: `//x` from the root, `~/x` from home, `/x` from the folder of the settings, `x` and
+`./x` from the working directory. To deny, a pattern is read widely: any depth for a single name, any case, any link on
+the way. To allow, every name on the way has to fit. Within parentheses a backslash makes a parenthesis plain. A
+malformed rule has no effect and is named on stderr.
+
+## Protected names
+
+No rule and no mode but bypassPermissions approves writing to these in advance, at any depth and in any spelling.
+"""
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(text())

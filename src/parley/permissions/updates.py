@@ -1,0 +1,84 @@
+"""PermissionUpdates: how a host changes what a session may do, now or for later sessions as well.
+
+    read_updates([{"type": "addRules", "rules": [...], "behavior": "allow", "destination": "session"}])
+
+Not here: who takes them in (book.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from parley.permissions.base import BadUpdate
+from parley.permissions.rule import Behavior
+from parley.protocol.base import Json, Struct
+
+Destination = Literal["session", "cliArg", "localSettings", "projectSettings", "userSettings"]
+SOURCES: dict[Destination, str] = {
+    "session": "session",
+    "cliArg": "session",
+    "localSettings": "local",
+    "projectSettings": "project",
+    "userSettings": "user",
+}
+MOST = 4096
+"""Updates, rules and folders of one answer, together."""
+
+
+class Contents(Struct, frozen=True):
+    toolName: str
+    ruleContent: str | None = None
+
+
+class _Rules(Struct, frozen=True, kw_only=True, tag_field="type"):
+    rules: list[Contents]
+    behavior: Behavior
+    destination: Destination = "session"
+
+
+class AddRules(_Rules, frozen=True, kw_only=True, tag="addRules"):
+    """Beside those there are."""
+
+
+class ReplaceRules(_Rules, frozen=True, kw_only=True, tag="replaceRules"):
+    """Instead of all rules of that behavior and destination."""
+
+
+class RemoveRules(_Rules, frozen=True, kw_only=True, tag="removeRules"):
+    """Those of exactly these."""
+
+
+class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+    mode: Literal["default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto"]
+    destination: Destination = "session"
+
+
+class AddDirectories(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
+    directories: list[str]
+    destination: Destination = "session"
+
+
+class RemoveDirectories(Struct, frozen=True, kw_only=True, tag_field="type", tag="removeDirectories"):
+    directories: list[str]
+    destination: Destination = "session"
+
+
+Update = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | RemoveDirectories
+
+
+def read_updates(updates: Sequence[Json]) -> list[Update]:
+    """Raises BadUpdate if one of them cannot be understood, or if there are too many."""
+    try:
+        read: list[Update] = msgspec.convert(list(updates), list[Update])
+    except msgspec.ValidationError as flaw:
+        raise BadUpdate(str(flaw)) from None
+    if sum(1 + size(update) for update in read) > MOST:
+        raise BadUpdate(f"there are more than {MOST} updates, rules and directories")
+    return read
+
+
+def size(update: Any) -> int:
+    return len(getattr(update, "rules", ())) + len(getattr(update, "directories", ()))

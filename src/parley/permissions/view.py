@@ -1,0 +1,79 @@
+"""The file system as it is, for decisions on paths.
+
+Not here: opening what was decided on. Between the decision and the opening a name may
+change its meaning; the reach of the decision keeps the opener from following it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from parley.permissions.base import View, Way
+
+MOST_LINKS = 40
+"""As many as the kernel follows."""
+
+
+class RealView:
+    def __init__(self, home: str) -> None:
+        self.home = home
+
+    def way(self, path: str) -> Way:
+        return follow(path, link_target)
+
+
+class Glance:
+    """A view for one decision: during it, a path leads to one place only."""
+
+    def __init__(self, view: View) -> None:
+        self.home = view.home
+        self._view = view
+        self._ways: dict[str, Way] = {}
+
+    def way(self, path: str) -> Way:
+        known = self._ways.get(path)
+        if known is None:
+            known = self._ways[path] = self._view.way(path)
+        return known
+
+
+def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
+    """Go along a path as the kernel does, part by part, and keep every name that it had."""
+    names = [plain(path)]
+    here, rest, links = "/", parts(path), 0
+    while rest:
+        part = rest.pop(0)
+        if part == "..":
+            here = os.path.dirname(here)
+            continue
+        there = os.path.join(here, part)
+        target = target_of(there)
+        if target is None:
+            here = there
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return Way(tuple(dict.fromkeys(names)), None)
+        names.append(plain("/".join([there, *rest])))
+        here = "/" if target.startswith("/") else here
+        rest = parts(target) + rest
+        names.append(plain("/".join([here, *rest])))
+    return Way(tuple(dict.fromkeys([*names, here])), here)
+
+
+def plain(path: str) -> str:
+    """Without dots and doubled slashes; `normpath` would keep two slashes in front."""
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
+def parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def link_target(path: str) -> str | None:
+    """What a link says; None for what is no link, or is not there."""
+    try:
+        return os.readlink(path)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,166 @@
+"""The settings of one session: read at the start, changed by the host, asked by everybody else.
+
+Not here: what the layers say (layers.py), what of it counts (merge.py), the files a change
+goes to (store.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from parley.protocol.base import Json
+from parley.settings import environment, layers, trust
+from parley.settings.base import DEFAULT_STYLE, SOURCES, Flaw, Inert, Layer, Merged, NotWritten, Source, Style, shown
+from parley.settings.keys import vetted
+from parley.settings.merge import NOT_TRUSTED, merge
+
+if TYPE_CHECKING:
+    from parley.settings.store import Store
+
+SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
+MOST_NAMED = 12
+
+
+class Desk:
+    """What is set. The one who owns it is the session."""
+
+    def __init__(
+        self,
+        wanted: layers.Wanted,
+        base: Mapping[str, str],
+        without_secrets: Callable[[dict[str, str]], dict[str, str]] = dict,
+    ) -> None:
+        """Raises UsageError if the command line's settings are wrong."""
+        self._wanted = wanted
+        self._base = base
+        self._without_secrets = without_secrets
+        self.trust, flaw = trust.judge(wanted.config, wanted.project, wanted.sources)
+        read = layers.read(wanted)
+        self._layers = read.layers
+        self.merged = merge(read.layers, self.trust)
+        self._flaws = (*read.flaws, *((flaw,) if flaw else ()), *self.merged.flaws)
+
+    def layers(self) -> tuple[Layer, ...]:
+        return self._layers
+
+    @property
+    def store(self) -> Store:
+        """Who writes to the files. Seldom needed, so loaded when it is."""
+        from parley.settings.store import Store
+
+        return Store(self._wanted.config, self._wanted.project)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the files, and what of them does not count; one line each."""
+        return [*(str(flaw) for flaw in self._flaws), *inert_lines(self.merged.inert, self._wanted.project)]
+
+    # What follows from it.
+
+    def environment(self) -> dict[str, str]:
+        """What our own lookups see."""
+        return environment.for_us(self._base, self.merged)
+
+    def child_environment(self) -> dict[str, str]:
+        return self._without_secrets(environment.for_commands(self._base, self.merged))
+
+    def folders(self) -> tuple[str, ...]:
+        """The working directories beside the first, absolute."""
+        home = str(layers.home(self._base))
+        return tuple(dict.fromkeys(absolute(found.value, found.root, home) for found in self.merged.directories))
+
+    def style(self) -> Style:
+        name = self.merged.get("outputStyle", DEFAULT_STYLE)
+        if name == DEFAULT_STYLE:
+            return Style()
+        from parley.settings.style import find
+
+        return find(name, self._wanted.config, self._wanted.project if self._wanted.wants("project") else None)
+
+    def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> tuple[str, list[Flaw]]:
+        """What the memory files of the enabled sources say, and which of them cannot be used."""
+        from parley.settings import memory
+
+        places = memory.Places(
+            cwd=cwd,
+            config=self._wanted.config,
+            home=layers.home(self._base),
+            more_roots=more_roots,
+            user=self._wanted.wants("user"),
+            project=self._wanted.wants("project"),
+            local=self._wanted.wants("local"),
+        )
+        found = memory.gather(places, denies)
+        return found.text, list(found.flaws)
+
+    # Changing it.
+
+    def apply(self, settings: Json) -> Merged:
+        """Merge into the flag layer, key by key; null takes a key out. Raises NotWritten if a value is wrong."""
+        given = {key: value for key, value in settings.items() if value is not None}
+        _, flaws = vetted(Layer(source="flag", path="settings", root=self._wanted.project, values=given))
+        if flaws:
+            raise NotWritten("; ".join(flaw.text for flaw in flaws))
+        old = next((layer for layer in self._layers if layer.source == "flag"), None)
+        values = {**(old.values if old else {}), **settings}
+        kept = {key: value for key, value in values.items() if value is not None}
+        path = old.path if old else "--settings"
+        return self._put("flag", Layer(source="flag", path=path, root=self._wanted.project, values=kept))
+
+    def update(self, destination: str, settings: Json) -> Merged:
+        """Write keys to a file; null takes a key out. Raises NotWritten."""
+        self.store.update(destination, settings)
+        return self.reread(destination)
+
+    def reread(self, destination: str) -> Merged:
+        """Take in what was written to a file meanwhile, where that layer is read at all."""
+        self.trust, _ = trust.judge(self._wanted.config, self._wanted.project, self._wanted.sources)
+        source = SOURCE_OF[destination]
+        flaws: list[Flaw] = []
+        layer = layers.ambient(self._wanted, source, flaws) if self._wanted.wants(source) else None
+        return self._put(source, layer)
+
+    def _put(self, source: Source, new: Layer | None) -> Merged:
+        """Put a layer where it belongs, in the place of the old one."""
+        others = [layer for layer in self._layers if layer.source != source]
+        found = [*others, *([new] if new else [])]
+        self._layers = tuple(sorted(found, key=lambda layer: SOURCES.index(layer.source)))
+        self.merged = merge(self._layers, self.trust)
+        return self.merged
+
+    # Trust.
+
+    def record_trust(self, trusted: bool) -> str:
+        """Put on record whether the person trusts the project; its real path. Raises UsageError and NotWritten."""
+        identity = trust.identify(self._wanted.project)
+        trust.record(self._wanted.config, identity, trusted)
+        return identity.path
+
+    def trusted_folders(self) -> list[str]:
+        """Raises NotWritten if the record cannot be read."""
+        book = trust.read(self._wanted.config)
+        if book.flaw is not None:
+            raise NotWritten(str(book.flaw))
+        return sorted(path for path, record in book.folders.items() if record.trusted)
+
+
+def absolute(folder: str, root: str, home: str) -> str:
+    """A folder as settings name it: `~/x`, or relative to the one that names it."""
+    named = home + folder[1:] if folder == "~" or folder.startswith("~/") else folder
+    return os.path.normpath(os.path.join(root, named))
+
+
+def inert_lines(inert: tuple[Inert, ...], project: str) -> list[str]:
+    """One line for each file and reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for item in inert:
+        groups.setdefault((item.path, item.reason), []).append(item.key)
+    return [inert_line(path, reason, keys, project) for (path, reason), keys in groups.items()]
+
+
+def inert_line(path: str, reason: str, keys: list[str], project: str) -> str:
+    names = list(dict.fromkeys(shown(key) for key in keys))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    advice = f" (`parley trust {shown(project)}` trusts it)" if reason == NOT_TRUSTED else ""
+    return f"settings: {shown(path)}: without effect: {', '.join(names[:MOST_NAMED])}{more}: {reason}{advice}"

@@ -1,0 +1,62 @@
+"""A thousand allowed commands in a real bash; tests/programmes/canary.py runs as many as you like."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "programmes"))
+
+import canary  # a programme is no package: its folder must be on the path first
+
+from parley.permissions.shell import Line, read
+
+pytestmark = pytest.mark.skipif(
+    not shutil.which("bash") or not canary.isolation(), reason="no bash, or no way to cage it"
+)
+
+
+@pytest.fixture
+def ground() -> Iterator[canary.Ground]:
+    """Not in pytest's own folder, which the shell without rights could not enter."""
+    with tempfile.TemporaryDirectory(prefix="canary-") as root:
+        yield canary.Ground(Path(root))
+
+
+def test_no_allowed_command_runs_the_canary_writes_or_gets_other_words_than_were_judged() -> None:
+    summary = canary.run(count=1_000, seed=1)
+
+    assert summary.broken == []
+    assert summary.allowed == {"contexts": 500, "everyday": 500}
+    assert summary.programs > 500
+
+
+@pytest.mark.parametrize("command", ["canary", "echo $(canary)", "ls\ncanary", "printf -v 'a[$(canary)]' 1"])
+def test_the_harness_sees_a_canary_that_ran(ground: canary.Ground, command: str) -> None:
+    ground.run(command)
+
+    assert ground.mark.exists()
+
+
+def test_the_harness_sees_a_file_that_was_written_and_words_that_nobody_judged(ground: canary.Ground) -> None:
+    line = read("ls a")
+    assert isinstance(line, Line)
+
+    ground.run("ls b; echo x > c; echo x > ../out/kept")
+
+    assert list(canary.broken_promises(line, ground, canary.Summary())) == [
+        "something was written",
+        "a program got ('ls', 'b')",
+    ]
+
+
+def test_the_seed_decides_every_command() -> None:
+    for generator in canary.GENERATORS.values():
+        first, second = generator(Random(3)), generator(Random(3))
+        assert [next(first) for _ in range(200)] == [next(second) for _ in range(200)]

@@ -1,0 +1,88 @@
+"""The finder for denies. The corpora hold many more (hostile.jsonl)."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.permissions.shell import Found, finds, unresolved
+from parley.permissions.shell.finder import MOST_CHARACTERS, surveyed
+
+
+def test_the_pattern_and_the_part_that_it_speaks_of_are_told() -> None:
+    assert finds("ls && sudo /bin/rm -rf x", ["git push:*", "rm:*"]) == Found("rm:*", "rm -rf x")
+
+
+def test_without_patterns_nothing_is_found() -> None:
+    assert finds("rm x", []) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo rm", "git commit -m 'fix; rm old'", "timeout 5 echo rm", "xargs grep rm", "command -v rm", "rmdir x",
+        "ls rm", "echo $(ls) rm", "if true; then echo rm; fi", "grep -r 'rm x' .", "for f in rm; do echo $f; done",
+        "git -C rm log", "A=1; echo $B", "A=1",
+        "cat > a.sh <<'E'\nrm x\nE", "cat <<E\nrm x\nE", "cat <<\"E\" > a\n$(rm x)\nE",
+    ],
+)  # fmt: skip
+def test_a_word_that_is_no_command_is_not_found(command: str) -> None:
+    assert finds(command, ["rm", "rm x:*"]) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls", "echo $x", "for i in a b; do echo $i; done", "timeout 5 echo $x", "bash -c 'ls'", "bash script.sh",
+        "env A=1 ls", "git log | head", "cat <<E\nx\nE", "[ -f a ] && ls", "export A=1", "bash -c ls $x", "A=$x",
+        "docker run \\\n -it x", "[[ -f x ]]", "eval ls", "source x", "unset x",
+    ],
+)  # fmt: skip
+def test_a_command_whose_words_are_known_is_resolved(command: str) -> None:
+    assert unresolved(command) == (command == "bash -c ls $x")
+
+
+@pytest.mark.parametrize("command", ["ls " + "a" * 10_000, "ls\x00", "echo 'x", "if true", "sudo $x", "bash -s"])
+def test_what_cannot_be_read_is_unresolved(command: str) -> None:
+    assert unresolved(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls " + "a" * MOST_CHARACTERS,
+        "env " * 50 + "rm x",
+        "git " + "-a " * 200 + "push",
+        "find . " + "-exec a " * 200,
+        "eval " * 20 + "ls",
+        ";".join(f"a{number}" for number in range(24_000))[:MOST_CHARACTERS],
+    ],
+    ids=["length", "wrappers", "options", "runs", "depth", "commands"],
+)
+def test_what_costs_too_much_counts_as_found_and_unresolved(command: str) -> None:
+    assert finds(command, ["never"]) == Found("never", "a command too long to search")
+    assert unresolved(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        ("$'\\x72\\u006d\\t' x", "rm\t x"),
+        ("$'\\U0000006cs\\q' x", "lsq x"),
+        ('"ls" "a\\"b"', 'ls a"b'),
+        ('$"ls" x', "ls x"),
+        ("l\\s $x", "ls $x"),
+        ("export A=1 $x", "export A=1 $x"),
+        ("env -S 'ls x' $y", "ls x"),
+        ("su me -c 'ls x' $y", "ls x"),
+        ("A[0]=1 ls $y", "ls $y"),
+        ("bash <<< ls", "ls"),
+        ("bash <<< $x", "$x"),
+        ("env -i bash <<< ls", "ls"),
+        ("echo $x 'ls y' | sudo bash", "ls y"),
+        ("cat <<E | bash\nls y\nE", "ls y"),
+        ("cat <<E\n$(ls y)\nE", "ls y"),
+        ("cat <<E > a; ls y\nx\nE\nls z", "ls z"),
+    ],
+)
+def test_words_are_resolved_as_far_as_they_can_be(command: str, part: str) -> None:
+    assert part in surveyed(command).parts

@@ -1,0 +1,16 @@
+"""The grammar is a library of its own: it is loaded when it is needed and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_judging_a_proven_command_does_not_load_the_grammar() -> None:
+    program = (
+        "import sys; from parley.permissions.shell import *; line = read('git status && npm test')\n"
+        "assert isinstance(line, Line) and allowed_by(line, ['npm test']) and not finds(line.text, ['rm:*'])\n"
+        "assert not [name for name in sys.modules if name.startswith('tree_sitter')]"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)

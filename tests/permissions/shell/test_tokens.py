@@ -1,0 +1,193 @@
+"""The strict tokenizer: what it proves, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.permissions.shell import Line, Redirect, Simple, Unclear, read
+
+
+def commands(text: str) -> tuple[Simple, ...]:
+    line = read(text)
+    assert isinstance(line, Line), line
+    return line.commands
+
+
+def argv(text: str) -> list[tuple[str, ...]]:
+    return [command.argv for command in commands(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git log --oneline -5", ("git", "log", "--oneline", "-5")),
+        ("  ls\t -a  ", ("ls", "-a")),
+        ("echo 'a  b' \"c d\"", ("echo", "a  b", "c d")),
+        ("echo a'b'\"c\"d", ("echo", "abcd")),
+        ("echo '' \"\"", ("echo", "", "")),
+        ("echo a\\ b \\$x \\;", ("echo", "a b", "$x", ";")),
+        (r'echo "a\"b\\c\$d\`e\f"', ("echo", 'a"b\\c$d`e\\f')),
+        ("echo '$(id) `id` \\'", ("echo", "$(id) `id` \\")),
+        ('grep "end$" "a$ b" "x$|y$"', ("grep", "end$", "a$ b", "x$|y$")),
+        ("git diff HEAD~1 HEAD^ a#b", ("git", "diff", "HEAD~1", "HEAD^", "a#b")),
+        ("echo 'ä ö' \"ü\"", ("echo", "ä ö", "ü")),
+        ("echo 'two\nlines'", ("echo", "two\nlines")),
+        ("find . ! -name x", ("find", ".", "!", "-name", "x")),
+        (": a", (":", "a")),
+        ("echo A=b if then", ("echo", "A=b", "if", "then")),
+        ("time -p ls", ("time", "-p", "ls")),
+    ],
+)
+def test_words_are_what_the_program_will_get(text: str, expected: tuple[str, ...]) -> None:
+    assert argv(text) == [expected]
+
+
+@pytest.mark.parametrize("operator", ["&&", "||", ";", "|", "|&", "&", "\n"])
+def test_every_separator_ends_a_command(operator: str) -> None:
+    first, second = commands(f"ls -a{operator}pwd")
+
+    assert (first.argv, first.before, first.after) == (("ls", "-a"), "", operator)
+    assert (second.argv, second.before, second.after) == (("pwd",), operator, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n\nls\n\npwd\n", "ls ;\npwd;", "ls &&\n\n pwd", "ls |\npwd", "ls & pwd &", "ls\n \t\npwd", "ls ||\npwd\n"],
+)
+def test_a_newline_may_stand_where_a_command_is_yet_to_come(text: str) -> None:
+    assert argv(text) == [("ls",), ("pwd",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ls 2>&1", [Redirect("2", ">&", "1")]),
+        ("ls >&2", [Redirect("", ">&", "2")]),
+        ("ls > /dev/null 2>/dev/null", [Redirect("", ">", "/dev/null"), Redirect("2", ">", "/dev/null")]),
+        ("< in.txt ls", [Redirect("", "<", "in.txt")]),
+        ("ls>'a b'", [Redirect("", ">", "a b")]),
+        ("ls >> a >| b <> c", [Redirect("", ">>", "a"), Redirect("", ">|", "b"), Redirect("", "<>", "c")]),
+        ("ls &> a", [Redirect("", "&>", "a")]),
+        ("ls &>> a", [Redirect("", "&>>", "a")]),
+    ],
+)
+def test_redirections_have_literal_targets(text: str, expected: list[Redirect]) -> None:
+    (command,) = commands(text)
+
+    assert command.argv == ("ls",)
+    assert list(command.redirects) == expected
+
+
+@pytest.mark.parametrize("text", ["ls 2 > a", "ls '2'> a", "ls \\2>a", "ls x2>a", "ls 2&>a"])
+def test_only_digits_right_before_the_operator_are_a_descriptor(text: str) -> None:
+    (command,) = commands(text)
+
+    assert len(command.argv) == 2
+    assert command.redirects[0].descriptor == ""
+
+
+@pytest.mark.parametrize(
+    ("operator", "target", "writes", "reads"),
+    [
+        (">", "a", True, False),
+        (">", "/dev/null", False, False),
+        (">&", "1", False, False),
+        ("<", "a", False, True),
+        ("<", "/dev/null", False, False),
+        ("<>", "a", True, True),
+        ("&>", "a", True, False),
+    ],
+)
+def test_a_redirection_knows_whether_it_reads_or_writes(operator: str, target: str, writes: bool, reads: bool) -> None:
+    redirect = Redirect("", operator, target)
+
+    assert (redirect.writes, redirect.reads) == (writes, reads)
+
+
+def test_assignments_stand_in_front_and_globs_are_marked() -> None:
+    (command,) = commands("A=1 B='x y' ls *.py a\\*b 'c*' d[ef]")
+
+    assert command.assignments == (("A", "1"), ("B", "x y"))
+    assert command.argv == ("ls", "*.py", "a*b", "c*", "d[ef]")
+    assert command.words == ("ls", "*.py", "a\\*b", "'c*'", "d[ef]")
+    assert command.globs == (1, 4)
+    assert command.text == "A=1 B='x y' ls *.py a\\*b 'c*' d[ef]"
+
+
+def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
+    assert [command.text for command in commands(" ls -a  2>&1 |  wc -l ; A=1")] == ["ls -a  2>&1", "wc -l", "A=1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no command"),
+        (" \n ", "no command"),
+        ("echo $x", "an expansion"),
+        ("echo `id`", "a substitution"),
+        ("(ls)", "a subshell, a function or an array"),
+        ("echo {a,b}", "a brace"),
+        ("cat <<E", "a here-document or a duplicated input"),
+        ("cat <&3", "a here-document or a duplicated input"),
+        ("ls ~", "a tilde"),
+        ("ls # x", "a comment"),
+        ("echo a \\\nb", "an escaped line end"),
+        ("echo a\\", "an escaped line end"),
+        ('echo "$x"', "a quote with an expansion in it, or without an end"),
+        ('echo "a\\\nb"', "a quote with an expansion in it, or without an end"),
+        ("echo 'x", "a quote without an end"),
+        ("case a in b) ls;; esac", "a subshell, a function or an array"),
+        ("ls ;; ls", "a case"),
+        ("cat résumé", "a letter outside ASCII without quotes"),
+        ("ls && ; ls", "an operator without a command before it"),
+        ("&& ls", "an operator without a command before it"),
+        ("ls &&", "an operator without a command behind it"),
+        ("ls |\n", "an operator without a command behind it"),
+        ("ls >", "a redirection without a target"),
+        ("ls > > a", "a redirection without a target"),
+        ("ls > ; pwd", "a redirection without a target"),
+        ("ls > *.txt", "a redirection to a pattern or to nothing"),
+        ("ls > ''", "a redirection to a pattern or to nothing"),
+        ("ls >& out", "a redirection of two streams at once"),
+        ("ls >&-", "a redirection of two streams at once"),
+        ("cat < /dev/tcp/a/1", "a redirection to the network"),
+        ("cat > '/dev//udp/a/1'", "a redirection to the network"),
+        ("A+=1 ls", "an assignment that is more than a name and a value"),
+        ("A=*.py ls", "an assignment that is more than a name and a value"),
+        ("if true", "a reserved word"),
+        ("! ls", "a reserved word"),
+        ("time if ls", "a reserved word"),
+        ("'ls' -a", "a command word that is not plain"),
+        ("l\\s", "a command word that is not plain"),
+        ("l* -a", "a command word that is not plain"),
+        ("-x", "a command word that is not plain"),
+        ("%1", "a command word that is not plain"),
+        ("time A=1 ls", "a command word that is not plain"),
+        ("time -- ls", "a command word that is not plain"),
+        ("time", "`time` without a command"),
+        ("time -p", "`time` without a command"),
+        ("ls\x00", "a control character"),
+        ("ls\rpwd", "a control character"),
+        ("echo '\ud800'", "a control character"),
+        ("echo '\x9b'", "a control character"),
+        ("ls " + "a" * 10_000, "more than 10,000 characters"),
+    ],
+)
+def test_what_cannot_be_proven_is_unclear(text: str, reason: str) -> None:
+    assert read(text) == Unclear(reason)
+
+
+def test_a_command_as_long_as_the_limit_is_read() -> None:
+    assert argv("ls " + "a" * 9_997) == [("ls", "a" * 9_997)]
+
+
+@given(st.text(alphabet=" \t\n'\"\\|&;<>()$`*?[]{}~#!^=%ab2-/.é\r", max_size=40))
+def test_whatever_the_text_the_tokenizer_answers_and_its_words_come_from_it(text: str) -> None:
+    line = read(text)
+
+    if isinstance(line, Line):
+        assert all(command.text in text for command in line.commands)
+        assert all(word in command.text for command in line.commands for word in command.words)
+        assert not any(mark in word for command in line.commands for word in command.words[:1] for mark in "$`'\"\\*")

@@ -1,0 +1,198 @@
+"""What a decision says beside its verdict: the reason, the rule, how far the call may go, what to suggest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tree import Tree
+
+from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.decision import decide
+from parley.permissions.rule import Behavior, Rule, read_rule
+from parley.permissions.rules import Rules
+from parley.workspace.base import Reach
+
+ACCEPT = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+def made(text: str, behavior: Behavior) -> Rule:
+    rule = read_rule(text, behavior, "user", "/w")
+    assert isinstance(rule, Rule)
+    return rule
+
+
+def decided(
+    tool: str, mode: str = "default", rule: Rule | None = None, view: Tree | None = None, **input: Any
+) -> Decision:
+    request = Request(tool=tool, input=input, cwd="/w", plan_file="/home/me/.claude/plans/p.md")
+    rules = Rules(cwd="/w", rules=() if rule is None else (rule,))
+    return decide(request, rules, mode, view or Tree())
+
+
+def asked(tool: str, mode: str = "default", rule: Rule | None = None, view: Tree | None = None, **input: Any) -> Ask:
+    decision = decided(tool, mode, rule, view, **input)
+    assert isinstance(decision, Ask), decision
+    return decision
+
+
+def add(*contents: tuple[str, str], to: str = "localSettings") -> dict[str, Any]:
+    rules = [{"toolName": tool, "ruleContent": spec} for tool, spec in contents]
+    return {"type": "addRules", "rules": rules, "behavior": "allow", "destination": to}
+
+
+def folder(path: str) -> dict[str, Any]:
+    return {"type": "addDirectories", "directories": [path], "destination": "session"}
+
+
+def test_an_allow_by_rule_names_the_rule() -> None:
+    rule = made("Bash(npm test:*)", "allow")
+
+    assert decided("Bash", rule=rule, command="npm test -v") == Allow(
+        input={"command": "npm test -v"},
+        source="rule",
+        reason="Bash(npm test:*)",
+        reason_type="subcommandResults",
+        rule=rule,
+    )
+
+
+def test_a_denial_by_rule_names_the_rule_and_its_source() -> None:
+    rule = made("Read(.env)", "deny")
+    denial = decided("Read", rule=rule, file_path="/w/.env")
+
+    assert isinstance(denial, Deny)
+    assert (denial.source, denial.reason, denial.reason_type, denial.rule) == ("rule", "Read(.env)", "rule", rule)
+    assert "Read(.env) (user)" in denial.message
+
+
+def test_an_allowed_file_is_the_one_that_was_judged_and_no_other() -> None:
+    view = Tree({"/w/link": "real.txt"})
+
+    reading = decided("Read", view=view, file_path="/w/link")
+    bypassing = decided("Write", "bypassPermissions", view=view, file_path="/w/link")
+
+    assert isinstance(reading, Allow)
+    assert isinstance(bypassing, Allow)
+    assert reading.reach == bypassing.reach == Reach(files=("/w/real.txt",))
+
+
+def test_a_search_reaches_its_folder_and_what_is_beneath() -> None:
+    search = decided("Glob", pattern="src/**/*.py")
+
+    assert isinstance(search, Allow)
+    assert search.reach == Reach(folders=("/w", "/w/src"), files=("/w", "/w/src"))
+
+
+def test_what_is_asked_about_reaches_no_further_once_it_is_approved() -> None:
+    assert asked("Read", file_path="/etc/hosts").reach == Reach(files=("/etc/hosts",))
+
+
+def test_the_plan_file_may_be_written_in_plan_mode_only() -> None:
+    plan = "/home/me/.claude/plans/p.md"
+
+    allowed = decided("Write", "plan", file_path=plan)
+
+    assert isinstance(allowed, Allow)
+    assert allowed.reason_type == "other"
+    assert isinstance(decided("Write", file_path=plan), Ask)
+    assert isinstance(decided("Write", "plan", view=Tree({plan: "/etc/x"}), file_path=plan), Ask)
+
+
+def test_an_unknown_mode_is_no_wider_than_the_default() -> None:
+    assert isinstance(decided("Write", "whatever", file_path="/w/a"), Ask)
+
+
+@pytest.mark.parametrize(
+    ("tool", "input", "mode", "suggestions"),
+    [
+        ("Bash", {"command": "touch x.txt"}, "default", (add(("Bash", "touch x.txt")), folder("/w"), ACCEPT)),
+        ("Bash", {"command": "touch y2"}, "default", (add(("Bash", "touch y2 *")), folder("/w"), ACCEPT)),
+        (
+            "Bash",
+            {"command": "sleep 1.5; touch zz"},
+            "default",
+            (add(("Bash", "sleep 1.5; touch zz")), folder("/w"), ACCEPT),
+        ),
+        ("Bash", {"command": "echo a > b"}, "default", (add(("Bash", "echo a > b")), folder("/w"), ACCEPT)),
+        (
+            "Bash",
+            {"command": "npm test && git push"},
+            "default",
+            (add(("Bash", "npm test *"), ("Bash", "git push *")),),
+        ),
+        ("Bash", {"command": "curl http://x/"}, "acceptEdits", (add(("Bash", "curl http://x/")),)),
+        ("Bash", {"command": "cat /etc/hosts"}, "default", (add(("Read", "//etc/**"), to="session"),)),
+        ("Bash", {"command": "rm *.log && curl x"}, "default", ()),
+        ("Bash", {"command": "echo x > .git/config"}, "default", ()),
+        ("Bash", {"command": "$X"}, "default", ()),
+        ("Write", {"file_path": "/w/a"}, "default", (ACCEPT,)),
+        ("Write", {"file_path": "/opt/a"}, "default", (folder("/opt"), ACCEPT)),
+        ("Write", {"file_path": "/opt/a"}, "acceptEdits", (folder("/opt"),)),
+        ("Write", {"file_path": "/w/.git/config"}, "default", ()),
+        ("Write", {"file_path": "/w/a"}, "plan", ()),
+        ("Read", {"file_path": "/etc/hosts"}, "default", (add(("Read", "//etc/**"), to="session"),)),
+        ("Read", {"file_path": "/hosts"}, "default", ()),
+        ("WebFetch", {"url": "https://a.org/x"}, "default", (add(("WebFetch", "domain:a.org")),)),
+        ("WebFetch", {"url": "http://127.0.0.1/"}, "default", ()),
+        ("Skill", {"skill": "pdf"}, "default", (add(("Skill", "pdf")),)),
+    ],
+)
+def test_what_is_suggested_would_help(
+    tool: str, input: dict[str, Any], mode: str, suggestions: tuple[Any, ...]
+) -> None:
+    assert asked(tool, mode, **input).suggestions == suggestions
+
+
+def test_for_other_tools_the_tool_itself_is_suggested() -> None:
+    rules = [{"toolName": "mcp__git__push"}]
+
+    assert asked("mcp__git__push").suggestions == (
+        {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"},
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["touch x.txt", "touch y2", "sleep 1.5; touch zz", "echo a > b", "npm test && git push", "cat /etc/hosts"],
+)
+def test_a_suggestion_that_is_taken_ends_the_asking(command: str) -> None:
+    [first, *_] = asked("Bash", command=command).suggestions
+    taken = tuple(made(f"{rule['toolName']}({rule['ruleContent']})", "allow") for rule in first["rules"])
+    request = Request(tool="Bash", input={"command": command}, cwd="/w")
+
+    assert isinstance(decide(request, Rules(cwd="/w", rules=taken), "default", Tree()), Allow)
+
+
+@pytest.mark.parametrize(
+    ("tool", "input", "reason_type", "blocked_path"),
+    [
+        ("Bash", {"command": "touch x"}, "", "/w/x"),
+        ("Bash", {"command": "touch /opt/x"}, "workingDir", "/opt/x"),
+        ("Bash", {"command": "curl x"}, "other", None),
+        ("Bash", {"command": "curl x && curl y"}, "subcommandResults", None),
+        ("Bash", {"command": "rm -rf /"}, "safetyCheck", "/"),
+        ("Read", {"file_path": "/etc/hosts"}, "workingDir", None),
+        ("Write", {"file_path": "/w/a"}, "", None),
+        ("Write", {"file_path": "/w/.git/config"}, "safetyCheck", None),
+        ("WebFetch", {"url": "http://10.0.0.1/"}, "safetyCheck", None),
+    ],
+)
+def test_a_question_says_why_it_is_asked(
+    tool: str, input: dict[str, Any], reason_type: str, blocked_path: str | None
+) -> None:
+    question = asked(tool, **input)
+
+    assert (question.reason_type, question.blocked_path) == (reason_type, blocked_path)
+
+
+def test_a_shell_that_stands_outside_reads_nothing_unasked() -> None:
+    request = Request(tool="Bash", input={"command": "ls"}, cwd="/etc")
+
+    assert isinstance(decide(request, Rules(cwd="/w"), "default", Tree()), Ask)
+
+
+def test_a_chain_of_moves_too_long_to_follow_is_asked_about() -> None:
+    command = " && ".join(["cd sub"] * 7 + ["cat ../x"])
+
+    assert asked("Bash", command=command).reason_type == "safetyCheck"
