@@ -30,7 +30,7 @@ from parley.permissions.base import Permits
 from parley.permissions.later import Later
 from parley.protocol.base import Json
 from parley.protocol.dialects.base import Dialect
-from parley.protocol.options import Options
+from parley.protocol.options import ROWS, Options
 from parley.settings import credentials, layers
 from parley.settings.base import shown
 from parley.settings.desk import Desk
@@ -83,6 +83,13 @@ TOOLS = {
     "Read": "parley.tools.read:Read",
     "Write": "parley.tools.write:Write",
 }
+NOT_YET = (
+    *("fallback_model", "json_schema", "task_budget", "mcp_config", "strict_mcp_config", "agents", "agent"),
+    *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "include_hook_events", "client_tools"),
+    *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
+)
+"""Options that are read so that a client's command line is understood; what they ask for is still to come."""
+RESTRICTING_NOT_YET = ("restricted", "safe_mode", "offline", "resume_session_at", "resume_drops_turn")
 DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
 
 
@@ -97,6 +104,17 @@ def variety(table: dict[str, str], name: str, what: str) -> Any:
 def make_tool(name: str) -> Tool:
     made: Tool = variety(TOOLS, name, "tool")()
     return made
+
+
+def not_yet(options: Options) -> list[str]:
+    """A warning for every option that is given and not heeded yet. Raises UsageError for those that restrict."""
+    flags = {row.field: row.flags[0] for row in ROWS}
+    refused = [flags[field] for field in RESTRICTING_NOT_YET if field in options.given]
+    if refused:
+        raise UsageError(f"option '{refused[0]}' is not supported yet, and to go on without it could do harm")
+    return [
+        f"option '{flags[field]}' is not supported yet and has no effect" for field in NOT_YET if field in options.given
+    ]
 
 
 def dialect(options: Options) -> Dialect:
@@ -130,6 +148,8 @@ class Composer:
     def setup(self, complain: Callable[[str], None]) -> Setup:
         """Everything a session needs. Raises UsageError or SessionError."""
         options, environment = self.options, self.environment
+        for warning in not_yet(options):
+            complain(warning)
         chosen = resolve(self.model_name())
         if chosen.adapter != "anthropic":
             self.open_model(chosen)  # a broken script is told now, not in the first turn
@@ -176,6 +196,7 @@ class Composer:
             betas=options.betas or (),
             limits=Limits(
                 max_turns=options.max_turns,
+                max_budget_usd=options.max_budget_usd,
                 max_retries=whole_or(environment, "CLAUDE_CODE_MAX_RETRIES", DEFAULT_RETRIES),
                 max_output_tokens=whole(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
                 max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),

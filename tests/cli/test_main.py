@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,31 +14,6 @@ import pytest
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
 PATIENCE_SECONDS = 30
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """A machine without any key or setting."""
-    (tmp_path / "home").mkdir()
-    return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
-
-
-@pytest.fixture
-def run(tmp_path: Path, environment: dict[str, str]) -> Any:
-    def start(*argv: str, stdin: str | bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            [PARLEY, *argv],
-            input=data,
-            capture_output=True,
-            cwd=tmp_path,
-            env={**environment, **more},
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    return start
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -83,6 +57,52 @@ def test_json_is_one_result_and_with_verbose_everything_as_an_array(run: Any) ->
     assert (result["type"], result["result"]) == ("result", "Hi.")
     told = json.loads(run("-p", "--model", "offline", "--output-format", "json", "--verbose", "say Hi.").stdout)
     assert [line["type"] for line in told] == ["system", "assistant", "result"]
+
+
+TASK_THAT_ENDS_LATER = """\
+call Bash {"command": "sleep 0.3", "run_in_background": true, "description": "rest"}
+say First.
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--verbose",)])
+def test_json_is_one_document_even_if_a_task_causes_another_turn(run: Any, more: tuple[str, ...]) -> None:
+    argv = ("-p", "--model", "offline", "--allowedTools", "Bash", "--output-format", "json", *more)
+    told = json.loads(run(*argv, "--", TASK_THAT_ENDS_LATER).stdout)
+    assert isinstance(told, list if more else dict)
+    if more:
+        assert [line["type"] for line in told].count("result") == 2
+        assert len({line["uuid"] for line in told}) == len(told)
+        told = told[-1]
+    assert (told["type"], told["result_index"]) == ("result", 1)
+
+
+def test_text_is_the_last_answer_only(run: Any) -> None:
+    argv = ("-p", "--model", "offline", "--allowedTools", "Bash", "--", TASK_THAT_ENDS_LATER)
+    done = run(*argv)
+    assert "First." not in done.stdout
+    assert (done.stdout != "", done.returncode) == (True, 0)
+
+
+def test_a_byte_that_is_no_text_is_replaced_on_the_command_line(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [PARLEY.encode(), b"-p", b"--model", b"offline", b"say a\xffb"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert (done.stdout.decode(), done.stderr, done.returncode) == ("a\ufffdb\n", b"", 0)
+
+
+def test_a_prompt_that_is_too_long_gets_its_result(run: Any) -> None:
+    long = b'{"type":"user","message":{"role":"user","content":"' + b"x" * (33 * 1024 * 1024) + b'"}}\n'
+    done = run(*STREAM, "--model", "offline", stdin=long)
+    assert lines(done.stdout)[-1]["type"] == "result"
+    assert "longer than" in lines(done.stdout)[-1]["errors"][0]
+    assert done.returncode == 1
 
 
 def test_message_is_a_stream_of_whole_messages(run: Any) -> None:
@@ -307,3 +327,12 @@ def test_a_fork_onto_an_id_in_use_is_refused_and_mixes_nothing(run: Any, tmp_pat
     unforked = run("-p", "--model", "offline", "--resume", first, "--session-id", second, "say x")
     assert "--fork-session" in unforked.stderr
     assert unforked.returncode == 1
+
+
+def test_an_option_that_is_not_heeded_yet_says_so_and_one_that_restricts_is_refused(run: Any) -> None:
+    done = run("-p", "--model", "offline", "--mcp-config", "{}", "--", "say Hi.")
+    assert "option '--mcp-config' is not supported yet and has no effect" in done.stderr
+    assert done.stdout == "Hi.\n"
+    refused = run("-p", "--model", "offline", "--safe-mode", "say Hi.")
+    assert (refused.stdout, refused.returncode) == ("", 1)
+    assert "--safe-mode" in refused.stderr

@@ -323,3 +323,54 @@ def test_an_interrupt_aimed_at_a_prompt_that_cannot_be_read_does_not_hit_the_nex
         assert [result["is_error"] for result in results] == [True, False]
 
     run(talk)
+
+
+def test_a_budget_is_looked_at_before_every_model_call_and_every_call_has_its_result(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"scripted:": {"input": 1000000, "output": 0}}')
+    script = calls(("Bash", {"command": "true"})).replace("[[turn]]\n", "[[turn]]\nusage = {input_tokens = 2}\n") + DONE
+
+    async def talk() -> None:
+        room = Room(tmp_path, script, max_budget_usd=1.5, **BYPASS)
+        room.environment["PARLEY_PRICES"] = str(prices)
+        async with room:
+            room.prompt("go")
+            result = await room.hear("result")
+        assert (result["subtype"], result["terminal_reason"]) == ("error_max_budget_usd", "budget_exhausted")
+        assert (result["is_error"], result["total_cost_usd"]) == (True, 2.0)
+        assert "t1" in results(room)
+
+    run(talk)
+
+
+def test_a_budget_that_cannot_be_kept_is_not_spent_on(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text("{}")
+
+    async def talk() -> None:
+        room = Room(tmp_path, calls(("Bash", {"command": "true"})) + DONE, max_budget_usd=1.5, **BYPASS)
+        room.environment["PARLEY_PRICES"] = str(prices)
+        async with room:
+            room.prompt("go")
+            result = await room.hear("result")
+        assert result["subtype"] == "error_max_budget_usd"
+        assert "price" in result["errors"][0]
+
+    run(talk)
+
+
+def test_an_odd_line_in_the_log_is_skipped_and_told_when_a_session_is_resumed(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, DONE) as room:
+            room.prompt("go")
+            result = await room.hear("result")
+            path = Path(room.session.setup.log._path)  # type: ignore[attr-defined]  # the file others write to
+        odd = '{"type":"parley","kind":"result","seq":9,"message":{"modelUsage":{"m":5}}}\n'
+        path.write_text(path.read_text() + odd)  # noqa: ASYNC240  # a small file
+        async with Room(tmp_path, DONE, resume=result["session_id"]) as again:
+            again.prompt("and now?")
+            after = await again.hear("result")
+        assert after["result"] == "Done."
+        assert any("entry 9" in complaint for complaint in again.complaints)
+
+    run(talk)

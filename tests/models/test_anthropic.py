@@ -29,7 +29,7 @@ from models.loopback import (
     whole,
 )
 from parley.errors import ModelError
-from parley.models.anthropic import Anthropic, Deadlines, Endpoint, headers
+from parley.models.anthropic import BAD_PROXY, Anthropic, Deadlines, Endpoint, headers, is_loopback
 from parley.models.base import Event, ModelRequest, read_event
 from parley.protocol.base import Json
 
@@ -364,6 +364,44 @@ def test_a_refused_connection_may_be_tried_again() -> None:
         kind="connection_failed",
         retryable=True,
     )
+
+
+def test_no_proxy_stands_before_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+
+    async def ask() -> list[Event]:
+        async with talking(stream(sse(*ANSWER))) as (_, model):
+            return await heard(model, HELLO)
+
+    assert run(ask())[-1].type == "message_stop"
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://me:secret@127.0.0.1:port"])
+def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+
+    assert run(refusal(Anthropic(Endpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO)) == flaw(
+        BAD_PROXY, kind="proxy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "is_it"),
+    [
+        ("http://localhost:8080", True),
+        ("https://127.0.0.2/v1", True),
+        ("http://[::1]:80", True),
+        ("http://me:127.0.0.1@example.com", False),
+        ("http://127.0.0.1.example.com", False),
+        ("http://[broken", False),
+        ("https://api.anthropic.com", False),
+    ],
+)
+def test_loopback_is_told_by_the_host(url: str, is_it: bool) -> None:
+    assert is_loopback(url) is is_it
 
 
 def stranger(folder: Path) -> ssl.SSLContext:

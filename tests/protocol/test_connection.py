@@ -340,12 +340,40 @@ def test_a_bad_line_does_not_harm_its_neighbours() -> None:
     assert [type(message) for message in received] == [User, Refused, Refused, Refused, User]
 
 
+@pytest.mark.parametrize(
+    ("start", "kind", "request_id"),
+    [
+        (b'{"type":"user","message":', "user", None),
+        (b' { "uuid" : "a\\"b" , "type" : "user", "message": ', "user", None),
+        (b'{"type":"control_request","request_id":"r1","request":', "control_request", "r1"),
+        (b'{"request_id": 7, "type": "control_request", "request":', "control_request", 7),
+        (b'{"type":"control_request","request_id":true,"request":', None, None),
+        (b'{"type":"control_request","request":', None, None),
+        (b'{"message":{"type":"user"},"x":', None, None),
+        (b'{"type":"keep_alive","why":"\\"type\\":\\"user\\","x":', None, None),
+        (b'{"\xff":1,"type":"user","x":', None, None),
+        (b'"type":"user",', None, None),
+    ],
+)
+def test_an_over_long_line_is_refused_to_whom_its_head_names(
+    start: bytes, kind: str | None, request_id: RequestId | None
+) -> None:
+    _, engine = pair(cap_bytes=100)
+    reason = "a line is longer than 100 bytes; it was dropped"
+
+    assert engine.receive(start + b'"' + b"x" * 200 + b'"}\n') == [
+        Refused(reason=reason, kind=kind, request_id=request_id)
+    ]
+    if request_id is not None:
+        assert request_id in engine.asked_by_peer
+
+
 def test_an_over_long_line_is_refused_and_the_next_one_is_read() -> None:
     host, engine = pair(cap_bytes=100)
     long = host.send(User(message=UserContent(content="x" * 1000)))
 
     assert engine.receive(long + host.send(PROMPT)) == [
-        Refused(reason="a line is longer than 100 bytes; it was dropped"),
+        Refused(reason="a line is longer than 100 bytes; it was dropped", kind="user"),
         PROMPT,
     ]
 

@@ -78,14 +78,32 @@ def test_an_over_long_line_is_reported_once_and_the_next_line_is_read(chunks: li
     framer = Framer(cap_bytes=10)
     found = [line for chunk in chunks for line in framer.feed(chunk)] + framer.end()
 
-    assert [line for line in found if line != b"before"] == [OverLong(cap_bytes=10), b"after"]
+    over_long, after = (line for line in found if line != b"before")
+    assert isinstance(over_long, OverLong)
+    assert (over_long.cap_bytes, after) == (10, b"after")
 
 
 def test_an_over_long_line_is_reported_before_it_ends() -> None:
     framer = Framer(cap_bytes=10)
 
-    assert framer.feed(b"x" * 11) == [OverLong(cap_bytes=10)]
+    assert framer.feed(b"x" * 11) == [OverLong(cap_bytes=10, head=b"x" * 10)]
     assert framer.feed(b"x" * 11) + framer.end() == []
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 5000])
+@pytest.mark.parametrize("before", [b"", BOM])
+def test_the_first_kilobyte_of_an_over_long_line_is_kept(piece_bytes: int, before: bytes) -> None:
+    start = b'{"type":"user",' + bytes(65 + number % 26 for number in range(1009))
+    data = before + start + b"x" * 3000 + b"\n" + b"y" * 4000 + b"\nend\n"
+    framer = Framer(cap_bytes=2000)
+    found = [line for at in range(0, len(data), piece_bytes) for line in framer.feed(data[at : at + piece_bytes])]
+
+    kept = (start + b"x" * 3000)[: 1024 - len(before)]
+    assert found == [OverLong(2000, kept), OverLong(2000, b"y" * 1024), b"end"]
+
+
+def test_no_byte_order_mark_is_dropped_behind_an_over_long_line() -> None:
+    assert lines(b"x" * 11 + b"\n" + BOM + b"{}\n", cap_bytes=10)[1] == BOM + b"{}"
 
 
 def test_an_over_long_line_is_drained_not_buffered() -> None:

@@ -19,7 +19,7 @@ SUBCOMMANDS = {"trust": "parley.cli.trust"}
 """What the first word may be, and the module whose `main` takes the rest."""
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
 INTERRUPTED = 130
-"""128 + SIGINT, as shells count; the module `signal` would cost a millisecond."""
+"""128 + SIGINT, as shells count."""
 
 
 def run() -> None:
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     mend()
     if argv and argv[0] in ("--version", "-v"):
         return told(VERSION_LINE + "\n")
-    from parley.errors import UsageError
+    from parley.errors import SessionError, UsageError
     from parley.protocol.options import parse
 
     try:
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         for warning in parsed.warnings:
             complain(warning)
         return start(parsed.options, " ".join(parsed.words))
-    except UsageError as flaw:
+    except (UsageError, SessionError) as flaw:
         complain(f"Error: {flaw}")
         return 1
 

@@ -60,6 +60,20 @@ def denied(tools: list[str], stop_reason: str | None) -> Outcome:
     )
 
 
+def out_of_budget(limit_usd: float, cost_usd: float | None, stop_reason: str | None) -> Outcome:
+    """`cost_usd` is None where a price is not known: a budget that cannot be kept is not spent on."""
+    why = f"Reached maximum budget (${limit_usd:g})"
+    if cost_usd is None:
+        why = "The budget cannot be kept: the price of a model in use is not known (see PARLEY_PRICES)"
+    return Outcome(
+        subtype="error_max_budget_usd",
+        is_error=True,
+        terminal_reason="budget_exhausted",
+        errors=[why],
+        stop_reason=stop_reason,
+    )
+
+
 def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:
     return Outcome(
         subtype="error_max_turns",

@@ -97,9 +97,13 @@ class Session:
         self._silent: list[Prompt] = []
         """Prompts that start no turn, until they can be recorded."""
         for entry in setup.log.entries():
-            self._fold(entry)
-            if entry.kind == "result":
-                self.ledger.resume(entry.message)
+            try:
+                self._fold(entry)
+                if entry.kind == "result":
+                    self.ledger.resume(entry.message)
+            except (KeyError, TypeError, AttributeError, ValueError) as flaw:
+                # Another program may have written to the file; one odd line must not cost the session.
+                setup.complain(f"entry {entry.seq} of the session cannot be read and is skipped: {flaw!r}")
         self._lend(setup.tool_context)
         self.asker = Asker(
             setup.permits,

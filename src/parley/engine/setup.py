@@ -24,6 +24,8 @@ from parley.tools.shelf import Shelf
 
 class Limits(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
+    max_budget_usd: float | None = None
+    """Looked at before every model call, so it is overshot by one call at most."""
     max_retries: int = 8
     max_output_tokens: int | None = None
     max_parallel_tools: int = 10

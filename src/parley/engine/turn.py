@@ -59,6 +59,7 @@ class Turn:
         try:
             self.session.begin(self)
             self.announced = True
+            await asyncio.sleep(0)  # the first line leaves before the work begins
             return self._aborted() if self.interrupted else await self._converse()
         except ModelError as flaw:
             return self._failed(flaw)
@@ -68,8 +69,11 @@ class Turn:
             return self._aborted()
 
     async def _converse(self) -> Outcome:
-        limit = self.session.limits.max_turns
+        limit, budget_usd = self.session.limits.max_turns, self.session.limits.max_budget_usd
         while True:
+            spent_usd = self.session.ledger.cost_usd
+            if budget_usd is not None and (spent_usd is None or spent_usd >= budget_usd):
+                return outcome.out_of_budget(budget_usd, spent_usd, self._growing.stop_reason)
             growing = await self._ask_model()
             calls = [block for block in growing.blocks if isinstance(block, ToolUse)]
             if not calls and self.denials and self.session.limits.fail_on_denial:

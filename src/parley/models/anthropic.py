@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 API_VERSION = "2023-06-01"
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
 """401 too: a key helper or a gateway may have refreshed the key meanwhile."""
+BAD_PROXY = (
+    "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
+    "(it must be http://host:port or https://host:port)"
+)
 EPHEMERAL = {"type": "ephemeral"}
 
 
@@ -124,6 +128,7 @@ class Anthropic:
         return self._endpoint
 
     async def _connected(self, endpoint: Endpoint) -> httpx2.AsyncClient:
+        """Raises ModelError."""
         if self._client is None:
             await asyncio.to_thread(__import__, "httpx2")
             import httpx2
@@ -133,8 +138,19 @@ class Anthropic:
             # An idle connection may be dead: it is not used again after half a minute.
             limits = httpx2.Limits(keepalive_expiry=30)
             # Reading the certificates takes 40 ms; plain HTTP has no use for them.
-            verify = not endpoint.base_url.startswith("http:")
-            self._client = httpx2.AsyncClient(timeout=times, limits=limits, verify=verify, follow_redirects=False)
+            verify = False if endpoint.base_url.startswith("http:") else httpx2.create_ssl_context()
+            try:
+                self._client = httpx2.AsyncClient(
+                    timeout=times,
+                    limits=limits,
+                    verify=verify,
+                    follow_redirects=False,
+                    # A proxy is for other machines: it would look for a server on its own.
+                    trust_env=not is_loopback(endpoint.base_url),
+                )
+            except (ImportError, ValueError, httpx2.InvalidURL):
+                # The flaw's own words would show the proxy's URL, which may have a password.
+                raise ModelError(BAD_PROXY, kind="proxy") from None
         return self._client
 
 
@@ -217,6 +233,18 @@ def unreachable(flaw: Exception, base_url: str) -> ModelError:
     reason = str(flaw) or type(flaw).__name__
     where = without_userinfo(base_url)
     return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is this machine's own."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def without_userinfo(url: str) -> str:

@@ -19,6 +19,7 @@ from parley.errors import LocalProtocolError, UnexpectedAnswer
 from parley.protocol.base import Message, Refused
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverLong
+from parley.protocol.head import members
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,
@@ -71,7 +72,7 @@ class Connection:
 
     def _take(self, line: Line) -> Message:
         if isinstance(line, OverLong):
-            return Refused(reason=f"a line is longer than {line.cap_bytes} bytes; it was dropped")
+            return self._judge(dropped(line))
         return self._judge(self._dialect.decode(line))
 
     def _judge(self, message: Message) -> Message:
@@ -107,3 +108,14 @@ class Connection:
             return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
         self.asked_by_peer.add(asked)
         return message
+
+
+def dropped(line: OverLong) -> Refused:
+    """A line that was too long. Whoever waits for what follows from it must be told, so far as its head names him."""
+    reason = f"a line is longer than {line.cap_bytes} bytes; it was dropped"
+    match members(line.head):
+        case {"type": "user"}:
+            return Refused(reason=reason, kind="user")
+        case {"type": "control_request", "request_id": str() | int() as asked} if not isinstance(asked, bool):
+            return Refused(reason=reason, kind="control_request", request_id=asked)
+    return Refused(reason=reason)

@@ -75,8 +75,9 @@ class Framer:
         return [] if drained else self._tidy(line)
 
     def _over_long(self, pieces: list[bytes]) -> OverLong:
+        size = min(HEAD_BYTES, self._cap_bytes)
         # No piece is empty, so this many pieces hold the head at least.
-        head = b"".join(piece[:HEAD_BYTES] for piece in pieces[:HEAD_BYTES])[:HEAD_BYTES]
+        head = b"".join(piece[:size] for piece in pieces[:size])[:size]
         if self._at_start:
             self._at_start = False
             head = head.removeprefix(BOM)

@@ -1,0 +1,39 @@
+"""The real executable on a machine without any key or setting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PARLEY = str(Path(sys.executable).with_name("parley"))
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A machine without any key or setting."""
+    (tmp_path / "home").mkdir()
+    return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def run(tmp_path: Path, environment: dict[str, str]) -> Any:
+    def start(*argv: str, stdin: str | bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            [PARLEY, *argv],
+            input=data,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**environment, **more},
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return start
