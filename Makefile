@@ -20,7 +20,8 @@ test: .venv/ready-dev
 	$(BIN)/python -m pytest
 
 bench: .venv/ready
-	$(BIN)/python bench/engines.py parley=$(BIN)/parley "offline=$(BIN)/parley --model offline"
+	$(BIN)/python bench/engines.py parley=$(BIN)/parley
+	$(BIN)/python bench/engines.py --only first,warm,one-shot "offline=$(BIN)/parley --model offline"
 
 docs: .venv/ready
 	$(BIN)/python -m parley.protocol.schema

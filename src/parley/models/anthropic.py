@@ -32,7 +32,6 @@ BAD_PROXY = (
     "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
     "(it must be http://host:port or https://host:port)"
 )
-EPHEMERAL = {"type": "ephemeral"}
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
