@@ -28,7 +28,6 @@ from parley.models.names import Choice, resolve
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.permissions.later import Later
-from parley.protocol.base import Json
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import credentials, layers
@@ -36,6 +35,16 @@ from parley.settings.base import shown
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
 from parley.settings.file import read as read_file
+from parley.settings.variables import (
+    background_wait_seconds,
+    child_environment,
+    custom_headers,
+    extra_body,
+    state_events,
+    truthy,
+    whole,
+    whole_or,
+)
 from parley.stores.base import Log, Store
 from parley.stores.claude import project_key
 from parley.tools.base import Context, Tool
@@ -50,8 +59,6 @@ from parley.workspace.web import Web
 
 SMALLEST_LINE_BYTES = 50_000
 DEFAULT_BASE_URL = "https://api.anthropic.com"
-SECRET = re.compile(r"^(ANTHROPIC|OPENAI|CLAUDE_CODE_OAUTH)_.*(KEY|TOKEN|HEADERS)|^PARLEY_SEARCH_URL$", re.IGNORECASE)
-"""Variables that carry a key of a model's backend."""
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
 LOOPBACK = re.compile(r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|$)")
 
@@ -500,47 +507,8 @@ def short_ids(stamp: Stamp) -> Callable[[], str]:
     return lambda: stamp.new_uuid().replace("-", "")[-24:]
 
 
-def child_environment(environment: dict[str, str]) -> dict[str, str]:
-    """What commands see: everything but our keys."""
-    ours = {name: value for name, value in environment.items() if not SECRET.search(name)}
-    return {**ours, "CLAUDECODE": "1"}
-
-
 def mode(name: str | None) -> str:
     return "default" if name in (None, "manual") else str(name)
-
-
-def state_events(environment: dict[str, str]) -> str | None:
-    """Who reads session_state_changed lines."""
-    if truthy(environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")):
-        return "everybody"
-    return "sdk" if truthy(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")) else None
-
-
-def truthy(value: str | None) -> bool:
-    return (value or "").lower() in ("1", "true", "yes", "on")
-
-
-def whole(environment: dict[str, str], name: str) -> int | None:
-    """A variable that holds a whole number. Raises UsageError."""
-    value = environment.get(name)
-    if not value:
-        return None
-    try:
-        return int(value)
-    except ValueError:
-        raise UsageError(f"{name} must be a whole number, not {value!r}") from None
-
-
-def whole_or(environment: dict[str, str], name: str, default: int) -> int:
-    value = whole(environment, name)
-    return default if value is None else value
-
-
-def background_wait_seconds(environment: dict[str, str]) -> float | None:
-    """How long background tasks are waited for once the input has ended; 0 in the variable means for ever."""
-    milliseconds = whole_or(environment, "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS", 600_000)
-    return milliseconds / 1000 if milliseconds > 0 else None
 
 
 def is_uuid(text: str) -> bool:
@@ -552,21 +520,6 @@ def text_file(path: str, flag: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as flaw:
         raise UsageError(f"option '{flag}': {path} cannot be read: {flaw}") from None
-
-
-def custom_headers(text: str) -> dict[str, str]:
-    """`Name: value` lines."""
-    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-
-def extra_body(text: str | None) -> Json:
-    if not text:
-        return {}
-    try:
-        return msgspec.json.decode(text, type=dict)
-    except msgspec.DecodeError as flaw:
-        raise ModelError(f"CLAUDE_CODE_EXTRA_BODY is not a JSON object: {flaw}", kind="no_key") from None
 
 
 def git_branch(folder: Path) -> str:

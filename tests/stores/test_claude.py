@@ -120,7 +120,7 @@ def test_files_and_folders_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cwd", "key"),
     [
-        ("/work/main", "-work-main"),
+        ("/home/me/project", "-home-me-project"),
         ("/nowhere/My_Project 2.0", "-nowhere-My-Project-2-0"),
         ("/nowhere/../nowhere//x/", "-nowhere-x"),
         ("/nowhere/caf\u00e9_1.x", "-nowhere-caf--1-x"),

@@ -290,7 +290,7 @@ def test_the_model_is_shown_four_fields() -> None:
 
 
 def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
-    from parley.compose import child_environment
+    from parley.settings.variables import child_environment
 
     async def talk(shell: Shell) -> None:
         shell.context.environment = child_environment(

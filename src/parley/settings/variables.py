@@ -1,0 +1,68 @@
+"""What the environment says: the variables the engine reads, and those its children must not see."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from parley.errors import ModelError, UsageError
+from parley.protocol.base import Json
+
+SECRET = re.compile(r"^(ANTHROPIC|OPENAI|CLAUDE_CODE_OAUTH)_.*(KEY|TOKEN|HEADERS)|^PARLEY_SEARCH_URL$", re.IGNORECASE)
+"""Variables that carry a key of a model's backend."""
+USERINFO = re.compile(r"https?://[^/?#]*@")
+
+
+def child_environment(environment: dict[str, str]) -> dict[str, str]:
+    """What commands see: everything but our keys, and no address with a password in it."""
+    ours = {name: value for name, value in environment.items() if not SECRET.search(name) and not USERINFO.match(value)}
+    return {**ours, "CLAUDECODE": "1"}
+
+
+def state_events(environment: dict[str, str]) -> str | None:
+    """Who reads session_state_changed lines."""
+    if truthy(environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")):
+        return "everybody"
+    return "sdk" if truthy(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")) else None
+
+
+def truthy(value: str | None) -> bool:
+    return (value or "").lower() in ("1", "true", "yes", "on")
+
+
+def whole(environment: dict[str, str], name: str) -> int | None:
+    """A variable that holds a whole number. Raises UsageError."""
+    value = environment.get(name)
+    if not value:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"{name} must be a whole number, not {value!r}") from None
+
+
+def whole_or(environment: dict[str, str], name: str, default: int) -> int:
+    value = whole(environment, name)
+    return default if value is None else value
+
+
+def background_wait_seconds(environment: dict[str, str]) -> float | None:
+    """How long background tasks are waited for once the input has ended; 0 in the variable means for ever."""
+    milliseconds = whole_or(environment, "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS", 600_000)
+    return milliseconds / 1000 if milliseconds > 0 else None
+
+
+def custom_headers(text: str) -> dict[str, str]:
+    """`Name: value` lines."""
+    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def extra_body(text: str | None) -> Json:
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict)
+    except msgspec.DecodeError as flaw:
+        raise ModelError(f"CLAUDE_CODE_EXTRA_BODY is not a JSON object: {flaw}", kind="no_key") from None

@@ -1,0 +1,51 @@
+"""What children see of the environment, and what the engine reads from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.errors import ModelError, UsageError
+from parley.settings.variables import child_environment, custom_headers, extra_body, state_events, whole, whole_or
+
+
+def test_children_see_everything_but_keys_and_passwords() -> None:
+    environment = {
+        "PATH": "/bin",
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_AUTH_TOKEN": "t",
+        "ANTHROPIC_CUSTOM_HEADERS": "x-key: k",
+        "OPENAI_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": "https://me:hush@gateway.test/v1",
+        "HOMEPAGE": "https://gateway.test/a@b",
+    }
+    assert child_environment(environment) == {
+        "PATH": "/bin",
+        "HOMEPAGE": "https://gateway.test/a@b",
+        "CLAUDECODE": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"}, "sdk"),
+        ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "0"}, None),
+        ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "true"}, "everybody"),
+    ],
+)
+def test_session_states_are_told_to_those_who_asked(environment: dict[str, str], expected: str | None) -> None:
+    assert state_events(environment) == expected
+
+
+def test_a_number_that_is_none_is_a_clear_error() -> None:
+    assert (whole({"N": "5"}, "N"), whole({}, "N"), whole_or({"N": "0"}, "N", 8)) == (5, None, 0)
+    with pytest.raises(UsageError, match="N must be a whole number, not 'x'"):
+        whole({"N": "x"}, "N")
+
+
+def test_headers_are_lines_and_a_body_is_an_object() -> None:
+    assert custom_headers("X-One: 1\nbroken\nx-two:2") == {"x-one": "1", "x-two": "2"}
+    assert (extra_body(None), extra_body('{"a": 1}')) == ({}, {"a": 1})
+    with pytest.raises(ModelError, match="not a JSON object"):
+        extra_body("[1]")
