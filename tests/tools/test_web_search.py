@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from models.loopback import Answer, Loopback, loopback, whole
 
+from parley.compose import Composer
 from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import Options
-from parley.settings.variables import Composer, child_environment
+from parley.settings.variables import child_environment
 from parley.tools.base import Result, read_input
 from parley.tools.web_search import WebSearch
 from parley.workspace.web import Web
