@@ -60,7 +60,7 @@ from parley.workspace.web import Web
 SMALLEST_LINE_BYTES = 50_000
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
-LOOPBACK = re.compile(r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|$)")
+LOOPBACK = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|$)"
 
 MODELS = {
     "anthropic": "parley.models.anthropic:Anthropic",
@@ -300,7 +300,7 @@ class Composer:
         if not base_url.startswith(("http://", "https://")):
             raise ModelError("ANTHROPIC_BASE_URL must begin with http:// or https://", kind="no_key")
         found = credentials.find(self.places())
-        if found is None and not LOOPBACK.match(base_url):
+        if found is None and not re.match(LOOPBACK, base_url):
             raise ModelError(credentials.ADVICE, kind="no_key")
         return Endpoint(
             base_url=base_url,

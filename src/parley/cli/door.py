@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from typing import NoReturn
@@ -39,6 +40,8 @@ def enter(options: Options, prompt: str | None) -> int:
     spoken = dialect(options)
     try:
         setup = prepared(options, stamp)
+        gc.freeze()  # what is loaded by now stays to the end
+        gc.enable()
         if prompt is not None and options.output_format in (None, "text", "json"):
             printer = Printer(as_json=options.output_format == "json", everything=options.verbose)
             code = asyncio.run(print_one(setup, prompt, printer))

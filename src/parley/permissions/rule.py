@@ -25,15 +25,14 @@ PATH_TOOLS = frozenset({"Read", "Edit"})
 """Whose contents are path patterns; they bind the other file tools as well."""
 BOUND_TOOLS = frozenset({"Write", "MultiEdit", "NotebookEdit", "NotebookRead", "Grep", "Glob"})
 """File tools that Read and Edit rules speak for."""
-NAME = re.compile(r"[A-Za-z_*][\w.*-]*")
-PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]*")
-MCP_ALLOW = re.compile(r"mcp__(?!_)[\w.-]+?(__[\w.*-]+)?")
-DOMAIN = re.compile(r"domain:(\*|(\*\.)?[\w*-]+(\.[\w*-]+)*\.?|\[?[0-9a-fA-F:.]+\]?)")
-PARAMETER = re.compile(r"\w+:.+", re.DOTALL)
-TO_ESCAPE = re.compile(r"[\\()]")
+NAME = r"[A-Za-z_*][\w.*-]*"
+MCP_ALLOW = r"mcp__(?!_)[\w.-]+?(__[\w.*-]+)?"
+DOMAIN = r"domain:(\*|(\*\.)?[\w*-]+(\.[\w*-]+)*\.?|\[?[0-9a-fA-F:.]+\]?)"
+PARAMETER = r"(?s:\w+:.+)"
+TO_ESCAPE = r"[\\()]"
 ESCAPE = r"\\\g<0>"
-ESCAPED = re.compile(r"\\([\\()])")
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+ESCAPED = r"\\([\\()])"
+CONTROL = r"[\x00-\x08\x0b-\x1f\x7f]"
 
 
 class Rule(Struct, frozen=True):
@@ -77,19 +76,19 @@ def taken_apart(text: str) -> tuple[str, str | None]:
     backslashes = len(inside) - len(inside.rstrip("\\"))
     if not text.endswith(")") or backslashes % 2:
         return text, None
-    spec = ESCAPED.sub(r"\1", inside)
+    spec = re.sub(ESCAPED, r"\1", inside)
     return text[:begin], None if spec in ("", "*") else spec
 
 
 def flaw(name: str, spec: str | None, behavior: Behavior) -> str:
     """What is wrong with a rule; nothing if it is in order."""
-    if not NAME.fullmatch(name):
+    if not re.fullmatch(NAME, name):
         return "it is neither Tool nor Tool(contents)"
-    if behavior == "allow" and "*" in name and not MCP_ALLOW.fullmatch(name):
+    if behavior == "allow" and "*" in name and not re.fullmatch(MCP_ALLOW, name):
         return "an allow rule may leave open only the tool of one MCP server, as in mcp__server__*"
     if spec is None:
         return ""
-    if CONTROL.search(spec):
+    if re.search(CONTROL, spec):
         return "there is a control character in it"
     return CHECKS.get(name, of_parameter)(spec, behavior)
 
@@ -113,7 +112,7 @@ def of_bound_path(spec: str, behavior: Behavior) -> str:
 
 
 def of_host(spec: str, behavior: Behavior) -> str:
-    return "" if DOMAIN.fullmatch(spec) else "the contents must be domain:HOST"
+    return "" if re.fullmatch(DOMAIN, spec) else "the contents must be domain:HOST"
 
 
 def of_words(spec: str, behavior: Behavior) -> str:
@@ -121,7 +120,7 @@ def of_words(spec: str, behavior: Behavior) -> str:
 
 
 def of_parameter(spec: str, behavior: Behavior) -> str:
-    return "" if PARAMETER.fullmatch(spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
+    return "" if re.fullmatch(PARAMETER, spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
 
 
 CHECKS: dict[str, Callable[[str, Behavior], str]] = {
@@ -137,4 +136,4 @@ CHECKS: dict[str, Callable[[str, Behavior], str]] = {
 
 def written(tool: str, spec: str | None) -> str:
     """The rule's text, as `read_rule` takes it."""
-    return tool if spec is None else f"{tool}({TO_ESCAPE.sub(ESCAPE, spec)})"
+    return tool if spec is None else f"{tool}({re.sub(TO_ESCAPE, ESCAPE, spec)})"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json
 
-SECRET = re.compile(r"^(ANTHROPIC|OPENAI|CLAUDE_CODE_OAUTH)_.*(KEY|TOKEN|HEADERS)|^PARLEY_SEARCH_URL$", re.IGNORECASE)
-"""Variables that carry a key of a model's backend."""
-USERINFO = re.compile(r"https?://[^/?#]*@")
+OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_")
+SECRETS = ("KEY", "TOKEN", "HEADERS")
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable carries a key of a model's backend, or an address with a password in it."""
+    name = name.upper()
+    if name == "PARLEY_SEARCH_URL" or (name.startswith(OWNERS) and any(word in name for word in SECRETS)):
+        return True
+    return value.startswith(("http://", "https://")) and "@" in value.split("/", 3)[2].partition("?")[0]
 
 
 def child_environment(environment: dict[str, str]) -> dict[str, str]:
     """What commands see: everything but our keys, and no address with a password in it."""
-    ours = {name: value for name, value in environment.items() if not SECRET.search(name) and not USERINFO.match(value)}
-    return {**ours, "CLAUDECODE": "1"}
+    harmless = {name: value for name, value in environment.items() if not is_secret(name, value)}
+    return {**harmless, "CLAUDECODE": "1"}
 
 
 def state_events(environment: dict[str, str]) -> str | None:
