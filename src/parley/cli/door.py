@@ -8,7 +8,7 @@ import os
 import signal
 from typing import NoReturn
 
-from parley.cli.main import INTERRUPTED
+from parley.cli.main import let_ctrl_c_end_us
 from parley.cli.streams import complain, write
 from parley.cli.text import Printer
 from parley.compose import Composer, dialect, working_directory
@@ -29,6 +29,7 @@ from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.transports.stdio import Stdio
 
+INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 DRAIN_SECONDS = 2
 """How long the reader of stdout is waited for after a signal."""
@@ -46,10 +47,13 @@ def enter(options: Options, prompt: str | None) -> int:
             printer = Printer(as_json=options.output_format == "json", everything=options.verbose)
             code = asyncio.run(print_one(setup, prompt, printer))
             # Printed after the loop has gone, so that a signal ends us even if nobody reads.
+            let_ctrl_c_end_us()
             return code if printer.close() else 1
         return asyncio.run(stream(setup, prompt, spoken, stamp))
     except CannotOpen as flaw:
         return cannot_open(options, flaw, stamp)
+    except KeyboardInterrupt:  # the loop has gone, and its handler with it
+        return INTERRUPTED
 
 
 class CannotOpen(SessionError):

@@ -19,25 +19,15 @@ if TYPE_CHECKING:
 SUBCOMMANDS = {"trust": "parley.cli.trust"}
 """What the first word may be, and the module whose `main` takes the rest."""
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
-INTERRUPTED = 130
-"""128 + SIGINT, as shells count."""
 
 
 def run() -> None:
-    sys.exit(guarded(sys.argv[1:]))
+    sys.exit(main([readable(word) for word in sys.argv[1:]]))
 
 
 def run_miriad() -> None:
     """`parley-miriad` is `parley --stdio`."""
-    sys.exit(guarded(["--stdio", *sys.argv[1:]]))
-
-
-def guarded(argv: list[str]) -> int:
-    """Ctrl-C where no session listens for it is no flaw to be traced."""
-    try:
-        return main([readable(word) for word in argv])
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    sys.exit(main(["--stdio", *(readable(word) for word in sys.argv[1:])]))
 
 
 def readable(word: str) -> str:
@@ -50,6 +40,7 @@ def main(argv: list[str]) -> int:
     mend()
     if argv and argv[0] in ("--version", "-v"):
         return told(VERSION_LINE + "\n")
+    let_ctrl_c_end_us()
     gc.disable()  # collecting while modules load finds nothing and takes 5 ms
     from parley.errors import SessionError, UsageError
     from parley.protocol.options import parse
@@ -66,6 +57,17 @@ def main(argv: list[str]) -> int:
     except (UsageError, SessionError) as flaw:
         complain(f"Error: {flaw}")
         return 1
+
+
+def let_ctrl_c_end_us() -> None:
+    """Where no session listens for it, Ctrl-C ends the process as every other signal does.
+
+    Python would only note it, and a read or write that begins just then waits on for ever.
+    """
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def told(text: str) -> int:
