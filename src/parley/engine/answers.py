@@ -76,7 +76,7 @@ def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
         return ask.InterruptAnswer(still_queued=named)
     for prompt in behind:
         if not prompt.is_notification:  # the end of a task is news all the same
-            session.withdraw(prompt)
+            session.prompts.withdraw(prompt)
     return ask.InterruptAnswer(still_queued=[], cancelled=named)
 
 
@@ -139,7 +139,7 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
 def cancel_message(session: Session, request: ask.CancelAsyncMessage) -> Json:
     waiting = next((prompt for prompt in session.inbox.waiting() if prompt.uuid == request.message_uuid), None)
     if waiting is not None:
-        session.withdraw(waiting)
+        session.prompts.withdraw(waiting)
     return {"cancelled": waiting is not None}
 
 
@@ -244,7 +244,7 @@ def mcp_status(session: Session, request: ask.McpStatus) -> ask.McpStatusAnswer:
 
 
 def end_session(session: Session, request: ask.EndSession) -> None:
-    """The answer goes out first; see `_take_request`."""
+    """The answer goes out first; see control.py."""
 
 
 ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {

@@ -298,10 +298,3 @@ def final_text(blocks: list[Block]) -> str:
     """The text of the last text block: what `result` repeats."""
     texts = [block.text for block in blocks if isinstance(block, Text)]
     return texts[-1] if texts else ""
-
-
-def prompt_content(content: list[Json]) -> str | list[Json]:
-    """A prompt as the transcript keeps it: one plain text as a string."""
-    if len(content) == 1 and set(content[0]) == {"type", "text"} and content[0]["type"] == "text":
-        return str(content[0]["text"])
-    return content

@@ -1,0 +1,123 @@
+"""From a user line to the conversation: what becomes of each prompt, told to the one who sent it.
+
+take      a line of the host: known already, silent, or queued
+keep      prompts become part of the conversation
+report    queued, started, completed or cancelled, by the uuid that the client gave
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from parley.engine.inbox import Prompt, join
+from parley.errors import ModelError, SessionError
+from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
+from parley.protocol.base import Json, convert
+from parley.protocol.blocks import as_json
+from parley.protocol.messages.conversation import User
+from parley.protocol.messages.notices import CommandLifecycle
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
+
+
+class Prompts:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._silent: list[Prompt] = []
+        """Prompts that start no turn, until they can be recorded."""
+
+    def take(self, message: User) -> None:
+        session = self._session
+        named = isinstance(message.uuid, str) and message.uuid != ""
+        uuid = str(message.uuid) if named else session.stamp.new_uuid()
+        content = as_json(message.message.content)
+        known = session.record.known_uuids
+        if named and uuid in known:
+            if session.setup.replay:
+                self._echo_one(Prompt(content=content, uuid=uuid, named=named))
+            return
+        known.add(uuid)
+        prompt = Prompt(content=content, uuid=uuid, named=named, origin=message.origin or None)
+        if message.shouldQuery is False:
+            # It must not come between a call and its result, so it waits for the end of what runs.
+            self._silent.append(prompt)
+            if not session.is_running:
+                self.keep_silent()
+            return
+        self.report(prompt, "queued")
+        session.inbox.put(prompt)
+
+    def keep_silent(self) -> None:
+        """Record the prompts that start no turn, now that none runs."""
+        silent, self._silent = self._silent, []
+        try:
+            if silent:
+                self.keep(silent)
+        except SessionError as flaw:
+            self._session.setup.complain(str(flaw))
+
+    def keep(self, prompts: list[Prompt]) -> None:
+        """Make prompts one message of the conversation. Raises SessionError."""
+        session = self._session
+        for prompt in prompts:
+            session.setup.tool_context.files.begin_message(prompt.uuid)
+        json: Json = {
+            "type": "user",
+            "message": {"role": "user", "content": prompt_content(join(prompts))},
+            "parent_tool_use_id": None,
+            "uuid": prompts[0].uuid,
+            "session_id": session.id,
+            "timestamp": session.stamp.now(),
+        }
+        session.record.keep_json(json, permissionMode=session.mode, promptId=prompts[0].uuid)
+
+    def echo(self, prompts: list[Prompt]) -> None:
+        """Repeat prompts to the host if it asked for it."""
+        if self._session.setup.replay:
+            for prompt in prompts:
+                if not prompt.is_notification:
+                    self._echo_one(prompt)
+
+    def _echo_one(self, prompt: Prompt) -> None:
+        json = {"type": "user", "message": {"role": "user", "content": prompt_content(prompt.content)}}
+        echo: User = convert(json, User)
+        self._session.host.tell(
+            msgspec.structs.replace(
+                echo,
+                session_id=self._session.id,
+                parent_tool_use_id=None,
+                uuid=prompt.uuid,
+                timestamp=self._session.stamp.now(),
+                isReplay=True,
+            )
+        )
+
+    def report(self, prompt: Prompt, state: str) -> None:
+        """Tell the life of a prompt whose uuid the client gave."""
+        if prompt.named:
+            self._session.tell(CommandLifecycle(command_uuid=prompt.uuid, state=state))
+
+    def withdraw(self, prompt: Prompt) -> None:
+        """Take a waiting prompt back."""
+        self._session.inbox.drop(prompt.uuid)
+        self.report(prompt, "cancelled")
+
+
+def check_size(prompts: list[Prompt], model: Choice) -> None:
+    """A prompt that no request can hold is refused before it spoils the conversation for good. Raises ModelError."""
+    known = facts(model.name)
+    window = known.context_window
+    chars = sum(len(block.get("text", "")) for prompt in prompts for block in prompt.content)
+    if known is not UNKNOWN and chars > window * CHARS_PER_TOKEN:
+        text = f"Prompt is too long: about {chars // CHARS_PER_TOKEN} tokens, and {model.name} takes {window}"
+        raise ModelError(text, kind="prompt_too_long")
+
+
+def prompt_content(content: list[Json]) -> str | list[Json]:
+    """A prompt as the transcript keeps it: one plain text as a string."""
+    if len(content) == 1 and set(content[0]) == {"type", "text"} and content[0]["type"] == "text":
+        return str(content[0]["text"])
+    return content

@@ -1,0 +1,64 @@
+"""The record of a session: its log, and what follows from it.
+
+The log is the session. What is said is in the log before it is told, and state is a fold
+over the log: the same for a line just said and for one read after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from parley.engine.history import History
+from parley.engine.stamp import Stamp
+from parley.engine.usage import Ledger
+from parley.protocol.base import Json, Message, plain
+from parley.stores.base import Entry, Log
+
+
+class Record:
+    def __init__(self, log: Log, stamp: Stamp) -> None:
+        self.history = History()
+        self.known_uuids: set[str] = set()
+        """The messages that came once, and are not run again."""
+        self.system_text: str | None = None
+        """The system prompt, as it was sent first; None before that."""
+        self._log = log
+        self._stamp = stamp
+        self._next_seq = 0
+
+    def read(self, ledger: Ledger, complain: Callable[[str], None]) -> None:
+        """Take up what the log holds already, and count what it cost."""
+        for entry in self._log.entries():
+            try:
+                self._fold(entry)
+                if entry.kind == "result":
+                    ledger.resume(entry.message)
+            except (KeyError, TypeError, AttributeError, ValueError) as flaw:
+                # Another program may have written to the file; one odd line must not cost the session.
+                complain(f"entry {entry.seq} of the session cannot be read and is skipped: {flaw!r}")
+
+    def keep(self, message: Message, **context: Any) -> None:
+        """Record a line. Raises SessionError."""
+        self.keep_json(plain(message), **context)
+
+    def keep_json(self, json: Json, **context: Any) -> None:
+        at = json.get("timestamp") or self._stamp.now()
+        self._append(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
+
+    def note(self, kind: str, message: Json) -> None:
+        """Record what is never told. Raises SessionError."""
+        self._append(Entry(seq=self._next_seq, kind=kind, at=self._stamp.now(), message=message))
+
+    def _append(self, entry: Entry) -> None:
+        self._log.append(entry)
+        self._fold(entry)
+
+    def _fold(self, entry: Entry) -> None:
+        self._next_seq = entry.seq + 1
+        self.history.apply(entry)
+        match entry.kind:
+            case "user" if isinstance(entry.message.get("uuid"), str):
+                self.known_uuids.add(entry.message["uuid"])
+            case "prompt":
+                self.system_text = entry.message.get("text")
