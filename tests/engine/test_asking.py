@@ -11,6 +11,7 @@ import pytest
 from room import Json, Room
 
 from parley.compose import Composer
+from parley.engine.digest import digest
 from parley.errors import UsageError
 from parley.protocol.options import Options
 from parley.stores.claude import project_key
@@ -97,7 +98,9 @@ def test_a_question_says_all_that_a_person_needs(tmp_path: Path) -> None:
             "subtype": "can_use_tool",
             "tool_name": "Bash",
             "display_name": "Bash",
+            "title": "Run this command?",
             "input": {"command": "touch made", "description": "Make it"},
+            "input_sha256": "7d60bcc1ba4525296b59c4495f9d6220159bffafb54eba9c6303aeb6007ff26f",
             "description": "Make it",
             "permission_suggestions": [
                 {
@@ -123,22 +126,53 @@ def test_a_question_by_a_rule_names_the_rule(tmp_path: Path) -> None:
     [question] = asked(room)
     assert question["matched_ask_rule"] == "Bash(touch:*)"
     assert question["decision_reason_type"] == "rule"
+    assert question["suppress_always_allow_rule"] is True
     assert "permission_suggestions" not in question
 
 
+def test_a_question_about_a_danger_says_that_no_is_the_better_answer(tmp_path: Path) -> None:
+    call = "{ name = 'Bash', id = 't1', input = { command = 'rm -rf /' } }"
+    room = talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}), allowed_tools=("Bash",))
+
+    [question] = asked(room)
+    assert (question["decision_reason_type"], question["default_to_no"]) == ("safetyCheck", True)
+
+
+def test_a_question_says_whether_the_kind_of_tool_alone_is_its_reason(tmp_path: Path) -> None:
+    deny = {"behavior": "deny", "message": "no"}
+    room = talk(tmp_path, script(WRITE, TOUCH), answering(deny, deny))
+
+    assert [question.get("server_policy_ask_only") for question in asked(room)] == [True, None]
+
+
+def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) -> None:
+    room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
+
+    [question], [record] = asked(room), records(room)
+    assert question["input_sha256"] == record["input_sha256"] == digest(question["input"])
+
+
 @pytest.mark.parametrize(
-    ("call", "description"),
+    ("call", "description", "title"),
     [
-        ("{ name = 'Write', input = { file_path = 'sub/a.txt', content = '' } }", "sub/a.txt"),
-        ("{ name = 'Read', input = { file_path = '/etc/hostname' } }", "/etc/hostname"),
-        ("{ name = 'Bash', input = { command = 'npm test' } }", "npm test"),
-        ("{ name = 'WebFetch', input = { url = 'https://example.com/', prompt = 'p' } }", "https://example.com/"),
+        ("{ name = 'Write', input = { file_path = 'sub/a.txt', content = '' } }", "sub/a.txt", "Write sub/a.txt?"),
+        ("{ name = 'Read', input = { file_path = '/etc/hostname' } }", "/etc/hostname", "Read /etc/hostname?"),
+        ("{ name = 'Bash', input = { command = 'npm test' } }", "npm test", "Run this command?"),
+        (
+            "{ name = 'WebFetch', input = { url = 'https://a.b/', prompt = 'p' } }",
+            "https://a.b/",
+            "Fetch https://a.b/?",
+        ),
+        ("{ name = 'Glob', input = { pattern = '/etc/*' } }", None, "Use Glob?"),
     ],
 )
-def test_a_question_describes_the_call_in_few_words(tmp_path: Path, call: str, description: str) -> None:
+def test_a_question_describes_the_call_in_few_words(
+    tmp_path: Path, call: str, description: str | None, title: str
+) -> None:
     room = talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}))
 
-    assert asked(room)[0]["description"] == description
+    [question] = asked(room)
+    assert (question.get("description"), question["title"]) == (description, title)
 
 
 def test_while_a_question_waits_the_session_requires_action(tmp_path: Path) -> None:

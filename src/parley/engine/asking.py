@@ -6,23 +6,27 @@ error, an answer that cannot be read, one for another call, a host that has gone
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from parley.host import AnswerIsError, Host, HostGone
+from parley.engine.question import question
+from parley.host import AnswerIsError, HostGone
 from parley.permissions.base import Allow, Ask, BadUpdate, Decision, Deny, Permits, Request
-from parley.protocol.base import UNSET, Json, UnsetType, convert
+from parley.protocol.base import Json, UnsetType, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
-from parley.tools.base import Tool, always_asks
+from parley.tools.base import Tool
 
 GUARDED = "The guard wants to be asked about every call"
-SUBJECTS = ("description", "command", "url", "query")
-"""Where an input says best what a call is about."""
-PATHS = ("file_path", "notebook_path", "path")
+
+
+class Answerer(Protocol):
+    """Whoever can be asked; the host is one."""
+
+    async def ask(self, request: CanUseTool) -> Any:
+        """The answer as JSON. Raises HostGone or AnswerIsError."""
 
 
 class Asker:
@@ -31,7 +35,7 @@ class Asker:
     def __init__(
         self,
         permits: Permits,
-        host: Host | None,
+        answerer: Answerer | None,
         *,
         guarded: bool = False,
         may_bypass: bool = False,
@@ -40,7 +44,7 @@ class Asker:
         complain: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.permits = permits
-        self._host = host
+        self._answerer = answerer
         """Who answers can_use_tool; None if nobody does."""
         self._guarded = guarded
         self._may_bypass = may_bypass
@@ -50,10 +54,10 @@ class Asker:
         self._open = 0
         """Questions that wait for their answers."""
 
-    def guard(self, host: Host) -> None:
+    def guard(self, host: Answerer) -> None:
         """From now on the host is asked about every call. There is no way back."""
         self._guarded = True
-        self._host = host
+        self._answerer = host
 
     def judge(self, request: Request, mode: str) -> Decision:
         """What the rules and the mode say, before anybody is asked."""
@@ -62,26 +66,28 @@ class Asker:
             return Ask(reason=GUARDED, reason_type="other", reach=decision.reach)
         return decision
 
-    async def ask(self, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
-        """What the host says."""
-        if self._host is None:
+    async def ask(
+        self, asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None
+    ) -> Allow | Deny:
+        """What the host says. `agent_id` is that of the subagent that calls."""
+        if self._answerer is None:
             why = f" {asking.reason}." if asking.reason else ""
             text = f"Permission to use {call.name} was not given: there is nobody to ask.{why}"
             return Deny(message=text, source="nobody", reason=asking.reason, reason_type=asking.reason_type)
         try:
-            answer = await self._answer(self._host, question(asking, request, call, tool))
+            answer = await self._answer(self._answerer, question(asking, request, call, tool, agent_id))
         except HostGone:
             return unclear("Permission could not be asked for: the stream was closed.")
         except AnswerIsError as flaw:
             return unclear(f"Permission could not be asked for: {flaw}")
         return self._taken(answer, asking, request, call, tool)
 
-    async def _answer(self, host: Host, asked: CanUseTool) -> Any:
+    async def _answer(self, answerer: Answerer, asked: CanUseTool) -> Any:
         self._open += 1
         if self._open == 1:
             self._tell_state("requires_action")
         try:
-            answer = await host.ask(asked)
+            answer = await answerer.ask(asked)
         finally:
             self._open -= 1
         if self._open == 0:
@@ -135,29 +141,3 @@ def final_input(told: PermissionAnswer, input: Json, tool: Tool) -> Json:
     if isinstance(told.selectedOptions, list) and "selectedOptions" in tool.input.__struct_fields__:
         input = {**input, "selectedOptions": told.selectedOptions}
     return input
-
-
-def question(asking: Ask, request: Request, call: ToolUse, tool: Tool) -> CanUseTool:
-    asks_person = always_asks(tool)
-    return CanUseTool(
-        tool_name=call.name,
-        display_name=call.name,
-        input=call.input,
-        description=description(request) or UNSET,
-        permission_suggestions=list(asking.suggestions) or UNSET,
-        blocked_path=asking.blocked_path or UNSET,
-        decision_reason=asking.reason or UNSET,
-        decision_reason_type=asking.reason_type or UNSET,
-        matched_ask_rule=asking.rule.text if asking.rule is not None else UNSET,
-        tool_use_id=call.id,
-        requires_user_interaction=True if asks_person else UNSET,
-    )
-
-
-def description(request: Request) -> str:
-    """What a call is about, in few words: a path as it is seen from the working directory."""
-    input = request.input
-    if path := next((input[key] for key in PATHS if isinstance(input.get(key), str)), ""):
-        inner = os.path.relpath(path, request.cwd) if path.startswith("/") else path
-        return path if inner.startswith("..") else inner
-    return next((input[key] for key in SUBJECTS if isinstance(input.get(key), str) and input[key]), "")

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from parley.engine.asking import Asker
+from parley.engine.digest import digest
 from parley.errors import ToolError
 from parley.models.growth import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
@@ -37,6 +38,21 @@ class Called(Struct, frozen=True, kw_only=True):
         return self.denied is not None and self.denied.interrupt
 
 
+class Decided(Struct, frozen=True, kw_only=True):
+    """A decision on one call, as it is recorded."""
+
+    call: ToolUse
+    decision: Allow | Deny
+    input_sha256: str
+    """Of the input that was judged: nothing else may run."""
+    mode: str
+    asked: bool
+    seconds: float
+
+
+ALTERED = "The input is not the one that was approved"
+
+
 class Caller:
     """Runs the tool calls of a session."""
 
@@ -47,6 +63,7 @@ class Caller:
         context: Context,
         note: Callable[[str, Json], None],
         complain: Callable[[str], None],
+        agent_id: str | None = None,
     ) -> None:
         self.tools = tools
         self.asker = asker
@@ -54,6 +71,8 @@ class Caller:
         self._context = context
         self._note = note
         """Keeps a record in the session's log."""
+        self._agent_id = agent_id
+        """Who calls; None for the session's own model."""
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing, so that others may run beside it."""
@@ -84,14 +103,14 @@ class Caller:
             read_input(tool, call.input)
         except BadInput as flaw:
             return Called(result=unusable(f"InputValidationError: {flaw}"))
-        decision = await self._decide(call, tool, mode)
-        if isinstance(decision, Deny):
-            return refused(decision)
-        return await self._execute(tool, decision, call.id)
+        decided = await self._decide(call, tool, mode)
+        if isinstance(decided.decision, Deny):
+            return refused(decided.decision)
+        return await self._execute(tool, decided.decision, decided)
 
-    async def _decide(self, call: ToolUse, tool: Tool, mode: str) -> Allow | Deny:
+    async def _decide(self, call: ToolUse, tool: Tool, mode: str) -> Decided:
         context = self._context
-        begun = context.clock()
+        begun, shown = context.clock(), digest(call.input)
         request = Request(
             tool=tool.name,
             input=call.input,
@@ -103,18 +122,30 @@ class Caller:
         decision = self.asker.judge(request, mode)
         asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
-            decision = await self.asker.ask(decision, request, call, tool)
-        self._record(call, decision, mode, asked, context.clock() - begun)
-        return decision
+            decision = await self.asker.ask(decision, request, call, tool, self._agent_id)
+        # An input as it was shown is bound to what was shown then, not to what has become of it while we waited.
+        changed = isinstance(decision, Allow) and decision.input is not call.input
+        decided = Decided(
+            call=call,
+            decision=decision,
+            input_sha256=digest(decision.input) if isinstance(decision, Allow) and changed else shown,
+            mode=mode,
+            asked=asked,
+            seconds=context.clock() - begun,
+        )
+        self._record(decided)
+        return decided
 
-    async def _execute(self, tool: Tool, decision: Allow, tool_use_id: str) -> Called:
+    async def _execute(self, tool: Tool, decision: Allow, decided: Decided) -> Called:
         meta = {"decision": "accept", "source": "user_temporary" if decision.source == "host" else "config"}
         if decision.source != "host":
             meta["reason_type"] = decision.reason_type
-        self._context.tool_use_id = tool_use_id
+        self._context.tool_use_id = decided.call.id
         try:
-            # What was allowed is what runs: the host may have changed the input.
             async with watched(self._context.files, tool):
+                # What was allowed is what runs, byte for byte; nothing waits between this line and the next.
+                if digest(decision.input) != decided.input_sha256:
+                    return self._altered(decision, decided)
                 result = await tool.run(read_input(tool, decision.input), self._context, decision.reach)
         except BadInput as flaw:
             result = unusable(f"InputValidationError: {flaw}")
@@ -127,23 +158,33 @@ class Caller:
             result = Result(content=text, detail=f"Error: {text}", is_error=True)
         return Called(result=result, meta={"permission_decision": meta})
 
-    def _record(self, call: ToolUse, decision: Allow | Deny, mode: str, asked: bool, seconds: float) -> None:
+    def _altered(self, decision: Allow, decided: Decided) -> Called:
+        """An input that is not the approved one: a fault of ours, and the call does not run."""
+        name = decided.call.name
+        self._complain(f"INTERNAL ERROR: the input of {name} ({decided.call.id}) is not the one that was approved")
+        text = f"{name} was not run: its input changed after it was approved. This is a fault of the engine."
+        denial = Deny(message=text, source="internal", reason=ALTERED, reason_type="other")
+        self._record(msgspec.structs.replace(decided, decision=denial, input_sha256=digest(decision.input)))
+        return refused(denial)
+
+    def _record(self, decided: Decided) -> None:
         """Nothing runs without a recorded decision for exactly this input."""
-        allowed = isinstance(decision, Allow)
-        input = decision.input if isinstance(decision, Allow) else call.input
+        decision = decided.decision
         record: Json = {
-            "tool_use_id": call.id,
-            "tool": call.name,
-            "decision": "allow" if allowed else "deny",
+            "tool_use_id": decided.call.id,
+            "tool": decided.call.name,
+            "decision": "allow" if isinstance(decision, Allow) else "deny",
             "source": decision.source,
             "reason": decision.reason,
-            "mode": mode,
-            "asked": asked,
-            "input_sha256": digest(input),
-            "elapsed_ms": round(seconds * 1000, 3),
+            "mode": decided.mode,
+            "asked": decided.asked,
+            "input_sha256": decided.input_sha256,
+            "elapsed_ms": round(decided.seconds * 1000, 3),
         }
         if decision.rule is not None:
             record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
+        if self._agent_id is not None:
+            record["agent_id"] = self._agent_id
         self._note("permission", record)
 
 
@@ -180,12 +221,6 @@ def refused(denial: Deny) -> Called:
         denied=denial,
         meta={"non_execution_kind": kind, "permission_decision": decision},
     )
-
-
-def digest(input: Json) -> str:
-    import hashlib
-
-    return hashlib.sha256(msgspec.json.encode(input, order="sorted")).hexdigest()
 
 
 def unusable(text: str) -> Result:

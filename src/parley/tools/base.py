@@ -116,6 +116,16 @@ def always_asks(tool: Tool) -> bool:
     return getattr(tool, "always_asks", False)
 
 
+def display_name(tool: Tool, called: str) -> str:
+    """What people call it, where that differs from the name it was called by."""
+    return getattr(tool, "display_name", None) or called
+
+
+def server_of(tool: Tool) -> Json | None:
+    """The MCP server a tool belongs to, as hosts are told of it; None for a tool of ours."""
+    return getattr(tool, "mcp_server", None)
+
+
 class BadInput(Exception):
     """The model's input does not fit the tool."""
 

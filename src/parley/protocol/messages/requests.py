@@ -475,6 +475,8 @@ class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
     suppress_always_allow_rule: bool | UnsetType = UNSET
     default_to_no: bool | UnsetType = UNSET
     matched_ask_rule: Any = UNSET
+    input_sha256: str | UnsetType = UNSET
+    """Ours: the hash of the input as JSON with sorted keys. Nothing else runs on the answer but what it sends back."""
 
 
 @request
