@@ -107,7 +107,7 @@ def test_a_conversation_goes_on_in_one_process_and_init_opens_every_turn(tmp_pat
             await room.hear("result")
             room.say({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "second"}]}})
             await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         assert kinds(room.lines) == ["system/init", "assistant", "result/success"] * 2
         assert [line["result_index"] for line in room.told("result")] == [0, 1]
         assert [message["role"] for message in sent] == ["user", "assistant", "user", "assistant"]
@@ -134,7 +134,7 @@ def test_prompts_that_arrive_during_a_turn_make_up_the_next_one_together(tmp_pat
             room.prompt("third")
             await room.hear("result")
             await room.hear("result")
-            last = room.session.request().messages[2]
+            last = room.session.conversation.request().messages[2]
         assert last["content"][0]["text"] == "second\nthird"
         assert len(list(room.told("result"))) == 2
 
@@ -185,7 +185,7 @@ def test_an_interrupt_is_answered_first_keeps_what_was_said_and_the_session_goes
             result = await room.hear("result")
             room.prompt("again")
             after = await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         assert answer["response"]["response"] == {"still_queued": []}
         assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_streaming")
         assert result["errors"]
@@ -244,13 +244,13 @@ def test_a_changed_model_is_told_and_used(tmp_path: Path) -> None:
 def test_thinking_tokens_reach_the_next_request(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, model="claude-sonnet-4-5", max_thinking_tokens=2000) as room:
-            before = room.session.request().thinking
+            before = room.session.conversation.request().thinking
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=4000)
-            changed = room.session.request().thinking
+            changed = room.session.conversation.request().thinking
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=None)
-            again = room.session.request().thinking
+            again = room.session.conversation.request().thinking
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=0)
-            off = room.session.request().thinking
+            off = room.session.conversation.request().thinking
         assert before == again == {"type": "enabled", "budget_tokens": 2000}
         assert changed == {"type": "enabled", "budget_tokens": 4000}
         assert off is None
@@ -271,7 +271,7 @@ def test_a_system_prompt_replaces_ours_and_an_empty_one_means_none(
 ) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, **fields) as room:
-            system = room.session.request().system
+            system = room.session.conversation.request().system
         assert [block["text"] for block in system] == ([expected] if expected else [])
 
     run(talk)
@@ -281,7 +281,7 @@ def test_prompts_given_in_initialize_count_like_the_flags(tmp_path: Path) -> Non
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await room.ask("initialize", systemPrompt=["You are X"], appendSystemPrompt="Be brief.")
-            system = room.session.request().system
+            system = room.session.conversation.request().system
         assert [block["text"] for block in system] == ["You are X\n\nBe brief."]
 
     run(talk)
@@ -292,10 +292,10 @@ def test_the_next_request_begins_with_the_last_one(tmp_path: Path) -> None:
         async with Room(tmp_path, TWO) as room:
             room.prompt("first")
             await room.hear("result")
-            first = room.session.request()
+            first = room.session.conversation.request()
             room.prompt("second")
             await room.hear("result")
-            second = room.session.request()
+            second = room.session.conversation.request()
         assert first.system == second.system
         assert bare(second.messages)[: len(first.messages)] == bare(first.messages)
 
@@ -319,7 +319,7 @@ def test_images_and_documents_reach_the_model_as_they_came(tmp_path: Path) -> No
         async with Room(tmp_path, ONE) as room:
             room.say({"type": "user", "message": {"role": "user", "content": [image, document]}})
             await room.hear("result")
-            sent = room.session.request().messages[0]["content"]
+            sent = room.session.conversation.request().messages[0]["content"]
         assert sent[:2] == [image, document]
 
     run(talk)
@@ -484,7 +484,7 @@ def test_a_failed_turn_does_not_spoil_the_next(tmp_path: Path) -> None:
             await room.hear("result")
             room.prompt("second")
             result = await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         assert result["result"] == "One."
         assert [block["text"] for block in sent[0]["content"]] == ["first", "second"]
 
@@ -530,7 +530,7 @@ def test_a_session_can_be_resumed_in_another_process_with_its_conversation(tmp_p
         async with Room(tmp_path, ONE, resume=result["session_id"]) as again:
             again.prompt("second")
             other = await again.hear("result")
-            sent = again.session.request().messages
+            sent = again.session.conversation.request().messages
         assert other["session_id"] == result["session_id"]
         assert [message["role"] for message in sent] == ["user", "assistant", "user", "assistant"]
         assert texts(again.told("assistant")) == ["One."]

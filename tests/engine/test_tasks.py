@@ -138,7 +138,7 @@ def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) ->
         room.prompt("Go")
         await room.hear("result")
         await room.hear("result")
-        prompt = room.session.history.messages()[-2]["content"][0]["text"]
+        prompt = room.session.record.history.messages()[-2]["content"][0]["text"]
         assert "(A job) failed with exit code 3" in prompt
         assert told_of(room, "task_notification")[0]["output_file"] in prompt
 

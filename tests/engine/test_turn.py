@@ -138,7 +138,7 @@ def test_an_interrupt_while_a_tool_runs_answers_the_call_and_keeps_the_history_w
             result = await room.hear("result")
             room.prompt("again")
             after = await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         assert result["terminal_reason"] == "aborted_tools"
         assert after["result"] == "Done."
         used = [block["id"] for m in sent for block in m["content"] if block["type"] == "tool_use"]
@@ -193,7 +193,7 @@ def test_the_input_that_is_told_is_the_one_that_runs_and_is_remembered(tmp_path:
         async with Room(tmp_path, calls(("Edit", edit)) + DONE, **BYPASS) as room:
             room.prompt("go")
             await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         told = next(room.told("assistant"))["message"]["content"][0]["input"]
         assert told == {"replace_all": False, **edit}
         assert sent[1]["content"][0]["input"] == told
@@ -254,7 +254,7 @@ def test_prompts_that_come_while_a_tool_runs_join_the_turn_at_its_next_model_cal
             await room.hear("command_lifecycle")
             (tmp_path / "go").touch()
             await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         assert len(list(room.told("result"))) == 1
         assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "text"]
         assert sent[2]["content"][1]["text"] == "queued one\nqueued two"
@@ -285,7 +285,7 @@ def test_a_call_that_ran_when_the_engine_was_killed_has_an_unknown_outcome_after
         async with Room(tmp_path, DONE, resume=result["session_id"], **BYPASS) as again:
             again.prompt("and now?")
             after = await again.hear("result")
-            sent = again.session.request().messages
+            sent = again.session.conversation.request().messages
         assert after["result"] == "Done."
         assert pairs(sent) == (["t1"], ["t1"])
         assert "outcome is unknown" in sent[2]["content"][0]["content"]
@@ -305,7 +305,7 @@ def test_a_note_that_starts_no_turn_never_comes_between_a_call_and_its_result(tm
             await room.ask("interrupt_not_known")
             (tmp_path / "go").touch()
             await room.hear("result")
-            sent = room.session.request().messages
+            sent = room.session.conversation.request().messages
         assert sent[2]["content"][0]["type"] == "tool_result"
         assert sent[4]["content"][0]["text"] == "by the way"
         assert len(list(room.told("result"))) == 1

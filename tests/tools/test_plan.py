@@ -134,7 +134,7 @@ def test_a_model_that_begins_in_plan_mode_is_told_so(tmp_path: Path) -> None:
         given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
         async with Room(tmp_path, END, **given) as room:
             await turn(room)
-            return str(room.session.request().system)
+            return str(room.session.conversation.request().system)
 
     assert "plan mode" in asyncio.run(talk())
 

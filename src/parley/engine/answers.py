@@ -40,13 +40,15 @@ class NotPossible(Exception):
 def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer:
     if request.guard is True:
         session.asker.guard(session.host)
-    own = request.systemPrompt
+    conversation, own = session.conversation, request.systemPrompt
     if isinstance(own, str | list):
-        session.instructions = msgspec.structs.replace(
-            session.instructions, replaced=own if isinstance(own, str) else "\n\n".join(own)
+        conversation.instructions = msgspec.structs.replace(
+            conversation.instructions, replaced=own if isinstance(own, str) else "\n\n".join(own)
         )
     if isinstance(request.appendSystemPrompt, str):
-        session.instructions = msgspec.structs.replace(session.instructions, appended=request.appendSystemPrompt)
+        conversation.instructions = msgspec.structs.replace(
+            conversation.instructions, appended=request.appendSystemPrompt
+        )
     return ask.InitializeAnswer(
         commands=[],
         agents=[],
@@ -81,7 +83,7 @@ def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
 
 
 def set_model(session: Session, request: ask.SetModel) -> ask.SetModelAnswer:
-    before = session.model
+    before = session.conversation.model
     choice = take_model(session, request.model if isinstance(request.model, str) else "default")
     if choice != before:
         text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
@@ -99,7 +101,7 @@ def set_model(session: Session, request: ask.SetModel) -> ask.SetModelAnswer:
 def take_model(session: Session, name: str) -> Choice:
     """Make a model the session's. Raises NotPossible if there is no such model."""
     choice = usable_model(session, name)
-    session.model = choice
+    session.conversation.model = choice
     session.setup.tool_context.strict_reads = facts(choice.name).reads_first
     return choice
 
@@ -119,7 +121,7 @@ def set_max_thinking_tokens(session: Session, request: ask.SetMaxThinkingTokens)
     wanted = request.max_thinking_tokens
     if wanted is not UNSET:
         tokens = session.setup.thinking.tokens if wanted is None else wanted
-        session.thinking = msgspec.structs.replace(session.thinking, tokens=tokens)
+        session.conversation.thinking = msgspec.structs.replace(session.conversation.thinking, tokens=tokens)
 
 
 def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Json:
@@ -213,7 +215,7 @@ def get_settings(session: Session, request: ask.GetSettings) -> Json:
             {"source": WIRE_NAMES[layer.source], "path": layer.path, "settings": layer.values}
             for layer in reversed(held.layers())
         ],
-        "applied": {"model": session.model.shown, "effort": session.setup.effort},
+        "applied": {"model": session.conversation.model.shown, "effort": session.setup.effort},
         "inert": [
             {"key": inert.key, "source": WIRE_NAMES[inert.source], "path": inert.path, "reason": inert.reason}
             for inert in held.merged.inert

@@ -1,13 +1,11 @@
-"""Lines made from what the session knows: a turn's first and last, and the end of a call that nobody saw."""
+"""Lines made from what the session knows: a turn's first and last."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from parley.engine.outcome import Outcome
-from parley.protocol.base import UNSET, Message
-from parley.protocol.blocks import ToolResult
-from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.base import UNSET
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
 from parley.version import PROTOCOL_LEVEL, __version__
@@ -26,7 +24,7 @@ def init_line(session: Session) -> Init:
         cwd=session.setup.cwd,
         tools=list(session.setup.tools),
         mcp_servers=[],
-        model=session.model.shown,
+        model=session.conversation.model.shown,
         permissionMode=session.mode,
         slash_commands=[],
         apiKeySource=session.setup.api_key_source,
@@ -83,14 +81,3 @@ def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
         queued_turn_count=len(session.inbox),
         result_index=session.results,
     )
-
-
-def unknown_outcome(session: Session, tool_use_id: str, text: str) -> Message:
-    """The result of a call that has none."""
-    message = User(
-        message=UserContent(content=[ToolResult.of(tool_use_id, text, is_error=True)]),
-        parent_tool_use_id=None,
-        timestamp=session.stamp.now(),
-        tool_use_result=f"Error: {text}",
-    )
-    return session.stamp.on(message, session.id)

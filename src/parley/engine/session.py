@@ -4,7 +4,7 @@
     run_turns()       the task that runs turn after turn, until nothing more will come
     finish()          no more input: what runs and what waits is still done
 
-A line is in the log before it is told (`say`).
+A line is in the log before it is told (conversation.py).
 
 Not here: bytes and pipes (serve.py), what happens inside a turn (turn.py), what becomes
 of a prompt (prompts.py), how requests are answered (control.py, answers.py), the log and
@@ -16,16 +16,16 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from parley.engine import outcome
-from parley.engine.access import Access, next_request
+from parley.engine.access import Access
 from parley.engine.asking import Asker
 from parley.engine.control import Control
+from parley.engine.conversation import Conversation
 from parley.engine.errand import Errand
 from parley.engine.inbox import Inbox, Prompt, Rejected
-from parley.engine.lines import init_line, result_line, unknown_outcome
+from parley.engine.lines import init_line, result_line
 from parley.engine.outcome import Outcome
 from parley.engine.prompts import Prompts, check_size
 from parley.engine.record import Record
@@ -36,7 +36,7 @@ from parley.engine.turn import Turn
 from parley.engine.usage import Ledger
 from parley.errors import SessionError
 from parley.host import Host
-from parley.models.base import Model, ModelRequest
+from parley.models.base import Model
 from parley.models.names import Choice, facts, resolve
 from parley.protocol.base import UNSET, Message, Refused, Unknown
 from parley.protocol.messages import dialects
@@ -54,16 +54,10 @@ class Session:
         self.setup = setup
         self.host = host
         self.stamp = setup.stamp
-        self.dice = setup.dice
         self.limits = setup.limits
-        self.partial = setup.partial
         self.mode = setup.permission_mode
         self._mode_before = "default"
-        self.model = resolve(setup.model_name)
-        self.instructions = setup.instructions
-        self.thinking = setup.thinking
         self.record = Record(setup.log, setup.stamp)
-        self.history = self.record.history
         self.ledger = Ledger(setup.prices)
         self.results = 0
         self.last_result: Result | None = None
@@ -83,7 +77,6 @@ class Session:
         self._abort_next = False
         """An interrupt came between a prompt and its turn."""
         self.record.read(self.ledger, setup.complain)
-        self._lend(setup.tool_context)
         self.asker = Asker(
             setup.permits,
             host if setup.asks_host else None,
@@ -94,15 +87,24 @@ class Session:
             complain=setup.complain,
         )
         self.caller = Caller(setup.tools, self.asker, setup.tool_context, self.record.note, setup.complain)
-        for call in self.history.open_calls():
-            text = "The engine ended while this call ran. Its outcome is unknown."
-            self.record.keep(unknown_outcome(self, call, text))
+        self.conversation = Conversation(
+            setup,
+            self.record,
+            host.tell,
+            ledger=self.ledger,
+            caller=self.caller,
+            access=self._access,
+            mode=lambda: self.mode,
+        )
+        self._lend(setup.tool_context)
+        lost = "The engine ended while this call ran. Its outcome is unknown."
+        self.conversation.answer_open_calls(lost, told=False)
 
     def _lend(self, context: Context) -> None:
         """Give the tools what only a session has."""
         errand = Errand(
-            open_model=self.open_model,
-            current=lambda: self.model,
+            open_model=self._access.open,
+            current=lambda: self.conversation.model,
             small=resolve(self.setup.small_model),
             ledger=self.ledger,
             clock=self.stamp.monotonic,
@@ -112,19 +114,13 @@ class Session:
         context.consult = errand.consult
         context.set_mode = self.set_mode
         context.hides = self.setup.permits.hides
-        context.strict_reads = facts(self.model.name).reads_first
+        context.strict_reads = facts(self.conversation.model.name).reads_first
 
     # Speaking.
 
     def tell(self, message: Message) -> None:
         """Say a line that is not part of the session's record."""
         self.host.tell(self.stamp.on(message, self.id))
-
-    def say(self, message: Message) -> None:
-        """Record a line of the conversation, then say it. Raises SessionError if it cannot be kept."""
-        stamped = self.stamp.on(message, self.id)
-        self.record.keep(stamped)
-        self.host.tell(stamped)
 
     # Listening.
 
@@ -175,7 +171,8 @@ class Session:
         try:
             while (taken := await self._take(together)) is not None:
                 if isinstance(taken, Rejected):
-                    self._end_turn(Turn(self, []), outcome.broken(f"The prompt was refused: {taken.reason}"))
+                    refused = outcome.broken(f"The prompt was refused: {taken.reason}")
+                    self._end_turn(Turn(self.conversation, []), refused)
                 else:
                     await self._run_turn(taken)
                 # Whatever arrived while that turn ran makes up the next one.
@@ -199,7 +196,7 @@ class Session:
 
     async def _run_turn(self, prompts: list[Prompt]) -> None:
         self._tell_state("running")
-        turn = self._turn = Turn(self, prompts)
+        turn = self._turn = Turn(self.conversation, prompts, begin=self._begin, join=self._join_waiting)
         turn.interrupted, self._abort_next = self._abort_next, False
         task = self._turn_task = asyncio.create_task(self._guarded(turn))
         try:
@@ -222,27 +219,23 @@ class Session:
             self._answer_after_bug()
             return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
 
-    def answer_open_calls(self, text: str) -> None:
-        """Give every call that has no result one that says why. Raises SessionError."""
-        for call in self.history.open_calls():
-            self.say(unknown_outcome(self, call, text))
-
     def _answer_after_bug(self) -> None:
+        text = "An internal error of the engine ended this call. Its outcome is unknown."
         try:
-            self.answer_open_calls("An internal error of the engine ended this call. Its outcome is unknown.")
+            self.conversation.answer_open_calls(text)
         except SessionError as flaw:
             self.setup.complain(str(flaw))
 
-    def begin(self, turn: Turn) -> None:
+    def _begin(self, turn: Turn) -> None:
         """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
         for prompt in turn.prompts:
             self.prompts.report(prompt, "started")
         self.tell(init_line(self))
-        check_size(turn.prompts, self.model)
+        check_size(turn.prompts, self.conversation.model)
         self.prompts.keep(turn.prompts)
         self.prompts.echo(turn.prompts)
 
-    def join_waiting(self, turn: Turn) -> None:
+    def _join_waiting(self, turn: Turn) -> None:
         """Prompts that came while tools ran go into the running turn, before its next model call."""
         joining = self.inbox.take_prompts()
         if joining:
@@ -284,22 +277,9 @@ class Session:
         self.tasks.end()
         self.finish()
 
-    # What a model call needs.
-
-    def current_model(self) -> Model:
-        """The model of the session. Raises ModelError."""
-        return self._access.open(self.model)
-
     def open_model(self, choice: Choice) -> Model:
         """A model, opened when it is first needed. Raises UsageError or ModelError."""
         return self._access.open(choice)
-
-    def request(self) -> ModelRequest:
-        return next_request(self)
-
-    def new_result_file(self, ending: str) -> Path:
-        context = self.setup.tool_context
-        return context.results_folder / f"{context.new_id()}.{ending}"
 
     def _tell_state(self, state: str) -> None:
         who = self.setup.state_events

@@ -1,0 +1,132 @@
+"""One agent's side of a talk: what it has heard, whom it asks, and how its lines reach the host.
+
+The session has one. A subagent has another, with a record, instructions, tools and a model
+of its own, made from a changed `Setup`, and the id of the call that started it on each of
+its lines. The books, the open models and the host are shared: they come in from the session.
+
+    conversation = Conversation(setup, record, send, ledger=..., caller=..., access=..., mode=...)
+    ended = await Turn(conversation, prompts).run()
+
+Not here: a call of the model (exchange.py), a turn (turn.py), prompts (prompts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from parley.engine.access import Access
+from parley.engine.history import marked
+from parley.engine.prompt import render, system_blocks
+from parley.engine.record import Record
+from parley.engine.setup import Setup
+from parley.engine.thinking import thinking_field
+from parley.engine.tool_call import Caller
+from parley.engine.usage import Ledger
+from parley.models.base import Model, ModelRequest
+from parley.models.names import PUPPETS, facts, resolve
+from parley.protocol.base import Message
+from parley.protocol.blocks import Block, ToolResult
+from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
+
+
+class Conversation:
+    def __init__(
+        self,
+        setup: Setup,
+        record: Record,
+        send: Callable[[Message], None],
+        *,
+        ledger: Ledger,
+        caller: Caller,
+        access: Access,
+        mode: Callable[[], str],
+        parent_tool_use_id: str | None = None,
+    ) -> None:
+        self.setup = setup
+        self.record = record
+        self.ledger = ledger
+        self.caller = caller
+        self.mode = mode
+        """The permission mode, which may change."""
+        self.parent_tool_use_id = parent_tool_use_id
+        self.limits = setup.limits
+        self.stamp = setup.stamp
+        self.partial = setup.partial
+        self.model = resolve(setup.model_name)
+        self.instructions = setup.instructions
+        self.thinking = setup.thinking
+        self._send = send
+        self._access = access
+
+    # What a model call needs.
+
+    def current_model(self) -> Model:
+        """Raises UsageError or ModelError."""
+        return self._access.open(self.model)
+
+    def request(self) -> ModelRequest:
+        """The next model call. Its beginning is the last one, byte for byte."""
+        known = facts(self.model.name)
+        max_tokens = self.limits.max_output_tokens or known.max_output_tokens
+        return ModelRequest(
+            model=self.model.name if self.model.adapter == "anthropic" else self.model.shown,
+            system=system_blocks(self._system_prompt()),
+            messages=marked(self.record.history.messages()),
+            # Models that are no models need no schemas, and loading the tools takes its time.
+            tools=self.setup.tools.schemas() if self.model.adapter not in PUPPETS else [],
+            max_tokens=max_tokens,
+            thinking=thinking_field(self.thinking, known, max_tokens),
+            effort=self.setup.effort if known.takes_effort else None,
+            betas=self.setup.betas,
+            session_id=self.setup.session_id,
+        )
+
+    def _system_prompt(self) -> str:
+        """Rendered once, then the same for the session's life."""
+        if self.record.system_text is None:
+            self.record.note("prompt", {"text": render(self.instructions)})
+        return self.record.system_text or ""
+
+    # Lines.
+
+    def tell(self, message: Message) -> None:
+        """Say a line that is not part of the record."""
+        self._send(self.stamp.on(message, self.setup.session_id))
+
+    def say(self, message: Message) -> None:
+        """Record a line, then say it. Raises SessionError if it cannot be kept."""
+        stamped = self.stamp.on(message, self.setup.session_id)
+        self.record.keep(stamped)
+        self._send(stamped)
+
+    def say_assistant(self, inner: AssistantContent, **fields: Any) -> None:
+        """Raises SessionError."""
+        place = self.parent_tool_use_id
+        self.say(Assistant(message=inner, parent_tool_use_id=place, timestamp=self.stamp.now(), **fields))
+
+    def say_user(self, *content: Block, **fields: Any) -> None:
+        """Raises SessionError."""
+        self.say(self._user_line(*content, **fields))
+
+    def answer_open_calls(self, text: str, *, told: bool = True) -> None:
+        """Give every call that has no result one that says why. Raises SessionError."""
+        for call in self.record.history.open_calls():
+            line = self._user_line(ToolResult.of(call, text, is_error=True), tool_use_result=f"Error: {text}")
+            if told:
+                self.say(line)
+            else:
+                self.record.keep(self.stamp.on(line, self.setup.session_id))
+
+    def _user_line(self, *content: Block, **fields: Any) -> User:
+        return User(
+            message=UserContent(content=list(content)),
+            parent_tool_use_id=self.parent_tool_use_id,
+            timestamp=self.stamp.now(),
+            **fields,
+        )
+
+    def new_result_file(self, ending: str) -> Path:
+        context = self.setup.tool_context
+        return context.results_folder / f"{context.new_id()}.{ending}"
