@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from model_server import prompt
-from talk import INITIALIZED, Engine, EngineError, Talk, initialize_line, memory_mb, talk, user_line, wait
+from talk import INITIALIZED, Engine, EngineError, Talk, cpu_seconds, initialize_line, memory_mb, talk, user_line, wait
 
 ONE_SHOT = ("--print", "--output-format", "stream-json", "--verbose")
 STREAM = (*ONE_SHOT, "--input-format", "stream-json")
@@ -153,11 +153,17 @@ def warm_turns(engine: Engine, plan: Plan) -> Samples:
 
 def stream(engine: Engine, plan: Plan) -> Samples:
     with talk(engine, (*STREAM, "--include-partial-messages"), plan.base_url) as live:
-        live.say(initialize_line() + user_line(prompt(plan.deltas)))
-        result_at = result_time(live)
-        if (events := live.heard("stream_event")) < plan.deltas:
+        live.say(initialize_line() + user_line(prompt(1)))
+        result_time(live)
+        before, cpu_before = live.heard("stream_event"), cpu_seconds(live)
+        live.say(user_line(prompt(plan.deltas)))
+        result_at = result_time(live, 2)
+        if (events := live.heard("stream_event") - before) < plan.deltas:
             raise live.error(f"{events} stream events for {plan.deltas} deltas")
-        return {"stream events, /s": [events / (result_at - live.times["stream_event"][0])]}
+        return {
+            "stream events, /s": [events / (result_at - live.times["stream_event"][before])],
+            "CPU time per event, us": [(cpu_seconds(live) - cpu_before) / events * 1e6],
+        }
 
 
 def long_line(engine: Engine, plan: Plan) -> Samples:

@@ -224,3 +224,9 @@ def memory_mb(talks: Iterable[Talk], file: str, name: str) -> float:
             found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
             total_kb += int(found[1]) if found else 0
     return total_kb / 1024
+
+
+def cpu_seconds(live: Talk) -> float:
+    """What the engine's own process has used so far, in user and in system mode."""
+    fields = Path(f"/proc/{live.process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from parley.engine.stamp import Stamp, iso, random_uuid
+from parley.engine.stamp import Stamp, iso, random_uuids
 from parley.protocol.base import Message
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Result
@@ -55,7 +55,8 @@ def test_a_message_that_lacks_nothing_stays_the_same_object() -> None:
 
 def test_a_random_id_is_a_version_4_uuid_and_never_the_same() -> None:
     version_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-    made = {random_uuid() for _ in range(1000)}
+    new_uuid = random_uuids()
+    made = {new_uuid() for _ in range(1000)}
 
     assert len(made) == 1000
     assert [each for each in made if not version_4.fullmatch(each)] == []

@@ -29,8 +29,9 @@ from models.loopback import (
     whole,
 )
 from parley.errors import ModelError
-from parley.models.anthropic import BAD_PROXY, Anthropic, Deadlines, Endpoint, headers, is_loopback
+from parley.models.anthropic import Anthropic, Endpoint, headers
 from parley.models.base import Event, ModelRequest, read_event
+from parley.models.http import BAD_PROXY, Deadlines, is_loopback
 from parley.protocol.base import Json
 
 START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'

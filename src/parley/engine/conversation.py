@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from parley.engine.access import Access
 from parley.engine.history import marked
 from parley.engine.prompt import render, system_blocks
@@ -26,9 +28,9 @@ from parley.engine.tool_call import Caller
 from parley.engine.usage import Ledger
 from parley.models.base import Model, ModelRequest
 from parley.models.names import PUPPETS, facts, resolve
-from parley.protocol.base import Message
+from parley.protocol.base import Message, UnsetType
 from parley.protocol.blocks import Block, ToolResult
-from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
+from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 
 
 class Conversation:
@@ -94,6 +96,19 @@ class Conversation:
     def tell(self, message: Message) -> None:
         """Say a line that is not part of the record."""
         self._send(self.stamp.on(message, self.setup.session_id))
+
+    def tell_event(self, raw: bytes, message_id: str, ttft_ms: int | UnsetType) -> None:
+        """Say one event of the stream. There are thousands in an answer, so it is made complete at once."""
+        self._send(
+            StreamEvent(
+                event=msgspec.Raw(raw),
+                session_id=self.setup.session_id,
+                parent_tool_use_id=self.parent_tool_use_id,
+                uuid=self.stamp.new_uuid(),
+                api_message_id=message_id,
+                ttft_ms=ttft_ms,
+            )
+        )
 
     def say(self, message: Message) -> None:
         """Record a line, then say it. Raises SessionError if it cannot be kept."""

@@ -11,17 +11,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-import msgspec
-
 from parley.engine import outcome, retry
 from parley.engine.conversation import Conversation
 from parley.engine.inbox import Prompt
 from parley.errors import ModelError
 from parley.models.base import Event
 from parley.models.growth import Growing
-from parley.protocol.base import UNSET
+from parley.protocol.base import UNSET, UnsetType
 from parley.protocol.blocks import Block, ToolUse
-from parley.protocol.messages.conversation import AssistantContent, StreamEvent
+from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.system import ApiRetry, Status
 
 
@@ -87,30 +85,27 @@ class Exchange:
         if event.type == "ping":
             return
         talk = self._conversation
-        if event.type == "message_start" and self.first_token_at is None:
-            self.first_token_at = talk.stamp.monotonic()
+        ttft_ms: int | UnsetType = UNSET
         block = growing.feed(event)
+        if block is not None:
+            self._take_block(block, growing)
+        elif event.type == "message_start":
+            ttft_ms = self._first_token(begun)
+        if talk.partial:
+            talk.tell_event(event.raw, growing.id, ttft_ms)
+
+    def _take_block(self, block: Block, growing: Growing) -> None:
         if isinstance(block, ToolUse):
             # What is told, asked about, run and remembered is one and the same input.
-            block = growing.blocks[-1] = talk.caller.prepared(block)
-        if block is not None:
-            self.tell_block(block)
-        if talk.partial:
-            self._tell_event(event, growing, begun)
+            block = growing.blocks[-1] = self._conversation.caller.prepared(block)
+        self.tell_block(block)
 
-    def _tell_event(self, event: Event, growing: Growing, begun: float) -> None:
-        talk = self._conversation
-        starts = event.type == "message_start"
-        talk.tell(
-            StreamEvent(
-                event=msgspec.Raw(event.raw),
-                parent_tool_use_id=talk.parent_tool_use_id,
-                session_id=talk.setup.session_id,
-                uuid=talk.stamp.new_uuid(),
-                api_message_id=growing.id,
-                ttft_ms=round((talk.stamp.monotonic() - begun) * 1000) if starts else UNSET,
-            )
-        )
+    def _first_token(self, begun: float) -> int:
+        """Note when the turn's first answer began; how many ms this one took to begin."""
+        now = self._conversation.stamp.monotonic()
+        if self.first_token_at is None:
+            self.first_token_at = now
+        return round((now - begun) * 1000)
 
     def tell_block(self, block: Block, *, aborted: bool = False) -> None:
         """Tell one block of the answer. Raises SessionError."""

@@ -100,8 +100,12 @@ class Growing:
             part.citations.append(delta.citation)
             return
         field, key = TEXT_DELTAS.get(delta.type, ("", ""))
-        if field:
-            part.pieces.setdefault(field, []).append(getattr(delta, key))
+        if not field:
+            return
+        pieces = part.pieces.get(field)
+        if pieces is None:
+            pieces = part.pieces[field] = []
+        pieces.append(getattr(delta, key))
 
     def _close(self, index: int) -> Block | None:
         part = self._open.pop(index, None)

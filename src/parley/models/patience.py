@@ -4,17 +4,19 @@ A stream is waited for thousands of times. A timer for each wait would cost more
 reading the stream, so one timer looks from time to time whether the present wait has
 lasted too long. What happens between two waits does not count.
 
-    patience = Patience()
     try:
-        async with patience:
+        async with Patience(longest_seconds=900) as patience:
             chunk = await patience.on(anext(chunks), seconds=45)
     except TimeoutError: ...
+
+`begin` and `end` around a wait do the same without a coroutine of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from math import inf
 from types import TracebackType
 from typing import TypeVar
 
@@ -22,8 +24,10 @@ T = TypeVar("T")
 
 
 class Patience:
-    def __init__(self) -> None:
+    def __init__(self, longest_seconds: float = inf) -> None:
+        """No wait goes on after `longest_seconds`, counted from now."""
         self._loop = asyncio.get_running_loop()
+        self._last_moment = self._loop.time() + longest_seconds
         self._deadline: float | None = None
         """When the present wait is too long; None between waits."""
         self._timer: asyncio.TimerHandle | None = None
@@ -50,13 +54,21 @@ class Patience:
 
     async def on(self, awaited: Awaitable[T], seconds: float) -> T:
         """Wait for it, but no longer than this."""
-        deadline = self._deadline = self._loop.time() + seconds
-        if self._timer is None or deadline < self._timer_at:
-            self._set_timer(deadline)
+        self.begin(seconds)
         try:
             return await awaited
         finally:
             self._deadline = None
+
+    def begin(self, seconds: float) -> None:
+        """A wait begins, which must end in time."""
+        deadline = self._deadline = min(self._loop.time() + seconds, self._last_moment)
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
+
+    def end(self) -> None:
+        """The wait is over."""
+        self._deadline = None
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:

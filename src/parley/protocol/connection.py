@@ -53,7 +53,8 @@ class Connection:
         # Stream events are many, an engine's to say, and open no question.
         if type(message) is not StreamEvent or self.role is Role.HOST:
             self._check(message)
-        return b"".join(line + b"\n" for line in self._dialect.encode(message))
+        lines = self._dialect.encode(message)
+        return lines[0] + b"\n" if len(lines) == 1 else b"".join(line + b"\n" for line in lines)
 
     def _check(self, message: Message) -> None:
         if not may_say(self.role, message):

@@ -1,0 +1,206 @@
+"""One streamed call over HTTP: a body goes out, the data of server-sent events comes in.
+
+    pool = Pool(deadlines)
+    async with pool.post(url, headers, content, failure) as answer:     # raises ModelError
+        answer.headers
+        async for batch in answer.batches():                            # the data of the events of one chunk
+
+httpx2 is imported when the first call is made (it costs more than the whole engine), in a
+thread, so that the loop stays free. Every wait for the backend is bounded. The key goes
+into a header and nowhere else: no redirect is followed, so none can carry it elsewhere.
+
+Not here: what is in a body and what events mean (anthropic.py, openai.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.errors import ModelError
+from parley.models.patience import Patience
+from parley.models.sse import EventReader
+from parley.protocol.base import Struct
+
+if TYPE_CHECKING:
+    import httpx2
+
+RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
+"""401 too: a key helper or a gateway may have refreshed the key meanwhile."""
+BAD_PROXY = (
+    "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
+    "(it must be http://host:port or https://host:port)"
+)
+LATE = "the model did not answer in time"
+EVENT_STREAM = {
+    "content-type": "application/json",
+    "accept": "text/event-stream",
+    # Events are small and must not wait in a compressor's window.
+    "accept-encoding": "identity",
+    "user-agent": "parley",
+}
+
+Failure = Callable[[int, Mapping[str, str], bytes], ModelError]
+"""What an answer other than 200 means."""
+
+
+class Deadlines(Struct, frozen=True, kw_only=True):
+    """How long a silent backend is waited for."""
+
+    connect_seconds: float = 10
+    first_byte_seconds: float = 60
+    silence_seconds: float = 45
+    request_seconds: float = 15 * 60
+
+
+class Answer:
+    """A stream that has begun."""
+
+    def __init__(self, response: httpx2.Response, patience: Patience, silence_seconds: float) -> None:
+        self.headers: Mapping[str, str] = response.headers
+        self._chunks = response.aiter_raw()
+        self._patience = patience
+        self._silence_seconds = silence_seconds
+
+    async def batches(self) -> AsyncGenerator[list[bytes], None]:
+        """The data of the events that each chunk completes; mostly one."""
+        reader, patience, seconds = EventReader(), self._patience, self._silence_seconds
+        # Only waits for the backend are bounded: what happens between two events is the turn's own time.
+        patience.begin(seconds)
+        async for chunk in self._chunks:
+            patience.end()
+            yield reader.feed(chunk)
+            patience.begin(seconds)
+        patience.end()
+        yield reader.end()
+
+
+class Pool:
+    """The connections to one server."""
+
+    def __init__(self, base_url: str, deadlines: Deadlines | None = None) -> None:
+        self._base_url = base_url
+        self._deadlines = deadlines or Deadlines()
+        self._client: httpx2.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def post(
+        self, url: str, headers: Mapping[str, str], content: bytes, failure: Failure
+    ) -> AsyncGenerator[Answer, None]:
+        """The answer to a body. Raises ModelError, also while the answer is read."""
+        client, limits = await self._connected(), self._deadlines
+        import httpx2
+
+        response = None
+        try:
+            call = client.build_request("POST", url, content=content, headers=dict(headers))
+            async with Patience(limits.request_seconds) as patience:
+                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds)
+                if response.status_code != 200:
+                    body = await patience.on(response.aread(), limits.silence_seconds)
+                    raise failure(response.status_code, response.headers, body)
+                yield Answer(response, patience, limits.silence_seconds)
+        except TimeoutError:
+            raise ModelError(LATE, kind="timeout_error", retryable=True) from None
+        except (httpx2.LocalProtocolError, UnicodeEncodeError):
+            # The flaw's own words would show the header, which may be the key.
+            raise ModelError("the request cannot be sent: a header has a value that no header may have") from None
+        except (httpx2.TransportError, httpx2.InvalidURL) as flaw:
+            raise unreachable(flaw, self._base_url) from None
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _connected(self) -> httpx2.AsyncClient:
+        """Raises ModelError."""
+        if self._client is None:
+            await asyncio.to_thread(__import__, "httpx2")
+            import httpx2
+
+            # We watch the clock ourselves: a timeout per read would not see a drip of pings.
+            times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
+            # An idle connection may be dead: it is not used again after half a minute.
+            limits = httpx2.Limits(keepalive_expiry=30)
+            # Reading the certificates takes 40 ms; plain HTTP has no use for them.
+            verify = False if self._base_url.startswith("http:") else httpx2.create_ssl_context()
+            try:
+                self._client = httpx2.AsyncClient(
+                    timeout=times,
+                    limits=limits,
+                    verify=verify,
+                    follow_redirects=False,
+                    # A proxy is for other machines: it would look for a server on its own.
+                    trust_env=not is_loopback(self._base_url),
+                )
+            except (ImportError, ValueError, httpx2.InvalidURL):
+                # The flaw's own words would show the proxy's URL, which may have a password.
+                raise ModelError(BAD_PROXY, kind="proxy") from None
+        return self._client
+
+
+def refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+    """What an answer other than 200 means, where its body is `{"error": {"type": ..., "message": ...}}`."""
+    if 300 <= status < 400:
+        return ModelError("the API answered with a redirect, which is not followed", status=status)
+    error = error_of(content)
+    text = str(error.get("message") or content[:200].decode(errors="replace") or "no details")
+    return ModelError(
+        text,
+        status=status,
+        kind=str(error.get("type") or "api_error"),
+        retryable=status in RETRYABLE or status >= 500,
+        retry_after_seconds=seconds(headers.get("retry-after")),
+        request_id=headers.get("request-id") or headers.get("x-request-id"),
+    )
+
+
+def error_of(content: bytes) -> dict[str, Any]:
+    """The `error` of a body, if it has one."""
+    try:
+        error: Any = msgspec.json.decode(content).get("error")
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def seconds(text: str | None) -> float | None:
+    """A retry-after header in seconds; dates are rare enough to be left to the ordinary back-off."""
+    try:
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        return None
+
+
+def unreachable(flaw: Exception, base_url: str) -> ModelError:
+    """Nothing answered, or the line broke."""
+    reason = str(flaw) or type(flaw).__name__
+    where = without_userinfo(base_url)
+    return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is this machine's own."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def without_userinfo(url: str) -> str:
+    """A URL fit to be shown: a password may stand before its host."""
+    scheme, slashes, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"
