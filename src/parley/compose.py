@@ -185,6 +185,7 @@ class Composer:
             asks_host=self.asks_host(),
             guarded=options.guard,
             permission_mode=begins_in,
+            mode_is_given=options.skip_permissions or options.permission_mode is not None,
             may_bypass=self.may_bypass(begins_in),
             partial=options.include_partial_messages and options.output_format != "message",
             replay=options.replay_user_messages,

@@ -40,6 +40,7 @@ class Asker:
         guarded: bool = False,
         may_bypass: bool = False,
         set_mode: Callable[[str | None], None] = lambda mode: None,
+        keep: Callable[[list[Json]], None] = lambda updates: None,
         tell_state: Callable[[str], None] = lambda state: None,
         complain: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -49,6 +50,8 @@ class Asker:
         self._guarded = guarded
         self._may_bypass = may_bypass
         self._set_mode = set_mode
+        self._keep = keep
+        """Puts updates on record that were taken in."""
         self._tell_state = tell_state
         self._complain = complain
         self._open = 0
@@ -116,6 +119,7 @@ class Asker:
         if not isinstance(updates, list):
             return
         mode = self.permits.update(updates)
+        self._keep(updates)
         if mode == "bypassPermissions" and not self._may_bypass:
             self._complain("the host wanted the mode bypassPermissions, which was not allowed at launch")
         elif mode is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from parley.engine.grants import Grants
 from parley.engine.history import History
 from parley.engine.stamp import Stamp
 from parley.engine.usage import Ledger
@@ -17,8 +18,9 @@ from parley.stores.base import Entry, Log
 
 
 class Record:
-    def __init__(self, log: Log, stamp: Stamp) -> None:
+    def __init__(self, log: Log, stamp: Stamp, grants: Grants) -> None:
         self.history = History()
+        self.grants = grants
         self.known_uuids: set[str] = set()
         """The messages that came once, and are not run again."""
         self.system_text: str | None = None
@@ -26,6 +28,11 @@ class Record:
         self._log = log
         self._stamp = stamp
         self._next_seq = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever kept: there is no log yet."""
+        return self._next_seq == 0
 
     def read(self, ledger: Ledger, complain: Callable[[str], None]) -> None:
         """Take up what the log holds already, and count what it cost."""
@@ -57,6 +64,7 @@ class Record:
     def _fold(self, entry: Entry) -> None:
         self._next_seq = entry.seq + 1
         self.history.apply(entry)
+        self.grants.apply(entry)
         match entry.kind:
             case "user" if isinstance(entry.message.get("uuid"), str):
                 self.known_uuids.add(entry.message["uuid"])

@@ -24,6 +24,7 @@ from parley.engine.asking import Asker
 from parley.engine.control import Control
 from parley.engine.conversation import Conversation
 from parley.engine.errand import Errand
+from parley.engine.grants import Grants
 from parley.engine.inbox import Inbox, Prompt, Rejected
 from parley.engine.lines import init_line, result_line
 from parley.engine.outcome import Outcome
@@ -38,7 +39,7 @@ from parley.errors import SessionError
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.names import Choice, facts, resolve
-from parley.protocol.base import UNSET, Message, Refused, Unknown
+from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
@@ -57,7 +58,7 @@ class Session:
         self.limits = setup.limits
         self.mode = setup.permission_mode
         self._mode_before = "default"
-        self.record = Record(setup.log, setup.stamp)
+        self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd))
         self.ledger = Ledger(setup.prices)
         self.results = 0
         self.last_result: Result | None = None
@@ -77,12 +78,14 @@ class Session:
         self._abort_next = False
         """An interrupt came between a prompt and its turn."""
         self.record.read(self.ledger, setup.complain)
+        self._regain()
         self.asker = Asker(
             setup.permits,
             host if setup.asks_host else None,
             guarded=setup.guarded,
             may_bypass=setup.may_bypass,
             set_mode=self.set_mode,
+            keep=self._keep_grant,
             tell_state=self._tell_state,
             complain=setup.complain,
         )
@@ -115,6 +118,15 @@ class Session:
         context.set_mode = self.set_mode
         context.hides = self.setup.permits.hides
         context.strict_reads = facts(self.conversation.model.name).reads_first
+
+    def _regain(self) -> None:
+        """What was granted before a resume counts again; of the modes, what the command line says comes first."""
+        setup, grants = self.setup, self.record.grants
+        grants.regain(setup.permits, setup.complain)
+        if grants.mode is not None and not setup.mode_is_given:
+            closed = () if setup.may_bypass else ("bypassPermissions",)
+            self.mode = setup.permission_mode if grants.mode in closed else grants.mode
+            self._mode_before = "default" if grants.mode_before in closed else grants.mode_before
 
     # Speaking.
 
@@ -157,7 +169,23 @@ class Session:
         if mode != self.mode:
             self._mode_before = self.mode
             self.mode = mode
+            if not self.record.is_empty:
+                self._record_mode()
             self.tell(Status(status=None, permissionMode=self.mode))
+
+    def _record_mode(self) -> None:
+        """So that a resume finds the mode. It waits for the first turn: a session without one leaves no log."""
+        grants = self.record.grants
+        if self.mode != (grants.mode or self.setup.permission_mode):
+            try:
+                self.record.note("mode", grants.mode_record(self.mode, self._mode_before))
+            except SessionError as flaw:
+                self.setup.complain(str(flaw))
+
+    def _keep_grant(self, updates: list[Json]) -> None:
+        record = self.record.grants.record_of(updates)
+        if record is not None:
+            self.record.note("grant", record)
 
     # Turns.
 
@@ -233,6 +261,7 @@ class Session:
         self.tell(init_line(self))
         check_size(turn.prompts, self.conversation.model)
         self.prompts.keep(turn.prompts)
+        self._record_mode()
         self.prompts.echo(turn.prompts)
 
     def _join_waiting(self, turn: Turn) -> None:

@@ -59,6 +59,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     guarded: bool = False
     """Whether the host is asked about every call, whatever rules and mode say."""
     permission_mode: str = "default"
+    mode_is_given: bool = False
+    """Whether the command line says the mode, so that a resumed session's own does not count."""
     may_bypass: bool = False
     may_rewind: bool = False
     """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""

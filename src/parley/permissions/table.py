@@ -217,6 +217,19 @@ Paths are gitignore patterns: `//x` from the root, `~/x` from home, `/x` from th
 the way. To allow, every name on the way has to fit. Within parentheses a backslash makes a parenthesis plain. A
 malformed rule has no effect and is named on stderr.
 
+## What a host grants
+
+An answer to `can_use_tool` may hold `updatedPermissions`. Those for `localSettings`, `projectSettings` and
+`userSettings` are written to these files; those for `session` are kept in the session's log and count again when it is
+resumed in the same working directory. In a fork, or in another directory, only its deny and ask rules still count.
+
+A mode that was set in a session (by `setMode`, `set_permission_mode`, or by the plan tools) is kept, too: a resumed
+session is in it again, unless the command line says another mode. `bypassPermissions` must be allowed at launch again,
+and a fork is never laxer than its own launch says.
+
+What was approved is what runs: `can_use_tool` carries `input_sha256`, the SHA-256 of the input as JSON with sorted
+keys; the decision in the log carries that of the input which may run; it is compared again right before the tool runs.
+
 ## Protected names
 
 No rule and no mode but bypassPermissions approves writing to these in advance, at any depth and in any spelling.
