@@ -71,8 +71,7 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
 
 
 def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
-    # The prompt that is about to run counts as running.
-    behind = session.inbox.waiting()[0 if session.is_running else 1 :]
+    behind = session.prompts.behind()
     named = [prompt.uuid for prompt in behind if prompt.named]
     if request.cancel_queued is not True:
         return ask.InterruptAnswer(still_queued=named)
@@ -139,7 +138,7 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
 
 
 def cancel_message(session: Session, request: ask.CancelAsyncMessage) -> Json:
-    waiting = next((prompt for prompt in session.inbox.waiting() if prompt.uuid == request.message_uuid), None)
+    waiting = next((prompt for prompt in session.prompts.waiting() if prompt.uuid == request.message_uuid), None)
     if waiting is not None:
         session.prompts.withdraw(waiting)
     return {"cancelled": waiting is not None}

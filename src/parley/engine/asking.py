@@ -6,6 +6,8 @@ error, an answer that cannot be read, one for another call, a host that has gone
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -57,6 +59,10 @@ class Asker:
         self._open = 0
         """Questions that wait for their answers."""
 
+    @property
+    def is_asking(self) -> bool:
+        return self._open > 0
+
     def guard(self, host: Answerer) -> None:
         """From now on the host is asked about every call. There is no way back."""
         self._guarded = True
@@ -90,12 +96,12 @@ class Asker:
         if self._open == 1:
             self._tell_state("requires_action")
         try:
-            answer = await answerer.ask(asked)
+            return await answerer.ask(asked)
         finally:
             self._open -= 1
-        if self._open == 0:
-            self._tell_state("running")
-        return answer
+            # The end of a question that was cut off is told by the end of its turn.
+            if self._open == 0 and not isinstance(sys.exception(), asyncio.CancelledError):
+                self._tell_state("running")
 
     def _taken(self, answer: Any, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
         try:

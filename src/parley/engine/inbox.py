@@ -2,9 +2,12 @@
 
 The first prompt starts a turn as soon as nothing runs. Those that arrive meanwhile join the
 running turn at its next model call, if it has one, or else form the next turn together, as
-recorded from the original. A prompt that could
-not be read waits in the same line, so that results come in the order of the prompts. The
-notification of a background task is a turn by itself, and its result says so.
+recorded from the original. So do those of the priority `next`, which is the usual one. A
+prompt of the priority `now` goes before them and ends the running turn, and one of the
+priority `later` goes behind them and joins nothing. Within a priority the order is kept.
+
+A prompt that could not be read waits in the same line, so that results come in the order of
+the prompts. The notification of a background task is a turn by itself, and its result says so.
 """
 
 from __future__ import annotations
@@ -18,6 +21,11 @@ NOTIFICATION = "task-notification"
 """The origin of a prompt that nobody typed: a background task is over."""
 
 
+RANKS = {"now": 0, "next": 1, "later": 2}
+"""What goes first. A priority that we do not know is the usual one."""
+USUAL = RANKS["next"]
+
+
 class Prompt(Struct, frozen=True, kw_only=True):
     """A prompt that was accepted."""
 
@@ -26,6 +34,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     named: bool = False
     """Whether the client gave the uuid; only then its life is reported."""
     origin: Json | None = None
+    rank: int = USUAL
 
     @property
     def is_notification(self) -> bool:
@@ -36,6 +45,7 @@ class Rejected(Struct, frozen=True):
     """A prompt that could not be read. It still gets its result."""
 
     reason: str
+    rank: int = USUAL
 
 
 class Inbox:
@@ -45,7 +55,9 @@ class Inbox:
         self._closed = False
 
     def put(self, item: Prompt | Rejected) -> None:
-        self._waiting.append(item)
+        """Put it behind everything that goes before it."""
+        ahead = sum(waiting.rank <= item.rank for waiting in self._waiting)
+        self._waiting.insert(ahead, item)
         self._news.set()
 
     def close(self) -> None:
@@ -57,9 +69,14 @@ class Inbox:
         """The prompts that wait, in their order."""
         return [item for item in self._waiting if isinstance(item, Prompt)]
 
-    def next_is_prompt(self) -> bool:
-        """Whether what is taken next can be read."""
-        return bool(self._waiting) and isinstance(self._waiting[0], Prompt)
+    def next_prompt(self) -> Prompt | None:
+        """The prompt that is taken next; None if there is none, or what comes next cannot be read."""
+        first = self._waiting[0] if self._waiting else None
+        return first if isinstance(first, Prompt) else None
+
+    def is_urgent(self) -> bool:
+        """Whether somebody waits who will not wait for the end of the turn."""
+        return bool(self._waiting) and self._waiting[0].rank < USUAL
 
     def drop(self, uuid: str) -> bool:
         """Take a waiting prompt back; False if it does not wait."""
@@ -75,7 +92,7 @@ class Inbox:
     async def take(self, together: bool) -> list[Prompt] | Rejected | None:
         """What the next turn is about; None when nothing more will come.
 
-        `together`: all prompts that wait, up to one that stands by itself; else the first.
+        `together`: all prompts of one priority that wait, up to one that stands by itself; else the first.
         """
         while not self._waiting:
             if self._closed:
@@ -87,14 +104,14 @@ class Inbox:
             return first
         if not together or first.is_notification:
             return [first]
-        return [first, *self.take_prompts()]
+        return [first, *self.take_prompts(first.rank)]
 
-    def take_prompts(self) -> list[Prompt]:
-        """The prompts of people that wait at the head of the line, without waiting for more."""
+    def take_prompts(self, rank: int = USUAL) -> list[Prompt]:
+        """The prompts of people that wait at the head of the line, of one priority, without waiting for more."""
         taken: list[Prompt] = []
         while self._waiting:
             first = self._waiting[0]
-            if isinstance(first, Rejected) or first.is_notification:
+            if isinstance(first, Rejected) or first.is_notification or first.rank != rank:
                 break
             taken.append(first)
             self._waiting.popleft()

@@ -20,6 +20,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
 
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the turn was ended before its time."""
+        return isinstance(self.terminal_reason, str) and self.terminal_reason.startswith("aborted_")
+
 
 def completed(text: str, stop_reason: str | None) -> Outcome:
     return Outcome(terminal_reason="completed", text=text, stop_reason=stop_reason, api_error_status=None)
@@ -47,6 +52,11 @@ def aborted(where: str, stop_reason: str | None) -> Outcome:
         errors=["The turn was interrupted."],
         stop_reason=stop_reason,
     )
+
+
+def gave_way(where: str, stop_reason: str | None) -> Outcome:
+    """A prompt of the priority `now` came: the turn is over, and nothing went wrong."""
+    return Outcome(terminal_reason=f"aborted_{where}", text="", stop_reason=stop_reason, api_error_status=None)
 
 
 def denied(tools: list[str], stop_reason: str | None) -> Outcome:

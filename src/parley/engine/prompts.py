@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.inbox import Prompt, join
+from parley.engine.inbox import RANKS, USUAL, Prompt, join
 from parley.errors import ModelError, SessionError
 from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
 from parley.protocol.base import Json, convert
@@ -40,24 +40,34 @@ class Prompts:
                 self._echo_one(Prompt(content=content, uuid=uuid, named=named))
             return
         known.add(uuid)
-        prompt = Prompt(content=content, uuid=uuid, named=named, origin=message.origin or None)
+        prompt = Prompt(
+            content=content,
+            uuid=uuid,
+            named=named,
+            origin=message.origin or None,
+            rank=RANKS.get(str(message.priority), USUAL),
+        )
+        self.report(prompt, "queued")
         if message.shouldQuery is False:
             # It must not come between a call and its result, so it waits for the end of what runs.
             self._silent.append(prompt)
             if not session.is_running:
                 self.keep_silent()
             return
-        self.report(prompt, "queued")
         session.inbox.put(prompt)
+        session.give_way()
 
     def keep_silent(self) -> None:
         """Record the prompts that start no turn, now that none runs."""
         silent, self._silent = self._silent, []
+        if not silent:
+            return
         try:
-            if silent:
-                self.keep(silent)
+            self.keep(silent)
         except SessionError as flaw:
             self._session.setup.complain(str(flaw))
+        for prompt in silent:
+            self.report(prompt, "completed")
 
     def keep(self, prompts: list[Prompt]) -> None:
         """Make prompts one message of the conversation. Raises SessionError."""
@@ -69,6 +79,8 @@ class Prompts:
             "message": {"role": "user", "content": prompt_content(join(prompts))},
             "parent_tool_use_id": None,
             "uuid": prompts[0].uuid,
+            # Each of them must be known again after a restart.
+            **({"user_message_uuids": [prompt.uuid for prompt in prompts]} if len(prompts) > 1 else {}),
             "session_id": session.id,
             "timestamp": session.stamp.now(),
         }
@@ -100,9 +112,21 @@ class Prompts:
         if prompt.named:
             self._session.tell(CommandLifecycle(command_uuid=prompt.uuid, state=state))
 
+    def waiting(self) -> list[Prompt]:
+        """The prompts that may still be taken back, in the order in which they would be taken."""
+        return [*self._session.inbox.waiting(), *self._silent]
+
+    def behind(self) -> list[Prompt]:
+        """The prompts that wait behind what runs, or behind what is about to run."""
+        waiting = self._session.inbox.waiting()
+        about_to_run = None if self._session.is_running else self._session.inbox.next_prompt()
+        return [prompt for prompt in waiting if prompt is not about_to_run]
+
     def withdraw(self, prompt: Prompt) -> None:
-        """Take a waiting prompt back."""
+        """Take a waiting prompt back. It never ran, so it may come again."""
         self._session.inbox.drop(prompt.uuid)
+        self._silent = [silent for silent in self._silent if silent.uuid != prompt.uuid]
+        self._session.record.known_uuids.discard(prompt.uuid)
         self.report(prompt, "cancelled")
 
 

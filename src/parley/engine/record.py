@@ -66,7 +66,8 @@ class Record:
         self.history.apply(entry)
         self.grants.apply(entry)
         match entry.kind:
-            case "user" if isinstance(entry.message.get("uuid"), str):
-                self.known_uuids.add(entry.message["uuid"])
+            case "user":
+                uuids = [entry.message.get("uuid"), *(entry.message.get("user_message_uuids") or ())]
+                self.known_uuids.update(uuid for uuid in uuids if isinstance(uuid, str))
             case "prompt":
                 self.system_text = entry.message.get("text")

@@ -33,7 +33,7 @@ from parley.engine.record import Record
 from parley.engine.setup import Setup
 from parley.engine.tasks import Tasks
 from parley.engine.tool_call import Caller
-from parley.engine.turn import Turn
+from parley.engine.turn import Cut, Turn
 from parley.engine.usage import Ledger
 from parley.errors import SessionError
 from parley.host import Host
@@ -75,8 +75,8 @@ class Session:
         )
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
-        self._abort_next = False
-        """An interrupt came between a prompt and its turn."""
+        self._abort_next: str | None = None
+        """The prompt that an interrupt met before its turn had begun."""
         self.record.read(self.ledger, setup.complain)
         self._regain()
         self.asker = Asker(
@@ -224,8 +224,13 @@ class Session:
 
     async def _run_turn(self, prompts: list[Prompt]) -> None:
         self._tell_state("running")
-        turn = self._turn = Turn(self.conversation, prompts, begin=self._begin, join=self._join_waiting)
-        turn.interrupted, self._abort_next = self._abort_next, False
+        turn = self._turn = Turn(
+            self.conversation, prompts, begin=self._begin, join=self._join_waiting, must_yield=self.inbox.is_urgent
+        )
+        if self._abort_next in [prompt.uuid for prompt in prompts]:
+            turn.cut, self._abort_next = Cut.INTERRUPT, None
+        for prompt in prompts:  # now, before another can come that would have gone first
+            self.prompts.report(prompt, "started")
         task = self._turn_task = asyncio.create_task(self._guarded(turn))
         try:
             await asyncio.wait({task})
@@ -256,8 +261,6 @@ class Session:
 
     def _begin(self, turn: Turn) -> None:
         """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
-        for prompt in turn.prompts:
-            self.prompts.report(prompt, "started")
         self.tell(init_line(self))
         check_size(turn.prompts, self.conversation.model)
         self.prompts.keep(turn.prompts)
@@ -285,23 +288,36 @@ class Session:
             self.setup.complain(str(flaw))
         self.host.tell(result)
         for prompt in turn.prompts:
-            self.prompts.report(prompt, "completed")
+            self.prompts.report(prompt, "cancelled" if ended.is_aborted else "completed")
         if not len(self.inbox):
             self._tell_state("idle")
 
     def abort(self) -> None:
         """Stop the running turn, or the one that is about to run."""
         if self._turn is None or self._turn_task is None:
-            self._abort_next = self.inbox.next_is_prompt()
-        elif not self._turn.interrupted:
-            self._turn.interrupted = True
-            if self._turn.announced:
-                self._turn_task.cancel()
+            first = self.inbox.next_prompt()
+            self._abort_next = first.uuid if first is not None else None
+        else:
+            self._cut(self._turn, self._turn_task, Cut.INTERRUPT)
+
+    def give_way(self) -> None:
+        """A prompt came that will not wait: end the running turn, but let a tool that runs finish its work."""
+        turn, task = self._turn, self._turn_task
+        if turn is None or task is None or not self.inbox.is_urgent():
+            return
+        if not turn.is_working or self.asker.is_asking:
+            self._cut(turn, task, Cut.GIVE_WAY)
+
+    def _cut(self, turn: Turn, task: asyncio.Task[Outcome], why: Cut) -> None:
+        if turn.cut is None:
+            turn.cut = why
+            if turn.announced:
+                task.cancel()
 
     def stop(self) -> None:
         """End as soon as the running turn has told its result: what waits is not begun any more. For signals."""
         self.abort()
-        for prompt in self.inbox.waiting()[0 if self.is_running else 1 :]:
+        for prompt in self.prompts.behind():
             self.prompts.withdraw(prompt)
         self.tasks.end()
         self.finish()

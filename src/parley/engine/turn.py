@@ -4,6 +4,7 @@ A turn tells its lines through its conversation and returns how it ended; the se
 that into the one `result`. Whatever the model or a tool does, the turn ends:
 
     interrupt  -> the turn's task is cancelled, what was said so far is kept
+    urgent prompt -> the same, but a tool that runs may finish, and nothing went wrong
     ModelError -> a line that tells of it, and an outcome with is_error
 
 The model's part of a turn is in exchange.py.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 from collections.abc import Callable
 
 from parley.engine import outcome
@@ -39,6 +41,17 @@ def nothing(turn: Turn) -> None:
     """What a turn does at a place where nobody wants anything of it."""
 
 
+def never() -> bool:
+    return False
+
+
+class Cut(enum.Enum):
+    """Why a turn is ended before its time, as the model reads it of calls that had no time."""
+
+    INTERRUPT = "The user interrupted"
+    GIVE_WAY = "A newer message of the user came"
+
+
 class Turn:
     def __init__(
         self,
@@ -47,6 +60,7 @@ class Turn:
         *,
         begin: Callable[[Turn], None] = nothing,
         join: Callable[[Turn], None] = nothing,
+        must_yield: Callable[[], bool] = never,
     ) -> None:
         self.conversation = conversation
         self.prompts = prompts
@@ -55,7 +69,9 @@ class Turn:
         self._join = join
         """Takes in what came while tools ran, before the next model call."""
         self.exchange = Exchange(conversation, prompts)
-        self.interrupted = False
+        self._must_yield = must_yield
+        """Whether somebody waits who will not wait for the end of the turn."""
+        self.cut: Cut | None = None
         self.announced = False
         """Whether the turn has told its first line; before that an interrupt only leaves a note."""
         self.denials: list[Denial] = []
@@ -71,17 +87,22 @@ class Turn:
         at = self.exchange.first_token_at
         return None if at is None else at - self.begun
 
+    @property
+    def is_working(self) -> bool:
+        """Whether tools are called, and not the model."""
+        return bool(self._open_calls)
+
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
         try:
             self._begin(self)
             self.announced = True
             await asyncio.sleep(0)  # the first line leaves before the work begins
-            return self._aborted() if self.interrupted else await self._converse()
+            return self._aborted() if self.cut is not None else await self._converse()
         except ModelError as flaw:
             return self._failed(flaw)
         except asyncio.CancelledError:
-            if not self.interrupted:
+            if self.cut is None:
                 raise
             return self._aborted()
 
@@ -98,6 +119,9 @@ class Turn:
             if not calls:
                 return outcome.completed(final_text(growing.blocks), growing.stop_reason)
             if await self._run_tools(calls):
+                return self._aborted(in_tools=True)
+            if self._must_yield():
+                self.cut = Cut.GIVE_WAY
                 return self._aborted(in_tools=True)
             if limits.max_turns is not None and self.model_calls >= limits.max_turns:
                 return outcome.out_of_turns(limits.max_turns, growing.stop_reason)
@@ -117,6 +141,8 @@ class Turn:
         for call in calls:
             if await self._run_tool(call):
                 return True
+            if self._must_yield():
+                break
         return False
 
     async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
@@ -187,11 +213,16 @@ class Turn:
                 self.exchange.tell_block(block, aborted=True)
             # Calls of a message that was cut behind them never start, and need their results all the same.
             self._open_calls = [] if growing.finished else [b for b in growing.blocks if isinstance(b, ToolUse)]
+        why = self.cut or Cut.INTERRUPT
         for call in list(self._open_calls):
-            text = "The user interrupted before this tool call finished; it may not have run."
-            self._tell_result(call, Result(content=text, detail="User rejected tool use", is_error=True))
+            text = f"{why.value} before this tool call finished; it may not have run."
+            result = Result(content=text, detail="User rejected tool use", is_error=True)
+            self._tell_result(call, result, {"non_execution_kind": "user-rejected"})
+        where = "tools" if in_tools else "streaming"
+        if why is Cut.GIVE_WAY:
+            return outcome.gave_way(where, stop_reason)
         self.conversation.say_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
-        return outcome.aborted("tools" if in_tools else "streaming", stop_reason)
+        return outcome.aborted(where, stop_reason)
 
 
 def final_text(blocks: list[Block]) -> str:
