@@ -14,5 +14,8 @@ class Tree:
     def __init__(self, links: Mapping[str, str] | None = None) -> None:
         self._links = dict(links or {})
 
+    def link(self, path: str) -> str | None:
+        return self._links.get(path)
+
     def way(self, path: str) -> Way:
-        return follow(path, self._links.get)
+        return follow(path, self.link)

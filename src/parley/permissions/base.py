@@ -25,6 +25,9 @@ class View(Protocol):
 
     home: str
 
+    def link(self, path: str) -> str | None:
+        """What the link at an absolute path says; None for what is no link, or is not there."""
+
     def way(self, path: str) -> Way:
         """Where an absolute path leads."""
 

@@ -19,6 +19,7 @@ from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standin
 from parley.permissions.protected import holds_keys, is_protected
 from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import Rules
+from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.patterns import is_exact
 from parley.permissions.shell.readonly import reads_only
 from parley.protocol.base import Json, Struct
@@ -43,11 +44,11 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     line = shell.read(text)
     proven = line if isinstance(line, shell.Line) else None
     touched = files_of(proven, request, view)
-    deny, ask = specific(rules, "deny"), specific(rules, "ask")
+    deny, ask = rules.specific("deny", "Bash"), rules.specific("ask", "Bash")
     facts = Facts(
         deny=found(text, deny) or on_files("deny", touched, rules, view),
         ask=found(text, ask) or on_files("ask", touched, rules, view),
-        grave=gravity(text, request, bool(deny or ask), view),
+        grave=gravity(text, proven, touched, request, bool(deny or ask), view),
         hazard=hazard(proven, touched, request, rules, view),
         reason=NEEDS_APPROVAL,
         reason_type="other",
@@ -62,26 +63,23 @@ def with_proof(
     outside = [way for way in touched.reads if not rules.is_at_hand(way, view)]
     outside += [way for way in touched.writes if not rules.is_inside(way, view)]
     standing = standing_of(line, touched, request, rules, view)
+    allow = in_favour(line, touched, request, rules, mode, view)
     writes = [way.real for way in touched.writes if way.real is not None]
     reason, kind = why(line, outside, writes)
     return msgspec.structs.replace(
         facts,
-        allow=in_favour(line, touched, request, rules, mode, view),
+        allow=allow,
         allow_type="subcommandResults",
         standing=standing,
         changes=standing != "harmless",
         reason=reason,
         reason_type=kind,
         blocked_path=outside[0].names[0] if outside else next(iter(writes), None),
-        suggestions=suggested(line, touched, outside, mode),
+        suggestions=() if allow or standing == "harmless" else suggested(line, touched, outside, mode),
     )
 
 
 # Rules.
-
-
-def specific(rules: Rules, behavior: Behavior) -> list[Rule]:
-    return [rule for rule in rules.for_tool(behavior, "Bash") if rule.spec is not None]
 
 
 def found(text: str, rules: Sequence[Rule]) -> Rule | None:
@@ -100,11 +98,12 @@ def on_files(behavior: Behavior, touched: Touched, rules: Rules, view: View) -> 
 
 def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View) -> Rule | None:
     """The rule that allows the line, with others where it takes several."""
-    allow = specific(rules, "allow")
+    allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
     if not patterns:
         return None
-    exact = next((rule for rule in allow if is_exact(rule.spec or "") and rule.spec == line.text.strip()), None)
+    text = line.text.strip()
+    exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
     if exact is not None:
         return exact
     written = all(may_write(way, rules, mode, view) for way in touched.writes)
@@ -163,7 +162,9 @@ def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rul
 # Reasons.
 
 
-def gravity(text: str, request: Request, ruled: bool, view: View) -> str:
+def gravity(text: str, line: shell.Line | None, touched: Touched, request: Request, ruled: bool, view: View) -> str:
+    if line is not None and not touched.unknown and not ruled and not deletes(line):
+        return ""  # There is nothing in it that is not known, so it need not be searched.
     if shell.is_critical_delete(text, request.cwd, view.home):
         return CRITICAL
     return UNREADABLE if ruled and shell.unresolved(text) else ""

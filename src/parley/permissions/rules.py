@@ -10,8 +10,10 @@ Not here: the order in which kinds of rules count (decision.py).
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from typing import get_args
 
 from parley.permissions import hosts, paths
 from parley.permissions.base import View, Way
@@ -24,9 +26,12 @@ EDITORS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 DELEGATES = {"Task": "subagent_type", "Skill": "skill"}
 """Tools whose contents name who does the work, and the parameter that says so."""
 DEFAULT_AGENT = "general-purpose"
+BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
+MOST_KEPT = 512
+"""Names of tools come from the model: what is kept of them has an end."""
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class Rules(Struct, frozen=True, kw_only=True, dict=True):
     cwd: str
     """The session's working directory: where bare path patterns start."""
     rules: tuple[Rule, ...] = ()
@@ -38,26 +43,51 @@ class Rules(Struct, frozen=True, kw_only=True):
     def working(self) -> tuple[str, ...]:
         return (self.cwd, *self.folders)
 
-    def of(self, behavior: Behavior) -> Iterator[Rule]:
-        return (rule for rule in self.rules if rule.behavior == behavior)
+    @functools.cached_property
+    def _by_behavior(self) -> dict[Behavior, tuple[Rule, ...]]:
+        return {wanted: tuple(rule for rule in self.rules if rule.behavior == wanted) for wanted in BEHAVIORS}
 
-    def for_tool(self, behavior: Behavior, tool: str) -> list[Rule]:
+    @functools.cached_property
+    def _known(self) -> dict[tuple[str, ...], tuple[Rule, ...]]:
+        """What was found for a tool: several facts of one call need it, and so do the next calls of the tool."""
+        return {}
+
+    def _kept(self, key: tuple[str, ...], find: Callable[[], Iterable[Rule]]) -> tuple[Rule, ...]:
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            found = self._known[key] = tuple(find())
+        return found
+
+    def of(self, behavior: Behavior) -> tuple[Rule, ...]:
+        return self._by_behavior[behavior]
+
+    def for_tool(self, behavior: Behavior, tool: str) -> tuple[Rule, ...]:
         """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
-        return [rule for rule in self.of(behavior) if names(rule.tool, tool)]
+        return self._kept(
+            ("all", behavior, tool), lambda: (rule for rule in self.of(behavior) if names(rule.tool, tool))
+        )
 
     def bare(self, behavior: Behavior, tool: str) -> Rule | None:
         """The rule for every call of a tool."""
         return next((rule for rule in self.for_tool(behavior, tool) if rule.spec is None), None)
 
+    def specific(self, behavior: Behavior, tool: str) -> tuple[Rule, ...]:
+        """The rules for some calls of a tool."""
+        return self._kept(
+            ("some", behavior, tool),
+            lambda: (rule for rule in self.for_tool(behavior, tool) if rule.spec is not None),
+        )
+
     # Paths.
 
-    def on_paths(self, behavior: Behavior, tool: str, *, writing: bool) -> list[Rule]:
+    def on_paths(self, behavior: Behavior, tool: str, *, writing: bool) -> tuple[Rule, ...]:
         """The rules with path patterns that bind a tool."""
-        binding = {"Edit"} if writing else {"Read"}
-        if writing and behavior != "allow":
-            binding.add("Read")
-        mine = binding | ({tool} & BOUND_TOOLS)
-        return [rule for rule in self.of(behavior) if rule.spec is not None and rule.tool in mine]
+        return self._kept(
+            ("write" if writing else "read", behavior, tool),
+            lambda: (rule for rule in self.of(behavior) if rule.spec is not None and binds(rule, tool, writing)),
+        )
 
     def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The deny or ask rule that fits any name of a file."""
@@ -99,14 +129,12 @@ class Rules(Struct, frozen=True, kw_only=True):
     # Hosts, delegates, parameters.
 
     def on_host(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
-        specific = [rule for rule in self.for_tool(behavior, tool) if rule.spec is not None]
-        return next((rule for rule in specific if hosts.fits(rule.spec or "", host)), None)
+        return next((rule for rule in self.specific(behavior, tool) if hosts.fits(rule.spec or "", host)), None)
 
     def on_input(self, behavior: Behavior, tool: str, input: Json) -> Rule | None:
         """Rules on who shall do the work, or on one parameter."""
         fits = names_delegate if tool in DELEGATES else has_parameter
-        specific = [rule for rule in self.for_tool(behavior, tool) if rule.spec is not None]
-        return next((rule for rule in specific if fits(rule.spec or "", tool, input)), None)
+        return next((rule for rule in self.specific(behavior, tool) if fits(rule.spec or "", tool, input)), None)
 
 
 def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
@@ -122,6 +150,15 @@ def names(pattern: str, tool: str) -> bool:
     if "*" in pattern:
         return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
     return pattern == tool or (pattern.startswith("mcp__") and tool.startswith(f"{pattern}__"))
+
+
+def binds(rule: Rule, tool: str, writing: bool) -> bool:
+    """Whether a rule on paths counts for a tool that reads or writes them."""
+    if rule.tool == "Edit":
+        return writing
+    if rule.tool == "Read":
+        return not writing or rule.behavior != "allow"
+    return rule.tool == tool and tool in BOUND_TOOLS
 
 
 def names_delegate(spec: str, tool: str, input: Json) -> bool:

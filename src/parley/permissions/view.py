@@ -19,22 +19,34 @@ class RealView:
     def __init__(self, home: str) -> None:
         self.home = home
 
+    def link(self, path: str) -> str | None:
+        try:
+            return os.readlink(path)
+        except (OSError, ValueError):
+            return None
+
     def way(self, path: str) -> Way:
-        return follow(path, link_target)
+        return follow(path, self.link)
 
 
 class Glance:
-    """A view for one decision: during it, a path leads to one place only."""
+    """A view for one decision: during it, a link leads to one place only, and is looked at once."""
 
     def __init__(self, view: View) -> None:
         self.home = view.home
         self._view = view
         self._ways: dict[str, Way] = {}
+        self._links: dict[str, str | None] = {}
+
+    def link(self, path: str) -> str | None:
+        if path not in self._links:
+            self._links[path] = self._view.link(path)
+        return self._links[path]
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)
         if known is None:
-            known = self._ways[path] = self._view.way(path)
+            known = self._ways[path] = follow(path, self.link)
         return known
 
 
@@ -47,7 +59,7 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
         if part == "..":
             here = os.path.dirname(here)
             continue
-        there = os.path.join(here, part)
+        there = f"{here}/{part}" if here != "/" else f"/{part}"
         target = target_of(there)
         if target is None:
             here = there
@@ -69,11 +81,3 @@ def plain(path: str) -> str:
 
 def parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def link_target(path: str) -> str | None:
-    """What a link says; None for what is no link, or is not there."""
-    try:
-        return os.readlink(path)
-    except (OSError, ValueError):
-        return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parley.permissions.shell import assignments
-from parley.permissions.shell.patterns import is_exact, is_open, matches
-from parley.permissions.shell.readonly import reads_only, strays
+from parley.permissions.shell.patterns import Patterns, is_open, matches, together
+from parley.permissions.shell.readonly import files_read, strays
 from parley.permissions.shell.simple import Line, Simple, names
 from parley.permissions.shell.wrappers import WRAPPERS, Inner, unwrapped
 
@@ -25,40 +25,35 @@ def allowed_by(line: Line, patterns: Sequence[str], *, cwd: str = "", writes: bo
     A line that redirects into a file is not allowed, unless `writes` says that its targets were judged
     already. `cd` to `cwd` is no move.
     """
-    if any(is_exact(pattern) and matches(pattern, line.text) for pattern in patterns):
+    known = together(tuple(patterns))
+    if known.name(line.text):
         return True
-    return all(_allowed(command, patterns, writes) for command in line.commands) and not strays(line, cwd)
+    return all(_allowed(command, patterns, known, writes) for command in line.commands) and not strays(line, cwd)
 
 
-def _allowed(command: Simple, patterns: Sequence[str], writes: bool) -> bool:
-    if any(is_exact(pattern) and matches(pattern, command.text) for pattern in patterns):
+def _allowed(command: Simple, patterns: Sequence[str], known: Patterns, writes: bool) -> bool:
+    if known.name(command.text):
         return True
     if not command.argv or not assignments.are_safe(command):
         return False
     if not writes and any(redirect.writes for redirect in command.redirects):
         return False
-    if reads_only_by_its_words(command):
+    if files_read(command) is not None:
         return True
     inner = unwrapped(command)
     if inner is None:
         return False
     name = inner.argv[0].rpartition("/")[2]
     if name in EVALUATES or name in NEVER_BY_PREFIX or name in WRAPPERS:
-        return any(is_exact(pattern) and _fits(pattern, inner) for pattern in patterns)
+        return not inner.open and not inner.globs and known.name(" ".join(inner.words))
+    if not inner.open and not inner.globs:
+        return known.fit(" ".join(inner.words))
     return any(_fits(pattern, inner) for pattern in patterns)
-
-
-def reads_only_by_its_words(command: Simple) -> bool:
-    """The redirections were judged before."""
-    bare = Simple(argv=command.argv, words=command.words, text=command.text, globs=command.globs)
-    return reads_only(bare)
 
 
 def _fits(pattern: str, inner: Inner) -> bool:
     """Words that are only known when the command runs must fall under the star at the pattern's end."""
     if not matches(pattern, " ".join(inner.words)):
         return False
-    if not inner.open and not inner.globs:
-        return True
     known = inner.words[: inner.globs[0]] if inner.globs else inner.words
     return is_open(pattern) and matches(pattern, " ".join(known))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from parley.permissions.shell.finder import surveyed
-from parley.permissions.shell.simple import names
+from parley.permissions.shell.simple import Line, names
 
 LONGEST_NAME = 4096
 # What is left of `$X/etc` if X is empty.
@@ -31,6 +31,11 @@ def is_critical_delete(command: str, cwd: str, home: str) -> bool:
         for part in surveyed(command).parts
         for target, recursive in _deleted(part.split())
     )
+
+
+def deletes(line: Line) -> bool:
+    """Whether a command of a proven line is called after deleting. What it runs in turn is not looked at."""
+    return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
 def _deleted(words: list[str]) -> Iterator[tuple[str, bool]]:

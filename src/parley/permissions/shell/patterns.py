@@ -42,9 +42,34 @@ def _pieces(text: str) -> tuple[str, ...]:
 
 def matches(pattern: str, command: str) -> bool:
     """Whether a rule speaks of this one simple command."""
-    found = _compiled(pattern)
-    text = command.strip()
+    return _fits(_compiled(pattern), command.strip())
+
+
+def _fits(found: _Pattern, text: str) -> bool:
     return _glob(found.pieces, text) or (found.bare is not None and _glob(found.bare, text))
+
+
+class Patterns(Struct, frozen=True):
+    """Several patterns at once: those that speak of one text only are looked up."""
+
+    exact: frozenset[str]
+    starred: tuple[_Pattern, ...]
+
+    def name(self, command: str) -> bool:
+        """Whether one of them is exactly this command."""
+        return command.strip() in self.exact
+
+    def fit(self, command: str) -> bool:
+        """Whether one of them speaks of this command."""
+        text = command.strip()
+        return text in self.exact or any(_fits(found, text) for found in self.starred)
+
+
+@lru_cache(maxsize=64)
+def together(patterns: tuple[str, ...]) -> Patterns:
+    found = [_compiled(pattern) for pattern in patterns]
+    exact = frozenset(pattern.pieces[0] for pattern in found if len(pattern.pieces) == 1)
+    return Patterns(exact, tuple(pattern for pattern in found if len(pattern.pieces) > 1))
 
 
 def is_open(pattern: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from parley.permissions.shell import assignments
 from parley.permissions.shell.git import git
 from parley.permissions.shell.programs import files, globs_fit, reading
@@ -25,6 +27,7 @@ def reads_only(command: Simple) -> bool:
     return files_read(command) is not None
 
 
+@lru_cache(maxsize=128)
 def files_read(command: Simple) -> tuple[str, ...] | None:
     """The files that the words of a command name for reading; None if the command may do more than read."""
     found = _read(Inner(command.argv, command.words, command.globs))

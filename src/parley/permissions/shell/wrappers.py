@@ -8,6 +8,7 @@ or how often it does it.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from parley.permissions.shell.programs import Program, reading
 from parley.permissions.shell.simple import Simple, names
@@ -37,6 +38,7 @@ class Inner(Struct, frozen=True):
     wrappers: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=128)
 def unwrapped(command: Simple) -> Inner | None:
     """The command inside; None if the words of a wrapper cannot be told apart."""
     inner = Inner(command.argv, command.words, command.globs)
