@@ -244,6 +244,37 @@ def test_nothing_is_sourced_before_a_command(tmp_path: Path) -> None:
     at(tmp_path, talk)
 
 
+@pytest.mark.parametrize(
+    ("variables", "command", "output"),
+    [
+        ({"SHELLOPTS": "xtrace", "PS4": "$(echo traced >&2)"}, "echo plain", "plain"),
+        ({"SHELLOPTS": "noglob"}, "echo a*", "a1 a2"),
+        ({"BASHOPTS": "extglob:dotglob:nullglob"}, "shopt extglob dotglob nullglob | grep -c off", "3"),
+        ({"BASH_COMPAT": "3.1"}, "echo ${BASH_COMPAT-unset}", "unset"),
+        ({"POSIXLY_CORRECT": "1"}, "echo ${POSIXLY_CORRECT-unset}; set -o | grep -c 'posix.*off'", "unset\n1"),
+        ({"CDPATH": "elsewhere"}, "cd sub && cat name", "here"),
+        ({"GLOBIGNORE": "a1", "EXECIGNORE": "*/cat"}, "echo ${GLOBIGNORE-unset} ${EXECIGNORE-unset}", "unset unset"),
+        ({"BASH_FUNC_ls%%": "() { echo hijacked; }"}, "ls sub", "name"),
+        ({"BASH_XTRACEFD": "1"}, "set -x; set +x; echo ${BASH_XTRACEFD-unset} 2>/dev/null", "++ set +x\nunset"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_no_variable_changes_how_a_command_is_read(
+    tmp_path: Path, variables: dict[str, str], command: str, output: str
+) -> None:
+    for folder, words in (("sub", "here"), ("elsewhere/sub", "there")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "name").write_text(f"{words}\n")
+    for name in ("a1", "a2"):
+        (tmp_path / name).touch()
+
+    async def talk(shell: Shell) -> None:
+        shell.context.environment |= variables
+        assert await shell.text(command) == output
+
+    at(tmp_path, talk)
+
+
 # Limits.
 
 

@@ -29,6 +29,11 @@ START = "Bash"
 """The note that holds the directory the session started in."""
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
+READ_BY_BASH = frozenset(
+    "BASH_ENV ENV SHELLOPTS BASHOPTS BASH_COMPAT POSIXLY_CORRECT POSIX_PEDANTIC CDPATH GLOBIGNORE EXECIGNORE IFS PS4 "
+    "PROMPT_COMMAND BASH_XTRACEFD BASH_LOADABLES_PATH".split()
+)
+"""Variables that say what bash sources, how it reads a line, where `cd` leads, or what a pattern stands for."""
 # At the end the shell tells, on the descriptor of its last words, where it is. Nothing of that is seen with `set -x`.
 TRAP = "trap '{ set +x; builtin pwd -P >&199; } 2>/dev/null' EXIT; "
 
@@ -134,8 +139,12 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def shell_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Nothing is sourced before the command."""
-    return {name: value for name, value in environment.items() if name not in ("BASH_ENV", "ENV")}
+    """Nothing is sourced before the command, and bash reads it as it was judged."""
+    return {name: value for name, value in environment.items() if not changes_the_reading(name)}
+
+
+def changes_the_reading(name: str) -> bool:
+    return name in READ_BY_BASH or name.startswith("BASH_FUNC_")
 
 
 def report(done: Finished, timeout_ms: int, note: str = "") -> Result:
