@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request, View
 from parley.permissions.facts import Facts, gathered
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.view import Glance
+from parley.tools.offer import ALIASES
 from parley.workspace.base import Reach
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -33,6 +36,8 @@ PLAN = "Plan mode changes nothing before the plan is approved"
 
 def decide(request: Request, rules: Rules, mode: str, view: View) -> Decision:
     """The first line that applies wins. A mode that is not known is taken for the default."""
+    if request.tool in ALIASES:
+        request = msgspec.structs.replace(request, tool=ALIASES[request.tool])
     facts = gathered(request, rules, mode, Glance(view))
     if facts.deny is not None:
         return denied_by_rule(request, facts.deny)

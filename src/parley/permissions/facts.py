@@ -24,6 +24,12 @@ from parley.workspace.globs import split_prefix
 Standing = Literal["harmless", "edit", "other"]
 AGAINST: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
 SEARCHES = frozenset({"Grep", "Glob", "LS"})
+PATH_PARAMETERS = {
+    **dict.fromkeys(SEARCHES, "path"),
+    "NotebookEdit": "notebook_path",
+    "NotebookRead": "notebook_path",
+}
+"""Which parameter names the file, where it is not `file_path`."""
 OUTSIDE = "The path is outside of the working directories"
 ENDLESS = "The path leads from link to link and never ends"
 PROTECTED = "The file decides what runs later, so no rule or mode approves it in advance"
@@ -128,7 +134,8 @@ def of_editor(request: Request, rules: Rules, mode: str, view: View) -> Facts:
 def targets(request: Request) -> list[str]:
     """The absolute paths a file tool is about."""
     input = request.input
-    given = next((input[key] for key in ("file_path", "notebook_path", "path") if isinstance(input.get(key), str)), "")
+    value = input.get(PATH_PARAMETERS.get(request.tool, "file_path"))
+    given = value if isinstance(value, str) else ""
     path = os.path.join("/", request.cwd, given) if given else request.cwd
     pattern = input.get("pattern")
     if request.tool == "Glob" and isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):

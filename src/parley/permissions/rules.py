@@ -13,19 +13,22 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from typing import get_args
+from typing import Any, get_args
 
 from parley.permissions import hosts, paths
 from parley.permissions.base import View, Way
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
+from parley.tools.offer import known_as
 
 READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
 EDITORS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 DELEGATES = {"Task": "subagent_type", "Skill": "skill"}
 """Tools whose contents name who does the work, and the parameter that says so."""
 DEFAULT_AGENT = "general-purpose"
+PARAMETERS = {"shell_id": "task_id", "bash_id": "task_id"}
+"""Older names of parameters, as tools still take them."""
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
 MOST_KEPT = 512
 """Names of tools come from the model: what is kept of them has an end."""
@@ -66,7 +69,7 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     def for_tool(self, behavior: Behavior, tool: str) -> tuple[Rule, ...]:
         """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
         return self._kept(
-            ("all", behavior, tool), lambda: (rule for rule in self.of(behavior) if names(rule.tool, tool))
+            ("all", behavior, tool), lambda: (rule for rule in self.of(behavior) if names_tool(rule.tool, tool))
         )
 
     def bare(self, behavior: Behavior, tool: str) -> Rule | None:
@@ -133,7 +136,8 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def on_input(self, behavior: Behavior, tool: str, input: Json) -> Rule | None:
         """Rules on who shall do the work, or on one parameter."""
-        fits = names_delegate if tool in DELEGATES else has_parameter
+        by_name = names_delegate if behavior == "allow" else may_name_delegate
+        fits = by_name if tool in DELEGATES else has_parameter
         return next((rule for rule in self.specific(behavior, tool) if fits(rule.spec or "", tool, input)), None)
 
 
@@ -143,6 +147,11 @@ def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
     return way.real is not None and all(
         any(paths.beneath(name, folder) is not None for folder in known) for name in way.names
     )
+
+
+def names_tool(pattern: str, tool: str) -> bool:
+    """Whether a rule's name means a tool under any of the names it goes by."""
+    return any(names(pattern, name) for name in known_as(tool))
 
 
 def names(pattern: str, tool: str) -> bool:
@@ -163,8 +172,20 @@ def binds(rule: Rule, tool: str, writing: bool) -> bool:
 
 def names_delegate(spec: str, tool: str, input: Json) -> bool:
     """`name`, or `name:*` for the name and whatever is said behind it."""
+    return is_named(spec, delegate(tool, input))
+
+
+def may_name_delegate(spec: str, tool: str, input: Json) -> bool:
+    """The same in any case and Unicode spelling: to deny."""
+    return is_named(paths.folded(spec), paths.folded(delegate(tool, input)))
+
+
+def delegate(tool: str, input: Json) -> str:
     given = input.get(DELEGATES[tool]) or (DEFAULT_AGENT if tool == "Task" else "")
-    given = str(given).strip().removeprefix("/")
+    return str(given).strip().removeprefix("/")
+
+
+def is_named(spec: str, given: str) -> bool:
     if spec.endswith(":*"):
         name = spec[:-2]
         return given == name or given.startswith((f"{name} ", f"{name}:"))
@@ -173,7 +194,10 @@ def names_delegate(spec: str, tool: str, input: Json) -> bool:
 
 def has_parameter(spec: str, tool: str, input: Json) -> bool:
     name, _, value = spec.partition(":")
-    given = input.get(name)
-    if isinstance(given, bool):
-        given = str(given).lower()
-    return given is not None and str(given) == value
+    wanted = PARAMETERS.get(name, name)
+    return any(spelled(given) == value for key, given in input.items() if PARAMETERS.get(key, key) == wanted)
+
+
+def spelled(given: Any) -> str | None:
+    """A parameter's value as a rule spells it."""
+    return None if given is None else str(given).lower() if isinstance(given, bool) else str(given)

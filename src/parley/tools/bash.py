@@ -30,8 +30,8 @@ START = "Bash"
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 READ_BY_BASH = frozenset(
-    "BASH_ENV ENV SHELLOPTS BASHOPTS BASH_COMPAT POSIXLY_CORRECT POSIX_PEDANTIC CDPATH GLOBIGNORE EXECIGNORE IFS PS4 "
-    "PROMPT_COMMAND BASH_XTRACEFD BASH_LOADABLES_PATH".split()
+    {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "CDPATH"}
+    | {"GLOBIGNORE", "EXECIGNORE", "IFS", "PS4", "PROMPT_COMMAND", "BASH_XTRACEFD", "BASH_LOADABLES_PATH"}
 )
 """Variables that say what bash sources, how it reads a line, where `cd` leads, or what a pattern stands for."""
 # At the end the shell tells, on the descriptor of its last words, where it is. Nothing of that is seen with `set -x`.

@@ -49,6 +49,12 @@ def canonical(name: str) -> str:
     return ALIASES.get(name, name)
 
 
+def known_as(name: str) -> tuple[str, ...]:
+    """Every name of a tool, the one it is listed under first."""
+    listed = canonical(name)
+    return (listed, *(alias for alias, tool in ALIASES.items() if tool == listed))
+
+
 def offered(known: Iterable[str], wishes: Wishes) -> list[str]:
     """The names, in the order the model sees them."""
     asked = None if wishes.asked is None else frozenset(map(canonical, wishes.asked))
