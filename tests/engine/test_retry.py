@@ -47,6 +47,11 @@ def test_a_lasting_failure_and_the_last_attempt_are_final(error: ModelError, att
     assert delay_seconds(error, attempt, max_retries, 0) is None
 
 
+@pytest.mark.parametrize(("trouble", "delay"), [(0.0, 60.0), (240.0, 60.0), (240.1, None), (1e9, None)])
+def test_trouble_that_would_last_longer_than_five_minutes_is_final(trouble: float, delay: float | None) -> None:
+    assert delay_seconds(wishing(60), 2, DEFAULT_RETRIES, 0.5, trouble) == delay
+
+
 @given(st.integers(1, 10**6), DICE)
 def test_every_delay_is_bounded(attempt: int, dice: float) -> None:
     delay = delay_seconds(PASSING, attempt, 10**6, dice)

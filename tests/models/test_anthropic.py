@@ -486,6 +486,8 @@ LATE = flaw("the model did not answer in time", kind="timeout_error", retryable=
         (silence(sse(START)), Deadlines(silence_seconds=0.05)),
         (silence(sse(START)), Deadlines(request_seconds=0.05)),
         (endless(sse(PING)), Deadlines(request_seconds=0.05)),
+        (endless(sse(PING)), Deadlines(content_seconds=0.05)),
+        (silence(begun=False), Deadlines(request_seconds=0.05)),
     ],
 )
 def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, deadlines: Deadlines) -> None:

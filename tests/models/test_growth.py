@@ -134,10 +134,44 @@ def test_a_delta_of_an_unknown_type_changes_nothing() -> None:
     assert block_of({"type": "text", "text": ""}, {"type": "smell_delta", "text": "roses"}) == Text.of("")
 
 
-def test_events_that_belong_to_no_open_block_change_nothing() -> None:
-    growing, given = fed(grows({"type": "text_delta", "text": "lost"}, index=3), stops(3), event(type="weather"))
+def test_the_end_of_a_block_that_is_not_open_changes_nothing() -> None:
+    growing, given = fed(stops(3), event(type="weather"))
 
-    assert (given, growing.blocks) == ([None, None, None], [])
+    assert (given, growing.blocks) == ([None, None], [])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [grows({"type": "text_delta", "text": "lost"}, index=3)],
+        [starts({"type": "text", "text": ""}), stops(), grows({"type": "text_delta", "text": "late"})],
+        [starts({"type": "text", "text": ""}), starts(CALL)],
+        [event(**START), event(**START)],
+    ],
+)
+def test_events_in_an_order_that_makes_no_sense_are_the_models_fault(events: list[Event]) -> None:
+    with pytest.raises(ModelError, match="wrong order") as caught:
+        fed(*events)
+
+    assert caught.value.retryable
+
+
+def test_a_message_whose_end_was_told_is_complete_also_without_its_last_event() -> None:
+    end = event(type="message_delta", delta={"stop_reason": "end_turn"})
+    text = [starts({"type": "text", "text": ""}), stops()]
+
+    assert [fed(*events)[0].complete for events in ([*text, end], [end, text[0]], text)] == [True, False, False]
+
+
+def test_the_first_lost_block_is_the_one_that_did_not_finish_or_the_next() -> None:
+    one, two = starts({"type": "text", "text": ""}, 0), starts(CALL, 1)
+
+    assert [fed(*events)[0].first_lost() for events in ([], [one], [one, stops(0)], [one, stops(0), two])] == [
+        0,
+        0,
+        1,
+        1,
+    ]
 
 
 def test_blocks_that_are_open_at_once_do_not_mix() -> None:

@@ -152,3 +152,21 @@ def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
         return await ended(task)
 
     assert run(work()) == "TimeoutError"
+
+
+@pytest.mark.parametrize(("idle", "error"), [(True, TimeoutError), (False, None)])
+def test_signs_of_life_are_enough_only_for_a_while(idle: bool, error: type[Exception] | None) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        async with Patience(idle_seconds=5 * SOON) as patience:
+            end = loop.time() + 10 * SOON
+            while loop.time() < end:
+                patience.begin(NEVER)
+                await asyncio.sleep(SOON)
+                patience.end(idle=idle)
+
+    if error is None:
+        run(work())
+    else:
+        with pytest.raises(error):
+            run(work())

@@ -28,7 +28,7 @@ from parley.engine.tool_call import Caller
 from parley.engine.usage import Ledger
 from parley.models.base import Model, ModelRequest
 from parley.models.names import PUPPETS, facts, resolve
-from parley.protocol.base import Message, UnsetType
+from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 
@@ -97,7 +97,13 @@ class Conversation:
         """Say a line that is not part of the record."""
         self._send(self.stamp.on(message, self.setup.session_id))
 
-    def tell_event(self, raw: bytes, message_id: str, ttft_ms: int | UnsetType) -> None:
+    def tell_event(
+        self,
+        raw: bytes,
+        message_id: str,
+        ttft_ms: int | UnsetType = UNSET,
+        abandoned_blocks: Json | UnsetType = UNSET,
+    ) -> None:
         """Say one event of the stream. There are thousands in an answer, so it is made complete at once."""
         self._send(
             StreamEvent(
@@ -107,6 +113,7 @@ class Conversation:
                 uuid=self.stamp.new_uuid(),
                 api_message_id=message_id,
                 ttft_ms=ttft_ms,
+                abandoned_blocks=abandoned_blocks,
             )
         )
 

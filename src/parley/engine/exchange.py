@@ -1,15 +1,20 @@
 """The model's part of a turn: ask, take the events of the answer, try again where that may help.
 
-What a model says is told block by block while it streams. What was told cannot be taken
-back.
+What a model says is told block by block while it streams, and what was told cannot be taken
+back. So when a stream breaks, its finished blocks stay, and what had not finished is dropped:
+
+    a call finished    it runs, and the model is asked again with its result
+    a text finished    the model is asked to go on behind it
+    nothing finished   the same is asked again
 
 Not here: what is asked (conversation.py), when it is worth another try (retry.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
+
+import msgspec
 
 from parley.engine import outcome, retry
 from parley.engine.conversation import Conversation
@@ -17,10 +22,15 @@ from parley.engine.inbox import Prompt
 from parley.errors import ModelError
 from parley.models.base import Event
 from parley.models.growth import Growing
-from parley.protocol.base import UNSET, UnsetType
-from parley.protocol.blocks import Block, ToolUse
+from parley.protocol.base import UNSET, Json, UnsetType
+from parley.protocol.blocks import Block, Text, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.system import ApiRetry, Status
+
+GO_ON = (
+    "[The connection broke and your answer was cut off here. What you have said so far has arrived. "
+    "Go on from where it ends, without repeating any of it.]"
+)
 
 
 class Exchange:
@@ -35,34 +45,40 @@ class Exchange:
         self.growing = Growing()
         """The answer that comes, or came last."""
         self._told_reply = False
+        self._failures = 0
+        """In a row; an answer that comes to its end is the end of the row."""
+        self._trouble_since: float | None = None
+        self._broken_ids: set[str] = set()
+        self._texts: list[str] = []
+        """What was said before the stream broke, in answers that the last one goes on with."""
 
     async def ask(self) -> Growing:
-        """One model call, tried again where that may help. Raises ModelError."""
-        talk = self._conversation
+        """One model call, tried again where that may help; the answer may be cut behind a tool call.
+
+        Raises ModelError.
+        """
         self.calls += 1
-        attempt = 0
         while True:
-            attempt += 1
             try:
-                return await self._try()
+                growing = await self._try()
             except ModelError as flaw:
-                # What was told cannot be taken back, so a broken answer is not asked for anew.
-                told = bool(self.growing.blocks)
-                delay = retry.delay_seconds(flaw, attempt, talk.limits.max_retries, talk.setup.dice())
-                if told or delay is None:
-                    raise
-                talk.tell(
-                    ApiRetry(
-                        attempt=attempt,
-                        max_retries=retry.most_retries(flaw, talk.limits.max_retries),
-                        retry_delay_ms=round(delay * 1000),
-                        error_status=flaw.status,
-                        error=outcome.error_name(flaw),
-                    )
-                )
-                await asyncio.sleep(delay)
+                self._abandon()
+                await self._recover(flaw)
+                growing = self.growing
+                if not calls_in(growing):
+                    continue
+            else:
+                self._failures, self._trouble_since = 0, None
+            if calls_in(growing):
+                self._texts = []
+            return growing
+
+    def final_text(self) -> str:
+        """What the model said last: what `result` repeats."""
+        return "\n\n".join([*self._texts, *texts_of(self.growing)[-1:]])
 
     async def _try(self) -> Growing:
+        """Raises ModelError."""
         talk, clock = self._conversation, self._conversation.stamp.monotonic
         if talk.partial:
             talk.tell(Status(status="requesting"))
@@ -73,12 +89,64 @@ class Exchange:
             async with aclosing(model.stream(talk.request())) as events:
                 async for event in events:
                     self._take(event, growing, begun)
+        except ModelError:
+            if not growing.complete:
+                raise
         finally:
-            if growing.id:
+            if growing.started:
                 talk.ledger.count(talk.model.shown, growing.final_usage, clock() - begun)
-        if not growing.finished:
+        if not growing.complete:
             raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+        if not growing.finished:
+            self._tell_own({"type": "message_stop"})
         return growing
+
+    # A stream that broke.
+
+    async def _recover(self, flaw: ModelError) -> None:
+        """Wait before the next try, which goes on behind what was said. Raises the flaw if there shall be none."""
+        talk, growing = self._conversation, self.growing
+        now = talk.stamp.monotonic()
+        if self._trouble_since is None or growing.blocks:  # whoever gets on is not in the same trouble
+            self._trouble_since = now
+        self._failures += 1
+        most = retry.most_retries(flaw, talk.limits.max_retries)
+        trouble = now - self._trouble_since
+        delay = retry.delay_seconds(flaw, self._failures, talk.limits.max_retries, talk.setup.dice(), trouble)
+        if delay is None:
+            raise flaw
+        talk.tell(
+            ApiRetry(
+                attempt=self._failures,
+                max_retries=most,
+                retry_delay_ms=round(delay * 1000),
+                error_status=flaw.status,
+                error=outcome.error_name(flaw),
+            )
+        )
+        if growing.blocks:
+            self._broken_ids.add(growing.id)
+        await talk.stamp.pause(delay)
+        if not calls_in(growing) and (said := texts_of(growing)):
+            self._texts += said[-1:]
+            talk.say_user(Text.of(GO_ON), isSynthetic=True)
+
+    def _abandon(self) -> None:
+        """Close a broken stream for those who follow it."""
+        growing = self.growing
+        if growing.started:
+            for index in growing.open_indexes():
+                self._tell_own({"type": "content_block_stop", "index": index})
+            lost = {"api_message_id": growing.id, "from_block_index": growing.first_lost()}
+            self._tell_own({"type": "message_stop"}, lost)
+        growing.drop_open()
+
+    def _tell_own(self, event: Json, abandoned: Json | UnsetType = UNSET) -> None:
+        """An event that the stream should have had."""
+        if self._conversation.partial:
+            self._conversation.tell_event(msgspec.json.encode(event), self.growing.id, abandoned_blocks=abandoned)
+
+    # A stream that comes.
 
     def _take(self, event: Event, growing: Growing, begun: float) -> None:
         """One event. A finished block is told before the event that finishes it."""
@@ -91,6 +159,9 @@ class Exchange:
             self._take_block(block, growing)
         elif event.type == "message_start":
             ttft_ms = self._first_token(begun)
+            if growing.id in self._broken_ids:
+                # A server that repeats itself: what belongs to two answers must not become one.
+                growing.id = f"msg_{talk.stamp.new_uuid()}"
         if talk.partial:
             talk.tell_event(event.raw, growing.id, ttft_ms)
 
@@ -129,3 +200,11 @@ class Exchange:
             user_message_uuid=named[0] if first else UNSET,
             user_message_uuids=named if first else UNSET,
         )
+
+
+def calls_in(growing: Growing) -> list[ToolUse]:
+    return [block for block in growing.blocks if isinstance(block, ToolUse)]
+
+
+def texts_of(growing: Growing) -> list[str]:
+    return [block.text for block in growing.blocks if isinstance(block, Text) and block.text.strip()]

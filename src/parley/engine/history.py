@@ -10,6 +10,8 @@ from __future__ import annotations
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 
+THOUGHTS = ("thinking", "redacted_thinking")
+
 
 class Spoken(Struct):
     """A message of the conversation; an assistant's grows block by block while its id stays the same."""
@@ -48,10 +50,15 @@ class History:
             self._spoken.append(Spoken(role=entry.kind, id=inner.get("id") or "", content=blocks))
 
     def messages(self) -> list[Json]:
-        """The messages of the next request. Texts without a letter are left out: the API refuses them."""
+        """The messages of the next request, without what the API refuses.
+
+        That is texts without a letter, and thoughts at the end of an answer: it was cut off behind them.
+        """
         found: list[Json] = []
         for spoken in self._spoken:
             content = [block for block in spoken.content if says_something(block)]
+            while spoken.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
+                content.pop()
             if content:
                 found.append({"role": spoken.role, "content": content})
         return found
@@ -70,7 +77,5 @@ def marked(messages: list[Json]) -> list[Json]:
         return messages
     *before, last = messages
     *blocks, block = last["content"]
-    if block.get("type") in ("thinking", "redacted_thinking"):
-        return messages
     marked_block = {**block, "cache_control": {"type": "ephemeral"}}
     return [*before, {**last, "content": [*blocks, marked_block]}]

@@ -10,6 +10,8 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 MOST_DOUBLINGS = 10
 """More than the longest delay needs; after a thousand the number would not fit."""
+LONGEST_TROUBLE_SECONDS = 300.0
+"""A backend that fails for so long is given up, however few the tries."""
 LONGEST_WISH_SECONDS = 60.0
 """A backend may ask for this much patience with `retry-after`, not for more."""
 
@@ -19,10 +21,20 @@ def most_retries(flaw: ModelError, max_retries: int) -> int:
     return min(max_retries, KEY_RETRIES) if flaw.status == 401 else max_retries
 
 
-def delay_seconds(flaw: ModelError, attempt: int, max_retries: int, dice: float) -> float | None:
-    """How long to wait before the next try, or None to give up. `attempt` counts from 1, `dice` is in [0, 1)."""
+def delay_seconds(
+    flaw: ModelError, attempt: int, max_retries: int, dice: float, trouble_seconds: float = 0
+) -> float | None:
+    """How long to wait before the next try, or None to give up.
+
+    `attempt` counts from 1, `dice` is in [0, 1), `trouble_seconds` is how long it has failed already.
+    """
     if not flaw.retryable or attempt > most_retries(flaw, max_retries):
         return None
+    delay = patient_seconds(flaw, attempt, dice)
+    return None if trouble_seconds + delay > LONGEST_TROUBLE_SECONDS else delay
+
+
+def patient_seconds(flaw: ModelError, attempt: int, dice: float) -> float:
     if flaw.retry_after_seconds is not None:
         return min(flaw.retry_after_seconds, LONGEST_WISH_SECONDS)
     doubled = FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, MOST_DOUBLINGS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import field
 from msgspec.structs import replace
@@ -37,11 +38,12 @@ def spelled(digits: str) -> str:
 
 
 class Stamp(Struct, frozen=True):
-    """Gives out ids and the time."""
+    """Gives out ids and the time, and lets it pass."""
 
     new_uuid: Callable[[], str] = field(default_factory=random_uuids)
     seconds: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def now(self) -> str:
         """UTC with milliseconds, as every line spells it."""

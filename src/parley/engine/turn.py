@@ -20,14 +20,14 @@ from collections.abc import Callable
 from parley.engine import outcome
 from parley.engine.bulk import fitted
 from parley.engine.conversation import Conversation
-from parley.engine.exchange import Exchange
+from parley.engine.exchange import Exchange, calls_in
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
 from parley.errors import ModelError
 from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json
-from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
+from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
@@ -113,11 +113,11 @@ class Turn:
             if budget_usd is not None and (spent_usd is None or spent_usd >= budget_usd):
                 return outcome.out_of_budget(budget_usd, spent_usd, self.exchange.growing.stop_reason)
             growing = await self.exchange.ask()
-            calls = [block for block in growing.blocks if isinstance(block, ToolUse)]
+            calls = calls_in(growing)
             if not calls and self.denials and limits.fail_on_denial:
                 return outcome.denied([denial.tool_name for denial in self.denials], growing.stop_reason)
             if not calls:
-                return outcome.completed(final_text(growing.blocks), growing.stop_reason)
+                return outcome.completed(self.exchange.final_text(), growing.stop_reason)
             if await self._run_tools(calls):
                 return self._aborted(in_tools=True)
             if self._must_yield():
@@ -212,7 +212,8 @@ class Turn:
             for block in growing.partial():
                 self.exchange.tell_block(block, aborted=True)
             # Calls of a message that was cut behind them never start, and need their results all the same.
-            self._open_calls = [] if growing.finished else [b for b in growing.blocks if isinstance(b, ToolUse)]
+            unanswered = self.conversation.record.history.open_calls()
+            self._open_calls = [call for call in calls_in(growing) if call.id in unanswered]
         why = self.cut or Cut.INTERRUPT
         for call in list(self._open_calls):
             text = f"{why.value} before this tool call finished; it may not have run."
@@ -223,9 +224,3 @@ class Turn:
             return outcome.gave_way(where, stop_reason)
         self.conversation.say_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
         return outcome.aborted(where, stop_reason)
-
-
-def final_text(blocks: list[Block]) -> str:
-    """The text of the last text block: what `result` repeats."""
-    texts = [block.text for block in blocks if isinstance(block, Text)]
-    return texts[-1] if texts else ""

@@ -41,6 +41,7 @@ class Growing:
     """Collects the events of one message."""
 
     def __init__(self) -> None:
+        self.started = False
         self.id = ""
         self.model = ""
         self.request_id: str | None = None
@@ -52,23 +53,47 @@ class Growing:
         self.finished = False
         self.blocks: list[Block] = []
         self._open: dict[int, _Part] = {}
+        self._begun = 0
+        """The number behind the last block that began."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing but, at most, the event that says so."""
+        return self.finished or (self.stop_reason is not None and not self._open)
+
+    def open_indexes(self) -> list[int]:
+        """The blocks that began and did not finish."""
+        return sorted(self._open)
+
+    def first_lost(self) -> int:
+        """The number of the first block that did not finish, or of the one that would have come next."""
+        return min(self._open, default=self._begun)
 
     def feed(self, event: Event) -> Block | None:
-        """Take an event. A block that it finishes is returned. Raises ModelError if that is no block."""
+        """Take an event. A block that it finishes is returned. Raises ModelError where events make no sense."""
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 self._grow(event.index, event.delta)
             case "content_block_start" if event.content_block is not None:
+                if event.index in self._open:
+                    raise out_of_order("a block began twice")
                 self._open[event.index] = _Part(json=event.content_block, pieces={}, citations=[])
+                self._begun = max(self._begun, event.index + 1)
             case "content_block_stop":
                 return self._close(event.index)
             case "message_start" if event.message is not None:
+                if self.started:
+                    raise out_of_order("a message began twice")
                 self._start(event.message, event.request_id)
             case "message_delta":
                 self._end(event)
             case "message_stop":
                 self.finished = True
         return None
+
+    def drop_open(self) -> None:
+        """Give up what did not finish: the stream broke."""
+        self._open.clear()
 
     def partial(self) -> list[Block]:
         """The text of blocks that never finished, for an interrupted turn.
@@ -79,6 +104,7 @@ class Growing:
         return [read(json) for json in left if json.get("text")]
 
     def _start(self, message: Json, request_id: str | None) -> None:
+        self.started = True
         self.id = message.get("id") or ""
         self.model = message.get("model") or ""
         self.request_id = request_id
@@ -95,7 +121,8 @@ class Growing:
     def _grow(self, index: int, delta: Delta) -> None:
         part = self._open.get(index)
         if part is None:
-            return
+            # What it carries would be lost without a word.
+            raise out_of_order("a block that is not open grew")
         if delta.type == "citations_delta":
             part.citations.append(delta.citation)
             return
@@ -130,6 +157,10 @@ def assemble(part: _Part) -> Json:
     if json.get("type") == "thinking":
         json.setdefault("signature", "")
     return json
+
+
+def out_of_order(what: str) -> ModelError:
+    return ModelError(f"the model's events came in the wrong order: {what}", kind="bad_stream", retryable=True)
 
 
 def parse_input(text: str) -> Json:

@@ -35,6 +35,8 @@ BAD_PROXY = (
     "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
     "(it must be http://host:port or https://host:port)"
 )
+PING, LONGEST_PING = b'"ping"', 30
+"""A sign of life is known by its first bytes; to read it would cost more than it is worth."""
 LATE = "the model did not answer in time"
 EVENT_STREAM = {
     "content-type": "application/json",
@@ -54,6 +56,9 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     connect_seconds: float = 10
     first_byte_seconds: float = 60
     silence_seconds: float = 45
+    """Between two signs of life, pings included."""
+    content_seconds: float = 300
+    """Between two events that are no pings."""
     request_seconds: float = 15 * 60
 
 
@@ -72,8 +77,9 @@ class Answer:
         # Only waits for the backend are bounded: what happens between two events is the turn's own time.
         patience.begin(seconds)
         async for chunk in self._chunks:
-            patience.end()
-            yield reader.feed(chunk)
+            batch = reader.feed(chunk)
+            patience.end(idle=all(PING in data[:LONGEST_PING] for data in batch))
+            yield batch
             patience.begin(seconds)
         patience.end()
         yield reader.end()
@@ -98,7 +104,7 @@ class Pool:
         response = None
         try:
             call = client.build_request("POST", url, content=content, headers=dict(headers))
-            async with Patience(limits.request_seconds) as patience:
+            async with Patience(limits.request_seconds, limits.content_seconds) as patience:
                 response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds)
                 if response.status_code != 200:
                     body = await patience.on(response.aread(), limits.silence_seconds)

@@ -24,10 +24,13 @@ T = TypeVar("T")
 
 
 class Patience:
-    def __init__(self, longest_seconds: float = inf) -> None:
-        """No wait goes on after `longest_seconds`, counted from now."""
+    def __init__(self, longest_seconds: float = inf, idle_seconds: float = inf) -> None:
+        """No wait goes on after `longest_seconds`, counted from now, or while for `idle_seconds` nothing came of it."""
         self._loop = asyncio.get_running_loop()
         self._last_moment = self._loop.time() + longest_seconds
+        self._idle_seconds = idle_seconds
+        self._idle_until = inf
+        self._was_idle = False
         self._deadline: float | None = None
         """When the present wait is too long; None between waits."""
         self._timer: asyncio.TimerHandle | None = None
@@ -58,17 +61,21 @@ class Patience:
         try:
             return await awaited
         finally:
-            self._deadline = None
+            self.end()
 
     def begin(self, seconds: float) -> None:
         """A wait begins, which must end in time."""
-        deadline = self._deadline = min(self._loop.time() + seconds, self._last_moment)
+        now = self._loop.time()
+        if not self._was_idle:
+            self._idle_until = now + self._idle_seconds
+        deadline = self._deadline = min(now + seconds, self._idle_until, self._last_moment)
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
 
-    def end(self) -> None:
-        """The wait is over."""
+    def end(self, *, idle: bool = False) -> None:
+        """The wait is over. An idle one brought only a sign of life, which is not enough for ever."""
         self._deadline = None
+        self._was_idle = idle
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
