@@ -46,6 +46,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     input_sha256: str
     """Of the input that was judged: nothing else may run."""
     mode: str
+    cwd: str
+    """Where relative paths started."""
     asked: bool
     seconds: float
 
@@ -111,14 +113,7 @@ class Caller:
     async def _decide(self, call: ToolUse, tool: Tool, mode: str) -> Decided:
         context = self._context
         begun, shown = context.clock(), digest(call.input)
-        request = Request(
-            tool=tool.name,
-            input=call.input,
-            cwd=context.cwd,
-            reads_only=tool.reads_only,
-            asks_person=always_asks(tool),
-            plan_file=context.plan_file,
-        )
+        request = request_of(tool, call.input, context)
         decision = self.asker.judge(request, mode)
         asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
@@ -130,6 +125,7 @@ class Caller:
             decision=decision,
             input_sha256=digest(decision.input) if isinstance(decision, Allow) and changed else shown,
             mode=mode,
+            cwd=request.cwd,
             asked=asked,
             seconds=context.clock() - begun,
         )
@@ -178,6 +174,7 @@ class Caller:
             "reason": decision.reason,
             "mode": decided.mode,
             "asked": decided.asked,
+            "cwd": decided.cwd,
             "input_sha256": decided.input_sha256,
             "elapsed_ms": round(decided.seconds * 1000, 3),
         }
@@ -186,6 +183,18 @@ class Caller:
         if self._agent_id is not None:
             record["agent_id"] = self._agent_id
         self._note("permission", record)
+
+
+def request_of(tool: Tool, input: Json, context: Context) -> Request:
+    """What the decision on a call is about."""
+    return Request(
+        tool=tool.name,
+        input=input,
+        cwd=context.cwd,
+        reads_only=tool.reads_only,
+        asks_person=always_asks(tool),
+        plan_file=context.plan_file,
+    )
 
 
 @asynccontextmanager
