@@ -6,6 +6,7 @@ from parley.protocol.options import ROWS, WITHOUT_EFFECT
 
 HEAD = """\
 Usage: parley [options] [prompt]
+       parley permissions check TOOL INPUT | replay SESSION --settings FILE
        parley trust DIR | --forget DIR | --list
 
 The engine of the agent wire protocol. Without --input-format stream-json it answers one
