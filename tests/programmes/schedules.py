@@ -179,8 +179,9 @@ def every_request_is_answered(stage: Stage, script: Script) -> Iterator[str]:
 
 def every_question_is_settled(stage: Stage, script: Script) -> Iterator[str]:
     """Every call has a result, and nothing runs any more."""
-    if stage.session.record.history.open_calls() or stage.work.running or stage.model.open:
-        yield f"open: {stage.session.record.history.open_calls()}, {stage.work.running} tools, {stage.model.open} streams"
+    calls = stage.session.record.history.open_calls()
+    if calls or stage.work.running or stage.model.open:
+        yield f"open: {calls}, {stage.work.running} tools, {stage.model.open} streams"
     if stage.complaints and not all("refused" in complaint for complaint in stage.complaints):
         yield f"complaints: {stage.complaints}"
 
