@@ -37,6 +37,7 @@ SHARED = {
     "parley.models.prices": "the price list: the ledger multiplies with it",
     "parley.models.growth": "how events become blocks: the other half of the vocabulary in base",
     "parley.models.render": "how blocks become events: the same the other way round",
+    "parley.models.fault": "what can go wrong: servers spoil their answers as adapters see them",
     "parley.models.script": "the format of scripts: test servers play the same files",
     "parley.models.sse": "how events are cut from bytes: servers and adapters read alike",
     "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ MODELS = {
     "anthropic": "parley.models.anthropic:Anthropic",
     "scripted": "parley.models.scripted:Scripted",
     "offline": "parley.models.offline:Offline",
+    "replay": "parley.models.replay:Replay",
 }
 TOOLS = {
     "Bash": "parley.tools.bash:Bash",
@@ -149,6 +151,7 @@ class Composer:
             bare=options.bare,
         )
         self.settings = Desk(wanted, environment, child_environment)
+        self.complain: Callable[[str], None] = lambda text: None
         self.environment = self.settings.environment()
         """What the process was given, and the `env` of settings that may speak for the person."""
 
@@ -159,7 +162,7 @@ class Composer:
             complain(warning)
         chosen = resolve(self.model_name())
         if chosen.adapter != "anthropic":
-            self.open_model(chosen)  # a broken script is told now, not in the first turn
+            self.bare_model(chosen)  # a broken script or tape is told now, not in the first turn
         for complaint in self.settings.complaints():
             complain(complaint)
         session_id, log = self.open_log()
@@ -168,6 +171,9 @@ class Composer:
         style = self.settings.style()
         if style.flaw is not None:
             complain(str(style.flaw))
+        self.complain = complain
+        if options.record or options.faults:
+            self.wraps.tape()  # the last thing that may fail: nothing is recorded of a session that never was
         return Setup(
             session_id=session_id,
             cwd=self.cwd,
@@ -288,6 +294,33 @@ class Composer:
         return str(asked or "default")
 
     def open_model(self, choice: Choice) -> Model:
+        """A model with what was asked to be put around it. Raises UsageError or ModelError."""
+        model = self.bare_model(choice)
+        return self.wraps.around(model) if self.options.record or self.options.faults else model
+
+    @cached_property
+    def wraps(self) -> Any:
+        """Raises UsageError."""
+        from parley.models.wrap import Wraps
+
+        environment, home = self.environment, layers.home(self.environment)
+        return Wraps(
+            environment=environment,
+            secrets=credentials.known(self.places()),
+            places={
+                "cwd": self.cwd,
+                "home": str(home),
+                "config": str(self.config),
+                "tmp": environment.get("TMPDIR") or "/tmp",
+            },
+            record=Path(self.cwd, self.options.record) if self.options.record else None,
+            faults=self.options.faults or (),
+            now=self.stamp.now,
+            clock=self.stamp.monotonic,
+            complain=self.complain,
+        )
+
+    def bare_model(self, choice: Choice) -> Model:
         """Raises UsageError or ModelError."""
         cls = variety(MODELS, choice.adapter, "model adapter")
         made: Model = OPENERS[choice.adapter](self, cls, choice)
@@ -301,6 +334,8 @@ class Composer:
         if not base_url.startswith(("http://", "https://")):
             raise ModelError("ANTHROPIC_BASE_URL must begin with http:// or https://", kind="no_key")
         found = credentials.find(self.places())
+        if found is not None and self.options.record:
+            self.wraps.redaction.add(found.value)  # a helper's key is known only now
         if found is None and not re.match(LOOPBACK, base_url):
             raise ModelError(credentials.ADVICE, kind="no_key")
         return Endpoint(
@@ -496,6 +531,7 @@ OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
     "anthropic": lambda composer, cls, choice: cls(composer.endpoint),
     "scripted": lambda composer, cls, choice: cls(Path(composer.cwd, choice.name), short_ids(composer.stamp)),
     "offline": lambda composer, cls, choice: cls(short_ids(composer.stamp)),
+    "replay": lambda composer, cls, choice: composer.wraps.replay(Path(composer.cwd, choice.name)),
 }
 
 

@@ -121,4 +121,8 @@ def test_a_missing_table_is_told_with_its_name(tmp_path: Path) -> None:
 
 
 def test_our_own_table_can_be_read() -> None:
-    assert {name for name, price in read_table(BUILT_IN).items() if price.output == 0} == {"offline", "scripted:"}
+    assert {name for name, price in read_table(BUILT_IN).items() if price.output == 0} == {
+        "offline",
+        "scripted:",
+        "replay:",
+    }

@@ -76,6 +76,7 @@ def test_the_example_in_the_docs_is_a_script() -> None:
                 tools=[Call(name="Read", input={"file_path": "notes.txt"})],
             ),
             ScriptedTurn(error=Fault(status=529, type="overloaded_error", message="busy")),
+            ScriptedTurn(text="This never arrives whole.", fault="reset=3"),
         ]
     )
 

@@ -118,6 +118,7 @@ SAMPLES: dict[int, tuple[str, Any]] = {
     id(table.TOOL_LIST): ("Read,Bash", ("Read", "Bash")),
     id(table.WORDS): ("a, b", ("a, b",)),
     id(table.COMMAS): ("a, b,,c", ("a", "b", "c")),
+    id(table.REPEATED): ("a, b,,c", ("a", "b", "c")),
     id(table.COMMA_TEXT): ("a, b,,c", ("a", "b", "c")),
 }
 
@@ -136,6 +137,7 @@ VALUES: dict[int, st.SearchStrategy[Any]] = {
     id(table.TOOL_LIST): st.lists(RULES).map(tuple),
     id(table.WORDS): st.lists(TEXTS, min_size=1).map(tuple),
     id(table.COMMAS): st.lists(PARTS).map(tuple),
+    id(table.REPEATED): st.lists(PARTS).map(tuple),
     id(table.COMMA_TEXT): st.lists(PARTS).map(tuple),
 }
 

@@ -11,7 +11,7 @@ Usage: parley [options] [prompt]
 
 The engine of the agent wire protocol. Without --input-format stream-json it answers one
 prompt, from the command line or from stdin, and ends. Models: an alias (opus, sonnet,
-haiku), a full name, scripted:FILE, or offline (no key, no network).
+haiku), a full name, scripted:FILE, replay:FILE, or offline (no key, no network).
 
 Options:
 """

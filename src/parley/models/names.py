@@ -22,7 +22,7 @@ ALIASES = {
 ADAPTERS = ("scripted", "replay", "openai", "anthropic")
 """Names of the form `adapter:rest`."""
 BUILT_IN = "offline"
-PUPPETS = ("scripted", BUILT_IN)
+PUPPETS = ("scripted", "replay", BUILT_IN)
 """Adapters without a model behind them: they say what they are told to."""
 
 

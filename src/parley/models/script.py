@@ -11,11 +11,15 @@
     [[turn]]
     error = { status = 529, type = "overloaded_error", message = "busy" }
 
+    [[turn]]
+    text = "This never arrives whole."
+    fault = "reset=3"
+
 A turn has `text`, `thinking` and `tools`, in that order, or `blocks` with full control.
 `delay_ms` waits before the answer, `event_delay_ms` between events, `chunk_chars` sets the
 size of a delta, `usage` and `stop_reason` replace the defaults. `when` makes a turn wait
 for its cue: it is played for the first request whose last user text contains it, before
-the turns without one are counted on.
+the turns without one are counted on. `fault` names what goes wrong with the answer (fault.py).
 """
 
 from __future__ import annotations
@@ -73,8 +77,15 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     chunk_chars: Annotated[int, msgspec.Meta(ge=1)] = 40
     usage: Json = {}
     stop_reason: str | None = None
+    fault: str | None = None
 
     def __post_init__(self) -> None:
+        if self.fault is not None:
+            from parley.models.fault import read_fault
+
+            if "@" in self.fault:
+                raise ValueError("a fault in a script strikes its own turn: leave out the @")
+            read_fault(self.fault)
         if any(not isinstance(block.get("type"), str) for block in self.blocks or ()):
             raise ValueError("a block needs a `type`")
 

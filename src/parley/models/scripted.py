@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,20 +15,33 @@ from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of
 from parley.models.script import Player, ScriptedTurn, read_script
 
+if TYPE_CHECKING:
+    from parley.models.anthropic import Deadlines
+
 
 class Scripted:
     """Plays one script from start to end."""
 
-    def __init__(self, path: Path, new_id: Callable[[], str]) -> None:
+    def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Deadlines | None = None) -> None:
+        """The deadlines are for turns with a fault: nothing else keeps anybody waiting. Raises UsageError."""
         try:
             self._player = Player(read_script(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError) as flaw:
             raise UsageError(f"the script {path} cannot be read: {flaw}") from None
         self._new_id = new_id
+        self._deadlines = deadlines
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        async for event in play(self._player.turn_for(request), request, self._new_id):
-            yield event
+        turn = self._player.turn_for(request)
+        events = play(turn, request, self._new_id)
+        if turn.fault is not None:
+            from parley.models.fault import read_fault
+            from parley.models.faulty import struck
+
+            events = struck(events, read_fault(turn.fault), self._deadlines)
+        async with aclosing(events) as told:
+            async for event in told:
+                yield event
 
     async def close(self) -> None:
         pass

@@ -129,6 +129,7 @@ RULES = Kind("many", rules, lambda value: [",".join(value)])
 TOOL_LIST = Kind("many", tool_list, lambda value: [",".join(value)])
 WORDS = Kind("many", lambda flag, words: tuple(words), list)
 COMMAS = Kind("many", commas, lambda value: [",".join(value)])
+REPEATED = Kind("one", commas, lambda value: [",".join(value)])
 COMMA_TEXT = Kind("one", lambda flag, words: commas(flag, words[-1:]), lambda value: [",".join(value)])
 
 
@@ -191,6 +192,8 @@ class Options:
     thinking_display = Option[str | None](TEXT, "--thinking-display")
     effort = Option[str | None](choice("low", "medium", "high", "xhigh", "max"), "--effort")
     offline = Option[bool](SWITCH, "--offline")
+    record = Option[str | None](TEXT, "--record")
+    faults = Option[tuple[str, ...] | None](REPEATED, "--fault")
 
     # Instructions.
     system_prompt = Option[str | None](TEXT, "--system-prompt")

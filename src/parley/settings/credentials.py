@@ -87,6 +87,12 @@ def source(places: Places) -> str:
     return found.source if found else "none"
 
 
+def known(places: Places) -> list[str]:
+    """The keys that can be known without running anything."""
+    given = (places.flag, config_key(places.home / ".config" / "claude" / "config.json"))
+    return [key for key in given if key]
+
+
 def run_helper(command: str, environment: Mapping[str, str]) -> str:
     """Raises ModelError. The command's output never shows in the message: it may be half a key."""
     import subprocess

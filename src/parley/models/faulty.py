@@ -1,0 +1,81 @@
+"""A model that something goes wrong with: `--fault`, and turns of a script with a `fault`.
+
+The answer of the model behind it is spelled as the bytes of an event stream, spoiled (fault.py), and read again with
+the deadlines and the reader of a real backend. So what the engine sees is what it would see of a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from parley.errors import ModelError
+from parley.models.anthropic import Deadlines, understood
+from parley.models.base import Event, Model, ModelRequest
+from parley.models.fault import Fault, Plan, Reset
+from parley.models.patience import Patience
+from parley.models.sse import EventReader
+
+TOO_LATE = "the model did not answer in time"
+
+
+class Faulty:
+    """Any model, with a plan of what goes wrong."""
+
+    def __init__(self, model: Model, plan: Plan, deadlines: Deadlines | None = None) -> None:
+        self._model = model
+        self._plan = plan
+        self._deadlines = deadlines
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+        events: AsyncGenerator[Event, None] = self._model.stream(request)
+        fault = self._plan.next()
+        if fault is not None:
+            events = struck(events, fault, self._deadlines)
+        async with aclosing(events) as told:
+            async for event in told:
+                yield event
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+async def struck(
+    events: AsyncGenerator[Event, None], fault: Fault, deadlines: Deadlines | None = None
+) -> AsyncGenerator[Event, None]:
+    """The events as they arrive through the fault. Raises ModelError."""
+    if (refusal := fault.refusal()) is not None:
+        raise refusal
+    try:
+        async with aclosing(events), aclosing(read_again(fault, events, deadlines or Deadlines())) as told:
+            async for event in told:
+                yield event
+    except TimeoutError:
+        raise ModelError(TOO_LATE, kind="timeout_error", retryable=True) from None
+    except Reset:
+        raise ModelError("the line to the model broke", kind="connection_failed", retryable=True) from None
+
+
+async def read_again(
+    fault: Fault, events: AsyncGenerator[Event, None], deadlines: Deadlines
+) -> AsyncGenerator[Event, None]:
+    """Raises ModelError, TimeoutError or Reset."""
+    reader, loop = EventReader(), asyncio.get_running_loop()
+    last_moment, patience_seconds = loop.time() + deadlines.request_seconds, deadlines.first_byte_seconds
+    chunks = fault.on_chunks(spelled(fault.on_events(events)))
+    async with Patience() as patience:
+        while True:
+            seconds = min(patience_seconds, last_moment - loop.time())
+            chunk = await patience.on(anext(chunks, None), seconds)
+            patience_seconds = deadlines.silence_seconds
+            for data in reader.end() if chunk is None else reader.feed(chunk):
+                yield understood(data)
+            if chunk is None:
+                return
+
+
+async def spelled(events: AsyncIterator[Event]) -> AsyncGenerator[bytes, None]:
+    """Server-sent events, one a chunk."""
+    async for event in events:
+        yield b"event: %b\ndata: %b\n\n" % (event.type.encode(), event.raw)
