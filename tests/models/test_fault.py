@@ -12,11 +12,11 @@ from models.asking import text as says
 from models.test_record import Said, answer
 from models.virtual import virtually
 from parley.errors import ModelError, UsageError
-from parley.models.anthropic import Deadlines
 from parley.models.base import Model
 from parley.models.fault import FOR_EVER, ROWS, Fault, Plan, read_fault
 from parley.models.faulty import Faulty
 from parley.models.growth import Growing
+from parley.models.http import Deadlines
 from parley.models.scripted import Scripted
 
 CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "rm -rf everything"}}
@@ -86,7 +86,7 @@ def struck(model: Model) -> tuple[float, Growing, ModelError | None]:
         ("stall-first-byte", 60, "timeout_error", None, 0),
         ("stall=0", 60, "timeout_error", None, 0),
         ("stall=5", 45, "timeout_error", None, 1),
-        ("pings=5", 900, "timeout_error", None, 0),
+        ("pings=5", 300, "timeout_error", None, 0),
         ("reset=0", 0, "connection_failed", None, 0),
         ("reset=5", 0, "connection_failed", None, 1),
         ("reset-bytes=300", 0, "connection_failed", None, 0),
@@ -95,8 +95,8 @@ def struck(model: Model) -> tuple[float, Growing, ModelError | None]:
         ("rate-limit-wait=7", 0, "rate_limit_error", 429, 0),
         ("overloaded", 0, "overloaded_error", 529, 0),
         ("server-error", 0, "api_error", 500, 0),
-        ("wrong-order", 0, None, None, 0),
-        ("duplicate-index", 0, None, None, 0),
+        ("wrong-order", 0, "bad_stream", None, 0),
+        ("duplicate-index", 0, "bad_stream", None, 0),
         ("half-tool-call", 0, "connection_failed", None, 1),
     ],
 )

@@ -147,6 +147,7 @@ def test_the_end_of_a_block_that_is_not_open_changes_nothing() -> None:
         [starts({"type": "text", "text": ""}), stops(), grows({"type": "text_delta", "text": "late"})],
         [starts({"type": "text", "text": ""}), starts(CALL)],
         [event(**START), event(**START)],
+        [starts({"type": "text", "text": ""}), event(**STOP)],
     ],
 )
 def test_events_in_an_order_that_makes_no_sense_are_the_models_fault(events: list[Event]) -> None:

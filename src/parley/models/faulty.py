@@ -6,18 +6,16 @@ the deadlines and the reader of a real backend. So what the engine sees is what 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from parley.errors import ModelError
-from parley.models.anthropic import Deadlines, understood
+from parley.models.anthropic import understood
 from parley.models.base import Event, Model, ModelRequest
 from parley.models.fault import Fault, Plan, Reset
+from parley.models.http import LATE, Deadlines
 from parley.models.patience import Patience
 from parley.models.sse import EventReader
-
-TOO_LATE = "the model did not answer in time"
 
 
 class Faulty:
@@ -52,25 +50,26 @@ async def struck(
             async for event in told:
                 yield event
     except TimeoutError:
-        raise ModelError(TOO_LATE, kind="timeout_error", retryable=True) from None
+        raise ModelError(LATE, kind="timeout_error", retryable=True) from None
     except Reset:
         raise ModelError("the line to the model broke", kind="connection_failed", retryable=True) from None
 
 
 async def read_again(
-    fault: Fault, events: AsyncGenerator[Event, None], deadlines: Deadlines
+    fault: Fault, events: AsyncGenerator[Event, None], limits: Deadlines
 ) -> AsyncGenerator[Event, None]:
     """Raises ModelError, TimeoutError or Reset."""
-    reader, loop = EventReader(), asyncio.get_running_loop()
-    last_moment, patience_seconds = loop.time() + deadlines.request_seconds, deadlines.first_byte_seconds
+    reader, seconds = EventReader(), limits.first_byte_seconds
     chunks = fault.on_chunks(spelled(fault.on_events(events)))
-    async with Patience() as patience:
+    async with Patience(limits.request_seconds, limits.content_seconds) as patience:
         while True:
-            seconds = min(patience_seconds, last_moment - loop.time())
-            chunk = await patience.on(anext(chunks, None), seconds)
-            patience_seconds = deadlines.silence_seconds
-            for data in reader.end() if chunk is None else reader.feed(chunk):
-                yield understood(data)
+            patience.begin(seconds)
+            chunk = await anext(chunks, None)
+            batch = [understood(data) for data in (reader.end() if chunk is None else reader.feed(chunk))]
+            patience.end(idle=all(event.type == "ping" for event in batch))
+            seconds = limits.silence_seconds
+            for event in batch:
+                yield event
             if chunk is None:
                 return
 

@@ -88,6 +88,8 @@ class Growing:
             case "message_delta":
                 self._end(event)
             case "message_stop":
+                if self._open:
+                    raise out_of_order("the message ended before a block of it did")
                 self.finished = True
         return None
 

@@ -16,7 +16,7 @@ from parley.models.render import events_of
 from parley.models.script import Player, ScriptedTurn, read_script
 
 if TYPE_CHECKING:
-    from parley.models.anthropic import Deadlines
+    from parley.models.http import Deadlines
 
 
 class Scripted:
