@@ -34,6 +34,7 @@ DIALECTS = "parley.protocol.dialects"
 # Parts of a family that are no variety: words and rules that its users share with it. Each has its reason.
 SHARED = {
     "parley.models.names": "what a model's name stands for: whoever names a model needs it",
+    "parley.models.endpoint": "where a backend is: settings find it, adapters use it",
     "parley.models.prices": "the price list: the ledger multiplies with it",
     "parley.models.growth": "how events become blocks: the other half of the vocabulary in base",
     "parley.models.render": "how blocks become events: the same the other way round",

@@ -23,15 +23,16 @@ from parley.engine.setup import Limits, Setup
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
-from parley.errors import ModelError, SessionError, UsageError
+from parley.errors import SessionError, UsageError
 from parley.models.base import Model
+from parley.models.endpoint import Endpoint
 from parley.models.names import Choice, resolve
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.permissions.later import Later
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
-from parley.settings import credentials, layers
+from parley.settings import backends, credentials, layers
 from parley.settings.base import shown
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
@@ -39,8 +40,6 @@ from parley.settings.file import read as read_file
 from parley.settings.variables import (
     background_wait_seconds,
     child_environment,
-    custom_headers,
-    extra_body,
     state_events,
     truthy,
     whole,
@@ -59,12 +58,11 @@ from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
 
 SMALLEST_LINE_BYTES = 50_000
-DEFAULT_BASE_URL = "https://api.anthropic.com"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
-LOOPBACK = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|$)"
 
 MODELS = {
     "anthropic": "parley.models.anthropic:Anthropic",
+    "openai": "parley.models.openai:OpenAI",
     "scripted": "parley.models.scripted:Scripted",
     "offline": "parley.models.offline:Offline",
     "replay": "parley.models.replay:Replay",
@@ -161,7 +159,8 @@ class Composer:
         for warning in not_yet(options):
             complain(warning)
         chosen = resolve(self.model_name())
-        if chosen.adapter != "anthropic":
+        self.check_model(chosen)
+        if chosen.adapter not in ADDRESSES:
             self.bare_model(chosen)  # a broken script or tape is told now, not in the first turn
         for complaint in self.settings.complaints():
             complain(complaint)
@@ -322,28 +321,24 @@ class Composer:
 
     def bare_model(self, choice: Choice) -> Model:
         """Raises UsageError or ModelError."""
+        self.check_model(choice)
         cls = variety(MODELS, choice.adapter, "model adapter")
         made: Model = OPENERS[choice.adapter](self, cls, choice)
         return made
 
-    def endpoint(self) -> Any:
-        """Where the Messages API is and the key for it. Raises ModelError if there must be a key and is none."""
-        from parley.models.anthropic import Endpoint
+    def endpoint(self, find: Callable[[], Endpoint]) -> Endpoint:
+        """Raises ModelError if there must be a key and is none."""
+        found = find()
+        if found.auth is not None and self.options.record:
+            self.wraps.redaction.add(found.auth[1].removeprefix("Bearer "))  # a helper's key is known only now
+        return found
 
-        base_url = self.environment.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
-        if not base_url.startswith(("http://", "https://")):
-            raise ModelError("ANTHROPIC_BASE_URL must begin with http:// or https://", kind="no_key")
-        found = credentials.find(self.places())
-        if found is not None and self.options.record:
-            self.wraps.redaction.add(found.value)  # a helper's key is known only now
-        if found is None and not re.match(LOOPBACK, base_url):
-            raise ModelError(credentials.ADVICE, kind="no_key")
-        return Endpoint(
-            base_url=base_url,
-            auth=found.pair() if found else None,
-            headers=custom_headers(self.environment.get("ANTHROPIC_CUSTOM_HEADERS", "")),
-            extra_body=extra_body(self.environment.get("CLAUDE_CODE_EXTRA_BODY")),
-        )
+    def check_model(self, choice: Choice) -> None:
+        """Raises UsageError if a model can never be asked."""
+        if not choice.name:
+            raise UsageError(f"the model {choice.adapter}: needs a name behind the colon")
+        if choice.adapter in ADDRESSES:
+            ADDRESSES[choice.adapter](self.environment)
 
     def places(self) -> credentials.Places:
         return credentials.Places(
@@ -527,8 +522,21 @@ class Composer:
         return Claude(self.config, context)
 
 
+ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {
+    "anthropic": backends.anthropic_url,
+    "openai": backends.openai_url,
+}
+"""Models over the network: where their servers are."""
 OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
-    "anthropic": lambda composer, cls, choice: cls(composer.endpoint),
+    "anthropic": lambda composer, cls, choice: cls(
+        lambda: composer.endpoint(lambda: backends.anthropic(composer.places())), warn=composer.complain
+    ),
+    "openai": lambda composer, cls, choice: cls(
+        lambda: composer.endpoint(lambda: backends.openai(composer.environment)),
+        choice.name,
+        short_ids(composer.stamp),
+        warn=composer.complain,
+    ),
     "scripted": lambda composer, cls, choice: cls(Path(composer.cwd, choice.name), short_ids(composer.stamp)),
     "offline": lambda composer, cls, choice: cls(short_ids(composer.stamp)),
     "replay": lambda composer, cls, choice: composer.wraps.replay(Path(composer.cwd, choice.name)),

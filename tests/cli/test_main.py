@@ -336,3 +336,21 @@ def test_an_option_that_is_not_heeded_yet_says_so_and_one_that_restricts_is_refu
     refused = run("-p", "--model", "offline", "--safe-mode", "say Hi.")
     assert (refused.stdout, refused.returncode) == ("", 1)
     assert "--safe-mode" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("openai:gpt", "OPENAI_BASE_URL"), ("sonnet", "ANTHROPIC_BASE_URL"), ("x", "ANTHROPIC_BASE_URL")],
+)
+def test_an_address_that_is_not_http_is_one_sentence_before_anything_else(run: Any, model: str, variable: str) -> None:
+    done = run("-p", "--output-format", "stream-json", "--verbose", "--model", model, "hello", **{variable: "x.test"})
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {variable} must be an address that begins with http:// or https://\n"
+
+
+def test_a_model_without_a_name_is_one_sentence(run: Any) -> None:
+    done = run("-p", "--model", "openai:", "hello")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: the model openai: needs a name behind the colon\n"

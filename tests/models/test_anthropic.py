@@ -29,9 +29,10 @@ from models.loopback import (
     whole,
 )
 from parley.errors import ModelError
-from parley.models.anthropic import Anthropic, Endpoint, headers
+from parley.models.anthropic import Anthropic, headers
 from parley.models.base import Event, ModelRequest, read_event
-from parley.models.http import BAD_PROXY, Deadlines, is_loopback
+from parley.models.endpoint import Endpoint, is_loopback
+from parley.models.http import BAD_PROXY, Deadlines
 from parley.protocol.base import Json
 
 START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'
@@ -521,3 +522,48 @@ def test_headers_without_a_key_have_none() -> None:
         "anthropic-version": "2023-06-01",
         "user-agent": "parley",
     }
+
+
+# What a server that imitates the API may not know.
+
+MARKED = [{**text("Be brief."), "cache_control": {"type": "ephemeral"}}]
+RICH = asking(user("Hello"), system=MARKED, thinking={"type": "adaptive"}, effort="low", betas=("a-1", "b-2"))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "changed"),
+    [
+        ("output_config: Extra inputs are not permitted", "output_config", {"output_config": None}),
+        ("thinking.type: Extra inputs are not permitted", "thinking", {"thinking": None}),
+        ("system.0.cache_control: Extra inputs are not permitted", "cache_control", {"system": [text("Be brief.")]}),
+        ("Unexpected value(s) `b-2` for the `anthropic-beta` header", "b-2", {"anthropic-beta": "a-1"}),
+        ("the header anthropic-beta is not supported", "anthropic-beta", {"anthropic-beta": None}),
+    ],
+)
+def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name: str, changed: Json) -> None:
+    warnings: list[str] = []
+
+    async def ask() -> list[Json]:
+        refused = whole(400, error("invalid_request_error", words))
+        async with loopback(refused, stream(sse(*ANSWER)), stream(sse(*ANSWER))) as server:
+            model = Anthropic(Endpoint(base_url=server.url, auth=KEY), warn=warnings.append)
+            await heard(model, RICH)
+            await heard(model, RICH)
+            await model.close()
+            return [
+                {**msgspec.json.decode(each.body), "anthropic-beta": each.headers.get("anthropic-beta")}
+                for each in server.heard
+            ]
+
+    first, second, third = run(ask())
+    expected = {**first, **changed}
+    assert second == third == {key: value for key, value in expected.items() if value or key == "anthropic-beta"}
+    assert warnings == [f"warning: the model's server does not take {name!r} ({words}); it is left out from now on"]
+
+
+def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
+    words = "messages.0.content: Extra inputs are not permitted"
+
+    assert run(failed(whole(400, error("invalid_request_error", words)))) == flaw(
+        words, status=400, kind="invalid_request_error"
+    )

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from parley.errors import ModelError
-from parley.models.anthropic import Anthropic, Endpoint
+from parley.models.anthropic import Anthropic
 from parley.models.base import Event, ModelRequest
+from parley.models.endpoint import Endpoint
 from parley.models.script import Fault, Script, ScriptedTurn, read_script
 from parley.models.sse import EventReader
 from parley.testing.model_server import ModelServer, running

@@ -80,7 +80,8 @@ class Conversation:
             tools=self.setup.tools.schemas() if self.model.adapter not in PUPPETS else [],
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
-            effort=self.setup.effort if known.takes_effort else None,
+            # Whether a server of the other API takes it is declared there.
+            effort=self.setup.effort if known.takes_effort or self.model.adapter == "openai" else None,
             betas=self.setup.betas,
             session_id=self.setup.session_id,
         )

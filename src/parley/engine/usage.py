@@ -81,6 +81,9 @@ def added(one: Json, other: Json) -> Json:
     for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
         if key in one or key in other:
             total[key] = _sums(one.get(key) or {}, other.get(key) or {})
+    if one.get("parley_estimated"):
+        # A sum with an estimate in it is one.
+        total["parley_estimated"] = True
     return total
 
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from typing import Any
 
 import msgspec
 
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest, read_event
-from parley.models.http import EVENT_STREAM, Deadlines, Pool, refusal, without_userinfo
-from parley.protocol.base import Json, Struct
+from parley.models.endpoint import Endpoint
+from parley.models.http import EVENT_STREAM, Deadlines, Pool, refusal
+from parley.models.optional import blamed, warning
+from parley.protocol.base import Json
 
 API_VERSION = "2023-06-01"
-
-
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where the API is and how it is entered."""
-
-    base_url: str
-    auth: tuple[str, str] | None
-    """The header that carries the key; None where no key is needed."""
-    headers: Mapping[str, str] = {}
-    extra_body: Json = {}
-
-    def __repr__(self) -> str:
-        return f"Endpoint({without_userinfo(self.base_url)})"
+CACHE_MARK = "cache_control"
+OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
+"""Fields that the API has and a server that imitates it may not know."""
+BETA_HEADER = "anthropic-beta"
 
 
 class Anthropic:
@@ -35,30 +29,48 @@ class Anthropic:
     called in a thread, when the first request needs it and again after a key was refused.
     """
 
-    def __init__(self, endpoint: Endpoint | Callable[[], Endpoint], deadlines: Deadlines | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint | Callable[[], Endpoint],
+        deadlines: Deadlines | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._find = endpoint if callable(endpoint) else None
         self._endpoint: Endpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines
+        self._warn = warn
         self._pool: Pool | None = None
+        self._dropped: set[str] = set()
+        """What the server turned out not to know."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
         endpoint = await self._found()
         pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines)
-        url = f"{endpoint.base_url.rstrip('/')}/v1/messages"
-        content = msgspec.json.encode(body(request, endpoint.extra_body))
-        try:
-            async with pool.post(url, headers(request, endpoint), content, refusal) as answer:
-                async for batch in answer.batches():
-                    for data in batch:
-                        event = understood(data)
-                        if event.type == "message_start":
-                            event.request_id = answer.headers.get("request-id")
-                        yield event
-        except ModelError as flaw:
-            if flaw.status == 401 and self._find is not None:
-                self._endpoint = None
-            raise
+        while True:
+            fields, head = without(body(request, endpoint.extra_body), self._dropped), headers(request, endpoint)
+            betas = [beta for beta in request.betas if not self._dropped & {beta, BETA_HEADER}]
+            if betas:
+                head[BETA_HEADER] = ",".join(betas)
+            try:
+                async with pool.post(
+                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), refusal
+                ) as answer:
+                    async for batch in answer.batches():
+                        for data in batch:
+                            event = understood(data)
+                            if event.type == "message_start":
+                                event.request_id = answer.headers.get("request-id")
+                            yield event
+                    return
+            except ModelError as flaw:
+                if flaw.status == 401 and self._find is not None:
+                    self._endpoint = None
+                name = blamed(flaw, [*betas, *([BETA_HEADER] if betas else []), *optional_fields(fields)])
+                if name is None:
+                    raise
+                self._dropped.add(name)
+                self._warn(warning(name, flaw))
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -89,16 +101,32 @@ def body(request: ModelRequest, extra: Json) -> Json:
     return {**fields, **extra, "messages": request.messages, "stream": True}
 
 
+def without(fields: Json, dropped: Collection[str]) -> Json:
+    """The body without what the server does not know."""
+    if not dropped:
+        return fields
+    kept = {name: value for name, value in fields.items() if name not in dropped}
+    return unmarked(kept) if CACHE_MARK in dropped else kept
+
+
+def unmarked(value: Any) -> Any:
+    """The same without its cache marks, however deep they are."""
+    if isinstance(value, dict):
+        return {name: unmarked(inner) for name, inner in value.items() if name != CACHE_MARK}
+    return [unmarked(inner) for inner in value] if isinstance(value, list) else value
+
+
+def optional_fields(fields: Json) -> Iterator[str]:
+    """The fields that were sent and could have been left out; marks are somewhere inside."""
+    yield from (name for name in OPTIONAL if name in fields)
+    if CACHE_MARK.encode() in msgspec.json.encode(fields):
+        yield CACHE_MARK
+
+
 def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
-    fields = {
-        **EVENT_STREAM,
-        "anthropic-version": API_VERSION,
-        **endpoint.headers,
-    }
+    fields = {**EVENT_STREAM, "anthropic-version": API_VERSION, **endpoint.headers}
     if endpoint.auth is not None:
         fields[endpoint.auth[0]] = endpoint.auth[1]
-    if request.betas:
-        fields["anthropic-beta"] = ",".join(request.betas)
     return fields
 
 

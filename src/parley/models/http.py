@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.endpoint import is_loopback, without_userinfo
 from parley.models.patience import Patience
 from parley.models.sse import EventReader
 from parley.protocol.base import Struct
@@ -191,22 +192,3 @@ def unreachable(flaw: Exception, base_url: str) -> ModelError:
     reason = str(flaw) or type(flaw).__name__
     where = without_userinfo(base_url)
     return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL is this machine's own."""
-    from ipaddress import ip_address
-    from urllib.parse import urlsplit
-
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def without_userinfo(url: str) -> str:
-    """A URL fit to be shown: a password may stand before its host."""
-    scheme, slashes, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"

@@ -1,0 +1,70 @@
+"""Where the models' servers are, and the keys for them, as the environment and the settings say.
+
+A key goes to the one server it belongs to. A server on this machine needs none. What is
+wrong with an address is told at the start (`UsageError`), a missing key by the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parley.errors import ModelError
+from parley.models.endpoint import Endpoint, checked, is_loopback
+from parley.settings import credentials
+from parley.settings.variables import custom_headers, extra_body
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_DEFAULTS = frozenset({"max_completion_tokens", "reasoning_effort", "response_format"})
+"""What the service that the API is named after knows."""
+NO_OPENAI_KEY = "No API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a local server."
+
+
+def anthropic_url(environment: Mapping[str, str]) -> str:
+    """Raises UsageError."""
+    return checked(environment.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL, "ANTHROPIC_BASE_URL")
+
+
+def openai_url(environment: Mapping[str, str]) -> str:
+    """Raises UsageError."""
+    return checked(environment.get("OPENAI_BASE_URL") or OPENAI_URL, "OPENAI_BASE_URL")
+
+
+def anthropic(places: credentials.Places) -> Endpoint:
+    """The Messages API and the key for it. Raises UsageError, or ModelError if there must be a key and is none."""
+    environment = places.environment
+    base_url = anthropic_url(environment)
+    found = credentials.find(places)
+    if found is None and not is_loopback(base_url):
+        raise ModelError(credentials.ADVICE, kind="no_key")
+    return Endpoint(
+        base_url=base_url,
+        auth=found.pair() if found else None,
+        headers=custom_headers(environment.get("ANTHROPIC_CUSTOM_HEADERS", "")),
+        extra_body=extra_body(environment.get("CLAUDE_CODE_EXTRA_BODY")),
+    )
+
+
+def openai(environment: Mapping[str, str]) -> Endpoint:
+    """The chat completions API and the key for it. Raises UsageError, or ModelError as above."""
+    base_url = openai_url(environment)
+    headers = custom_headers(environment.get("OPENAI_CUSTOM_HEADERS", ""))
+    key = environment.get("OPENAI_API_KEY")
+    found = credentials.Credential("authorization", key, "OPENAI_API_KEY") if key else None
+    if found is None and not headers and not is_loopback(base_url):
+        raise ModelError(NO_OPENAI_KEY, kind="no_key")
+    return Endpoint(
+        base_url=base_url,
+        auth=found.pair() if found else None,
+        headers=headers,
+        extra_body=extra_body(environment.get("CLAUDE_CODE_EXTRA_BODY")),
+        declared=declared(environment, base_url),
+    )
+
+
+def declared(environment: Mapping[str, str], base_url: str) -> frozenset[str]:
+    """The optional fields that the server is said to know."""
+    said = environment.get("PARLEY_OPENAI_FIELDS")
+    if said is None:
+        return OPENAI_DEFAULTS if base_url.startswith(OPENAI_URL.removesuffix("/v1")) else frozenset()
+    return frozenset(name.strip() for name in said.split(",") if name.strip())

@@ -1,0 +1,34 @@
+"""Which optional field a refusal complains about."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.errors import ModelError
+from parley.models.optional import blamed
+
+SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_control")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("output_config: Extra inputs are not permitted", "output_config"),
+        ("system.0.cache_control: Extra inputs are not permitted", "cache_control"),
+        ("Unexpected value(s) `new-beta-1` for the `anthropic-beta` header", "new-beta-1"),
+        ("the anthropic-beta header is not supported", "anthropic-beta"),
+        ("Unrecognized request argument supplied: thinking", "thinking"),
+        ("this model does not support thinking", "thinking"),
+        ("bad thing", None),
+        ("metadata: Extra inputs are not permitted", None),
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", None),
+        ("rethinking is not supported", None),
+    ],
+)
+def test_the_field_that_is_named_is_blamed(words: str, name: str | None) -> None:
+    assert blamed(ModelError(words, status=400), SENT) == name
+
+
+@pytest.mark.parametrize("status", [None, 401, 404, 500])
+def test_only_a_bad_request_is_the_fault_of_a_field(status: int | None) -> None:
+    assert blamed(ModelError("thinking is not supported", status=status), SENT) is None

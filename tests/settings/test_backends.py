@@ -1,0 +1,66 @@
+"""Where the models' servers are, and which key goes where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parley.errors import ModelError, UsageError
+from parley.models.endpoint import Endpoint
+from parley.settings import backends
+from parley.settings.credentials import Places
+
+
+def places(**environment: str) -> Places:
+    return Places(flag=None, environment=environment, settings={}, home=Path("/nowhere"))
+
+
+def test_each_server_gets_its_own_key() -> None:
+    both = {"ANTHROPIC_API_KEY": "sk-a", "OPENAI_API_KEY": "sk-o", "ANTHROPIC_CUSTOM_HEADERS": "x-a: 1"}
+
+    assert backends.anthropic(places(**both)) == Endpoint(
+        base_url="https://api.anthropic.com", auth=("x-api-key", "sk-a"), headers={"x-a": "1"}
+    )
+    assert backends.openai(both) == Endpoint(
+        base_url="https://api.openai.com/v1",
+        auth=("authorization", "Bearer sk-o"),
+        declared=backends.OPENAI_DEFAULTS,
+    )
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080/v1", "http://localhost:11434/v1", "http://[::1]:1"])
+def test_a_server_on_this_machine_needs_no_key(url: str) -> None:
+    assert backends.openai({"OPENAI_BASE_URL": url}) == Endpoint(base_url=url, auth=None)
+    assert backends.anthropic(places(ANTHROPIC_BASE_URL=url)) == Endpoint(base_url=url, auth=None)
+
+
+def test_another_server_needs_a_key_or_headers_of_its_own() -> None:
+    azure = {"OPENAI_BASE_URL": "https://x.test/openai", "OPENAI_CUSTOM_HEADERS": "api-key: k"}
+
+    assert backends.openai(azure) == Endpoint(base_url="https://x.test/openai", auth=None, headers={"api-key": "k"})
+    with pytest.raises(ModelError, match="set OPENAI_API_KEY"):
+        backends.openai({"OPENAI_BASE_URL": "https://x.test"})
+
+
+@pytest.mark.parametrize("url", ["ftp://x.test", "x.test", "http://", "file:///etc/passwd", "https:/x.test"])
+def test_an_address_that_is_not_http_is_a_mistake_in_the_environment(url: str) -> None:
+    with pytest.raises(UsageError, match="OPENAI_BASE_URL must be an address"):
+        backends.openai_url({"OPENAI_BASE_URL": url})
+    with pytest.raises(UsageError, match="ANTHROPIC_BASE_URL must be an address"):
+        backends.anthropic_url({"ANTHROPIC_BASE_URL": url})
+
+
+def test_what_a_server_knows_can_be_declared() -> None:
+    local = {"OPENAI_BASE_URL": "http://localhost/v1"}
+
+    assert backends.openai({**local, "PARLEY_OPENAI_FIELDS": "response_format, reasoning_content,"}).declared == {
+        "response_format",
+        "reasoning_content",
+    }
+    assert backends.openai({"OPENAI_API_KEY": "k", "PARLEY_OPENAI_FIELDS": ""}).declared == frozenset()
+
+
+def test_a_token_of_a_subscription_is_no_key_here_either() -> None:
+    with pytest.raises(ModelError, match="API keys only"):
+        backends.openai({"OPENAI_API_KEY": "sk-ant-oat01-x"})
