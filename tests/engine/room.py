@@ -20,6 +20,7 @@ from parley.compose import Composer
 from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
+from parley.engine.setup import Setup
 from parley.engine.stamp import Stamp
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
@@ -61,8 +62,16 @@ class Room:
         self._seen = 0
         self._news = asyncio.Event()
 
-    async def __aenter__(self) -> Room:
+    def composed(self) -> Setup:
         setup = Composer(self.options, self.environment, str(self.folder), self.stamp).setup(self.complaints.append)
+        return self.furnish(setup)
+
+    def furnish(self, setup: Setup) -> Setup:
+        """For rooms with parts of their own."""
+        return setup
+
+    async def __aenter__(self) -> Room:
+        setup = self.composed()
         self._host, engine = pair()
         pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, self.stamp.new_uuid)
         self.session: Session = self._hub.open(setup, pump)
