@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -181,7 +182,10 @@ class Composer:
             model_name=self.model_name(),
             small_model=environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku",
             instructions=msgspec.structs.replace(
-                self.instructions(session_id), style=style.text, memory=lambda: self.memory(context.hides, complain)
+                self.instructions(session_id),
+                style=style.text,
+                memory=lambda: self.memory(context.hides, complain),
+                memory_files=lambda: self.memory_files(context.hides),
             ),
             tools=self.tools(),
             tool_context=context,
@@ -280,10 +284,20 @@ class Composer:
         return tuple(dict.fromkeys([*added, *self.settings.folders()]))
 
     def memory(self, denies: Callable[[str], bool], complain: Callable[[str], None]) -> str:
-        text, flaws = self.settings.memory(self.cwd, self.folders(), denies)
-        for flaw in flaws:
+        found = self.settings.memory(self.cwd, self.folders(), denies)
+        for flaw in found.flaws:
             complain(str(flaw))
-        return text
+        return found.text
+
+    def memory_files(self, denies: Callable[[str], bool]) -> list[tuple[str, str, int]]:
+        """Path, kind and size of the memory files there are."""
+        own = str(self.config)
+        found: list[tuple[str, str, int]] = []
+        for path in self.settings.memory(self.cwd, self.folders(), denies).files:
+            kind = "User" if path.startswith(own) else "Local" if path.endswith(".local.md") else "Project"
+            with suppress(OSError):
+                found.append((path, kind, os.path.getsize(path)))
+        return found
 
     # The model.
 

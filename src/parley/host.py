@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from parley.protocol.base import Message
+from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import Request
 
 
@@ -29,3 +30,6 @@ class Host(Protocol):
 
         Cancelling the wait withdraws the question.
         """
+
+    def pending(self) -> list[ControlRequest]:
+        """What was asked and is not answered yet, as it was said."""

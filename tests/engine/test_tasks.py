@@ -19,6 +19,7 @@ from parley.engine.session import Session
 from parley.host import HostGone
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.requests import Request
@@ -437,6 +438,9 @@ class Nobody:
 
     async def ask(self, request: Request) -> Any:
         raise HostGone("nobody is there")
+
+    def pending(self) -> list[ControlRequest]:
+        return []
 
 
 def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:

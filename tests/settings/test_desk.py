@@ -115,10 +115,10 @@ def test_memory_comes_from_the_sources_that_are_enabled(
     (folders / "config" / "CLAUDE.md").write_text("person words")
     (folders / "project" / "CLAUDE.md").write_text("project words")
 
-    text, flaws = desk(folders, **wanted).memory(str(folders / "project"), (), lambda path: False)
+    found = desk(folders, **wanted).memory(str(folders / "project"), (), lambda path: False)
 
-    assert [line.removesuffix(" words") for line in text.splitlines() if line.endswith(" words")] == words
-    assert flaws == []
+    assert [line.removesuffix(" words") for line in found.text.splitlines() if line.endswith(" words")] == words
+    assert found.flaws == ()
 
 
 # Changes.

@@ -7,6 +7,7 @@ from typing import Any
 from parley.cli.streams import complain, write
 from parley.host import HostGone
 from parley.protocol.base import Message, spell
+from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
@@ -33,6 +34,9 @@ class Printer:
 
     async def ask(self, request: Request) -> Any:
         raise HostGone("nobody can be asked in a one-shot run")
+
+    def pending(self) -> list[ControlRequest]:
+        return []
 
     def close(self) -> bool:
         """Print the one document there is to print; whether that went well.

@@ -1,11 +1,12 @@
 """The engine's answers to the host's control requests: one function and one row each.
 
-A function returns the payload of a success, or raises NotPossible. It never waits: what
-takes time is started here and goes on by itself.
+A function returns the payload of a success, or raises NotPossible. It never waits: one
+whose answer takes its time is a coroutine, and control.py awaits it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.lines import CAPABILITIES
-from parley.errors import ModelError, UsageError
+from parley.errors import ModelError, SessionError, UsageError
 from parley.models.names import Choice, facts, listing, resolve
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as ask
@@ -64,7 +65,7 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         hook_on_failure_supported=False,
         hooks_applied=not request.hooks,
         fast_mode_state="off",
-        session_state="running" if session.is_running else "idle",
+        session_state=session.state,
         analytics_disabled=True,
         capabilities=CAPABILITIES,
     )
@@ -144,11 +145,12 @@ def cancel_message(session: Session, request: ask.CancelAsyncMessage) -> Json:
     return {"cancelled": waiting is not None}
 
 
-def rewind_files(session: Session, request: ask.RewindFiles) -> ask.RewindAnswer:
+async def rewind_files(session: Session, request: ask.RewindFiles) -> ask.RewindAnswer:
     if not session.setup.may_rewind:
         raise NotPossible("File rewinding is not enabled.")
     dry_run = request.dry_run is True
-    rewound = session.setup.tool_context.files.rewind(request.user_message_id, dry_run=dry_run)
+    files = session.setup.tool_context.files
+    rewound = await asyncio.to_thread(files.rewind, request.user_message_id, dry_run=dry_run)
     # Clients ignore the answer to a rewind but not an error. To look ahead is to want to know.
     if not rewound.possible and not (dry_run and rewound.left_alone):
         raise NotPossible(rewound.reason)
@@ -244,6 +246,60 @@ def mcp_status(session: Session, request: ask.McpStatus) -> ask.McpStatusAnswer:
     return ask.McpStatusAnswer(mcpServers=[])
 
 
+def get_context_usage(session: Session, request: ask.GetContextUsage) -> ask.ContextUsage:
+    from parley.engine import reports
+
+    return reports.context(session)
+
+
+def get_usage(session: Session, request: ask.GetUsage) -> Json:
+    from parley.engine import reports
+
+    return reports.usage(session)
+
+
+def get_session_cost(session: Session, request: ask.GetSessionCost) -> Json:
+    from parley.engine import reports
+
+    return reports.cost(session)
+
+
+async def read_file(session: Session, request: ask.ReadFile) -> Json:
+    from parley.engine import viewer
+
+    return await viewer.read_file(session, request)
+
+
+async def seed_read_state(session: Session, request: ask.SeedReadState) -> None:
+    from parley.engine import viewer
+
+    await viewer.seed_read_state(session, request)
+
+
+async def file_suggestions(session: Session, request: ask.FileSuggestions) -> Json:
+    from parley.engine import viewer
+
+    return await viewer.file_suggestions(session, request)
+
+
+def rename_session(session: Session, request: ask.RenameSession) -> Json:
+    if isinstance(request.session_id, str) and request.session_id != session.id:
+        raise NotPossible(f"this is the session {session.id}, not {request.session_id}")
+    title = " ".join(request.title.split())
+    if not title:
+        raise NotPossible("a title needs at least one letter")
+    try:
+        session.record.note("title", {"title": title})
+    except SessionError as flaw:
+        raise NotPossible(str(flaw)) from None
+    return {}
+
+
+def acknowledge(session: Session, request: ask.SetColor | ask.SetHasSubscribers) -> Json:
+    """A hint for clients that draw or batch; an engine that does neither has nothing to do."""
+    return {}
+
+
 def end_session(session: Session, request: ask.EndSession) -> None:
     """The answer goes out first; see control.py."""
 
@@ -265,5 +321,14 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.ListModels: list_models,
     ask.GetBinaryVersion: version,
     ask.McpStatus: mcp_status,
+    ask.GetContextUsage: get_context_usage,
+    ask.GetUsage: get_usage,
+    ask.GetSessionCost: get_session_cost,
+    ask.ReadFile: read_file,
+    ask.SeedReadState: seed_read_state,
+    ask.FileSuggestions: file_suggestions,
+    ask.RenameSession: rename_session,
+    ask.SetColor: acknowledge,
+    ask.SetHasSubscribers: acknowledge,
     ask.EndSession: end_session,
 }

@@ -35,6 +35,8 @@ class Instructions(Struct, frozen=True, kw_only=True):
     """How to answer; not added to a replaced prompt."""
     memory: Callable[[], str] = lambda: ""
     """What memory files say, read when the text is rendered; not added to a replaced prompt."""
+    memory_files: Callable[[], list[tuple[str, str, int]]] = list
+    """Path, kind and number of characters of each memory file, for a host that wants to see what fills the context."""
 
 
 def render(instructions: Instructions) -> str:

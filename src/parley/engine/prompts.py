@@ -51,7 +51,7 @@ class Prompts:
         if message.shouldQuery is False:
             # It must not come between a call and its result, so it waits for the end of what runs.
             self._silent.append(prompt)
-            if not session.is_running:
+            if not session.is_running and not session.control.is_changing:
                 self.keep_silent()
             return
         session.inbox.put(prompt)

@@ -34,6 +34,7 @@ class Pump:
         self._transport = transport
         self._new_id = new_id
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
+        self._questions: dict[RequestId, ControlRequest] = {}
         self._hung_up = False
 
     def tell(self, message: Message) -> None:
@@ -51,14 +52,18 @@ class Pump:
         request_id = self._new_id()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = answer
-        self.tell(ControlRequest(request_id=request_id, request=request))
+        question = self._questions[request_id] = ControlRequest(request_id=request_id, request=request)
+        self.tell(question)
         try:
             return await answer
         except asyncio.CancelledError:
             self.tell(ControlCancelRequest(request_id=request_id))
             raise
         finally:
-            self._asked.pop(request_id, None)
+            del self._asked[request_id], self._questions[request_id]
+
+    def pending(self) -> list[ControlRequest]:
+        return [question for asked, question in self._questions.items() if not self._asked[asked].done()]
 
     def receive(self, chunk: bytes, session: Session) -> None:
         for message in self._connection.receive(chunk):

@@ -41,7 +41,7 @@ from parley.models.base import Model
 from parley.models.names import Choice, facts, resolve
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
 from parley.protocol.messages import dialects
-from parley.protocol.messages.control import ControlRequest, UpdateEnvironment
+from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Result
@@ -56,6 +56,7 @@ class Session:
         self.host = host
         self.stamp = setup.stamp
         self.limits = setup.limits
+        self.begun = setup.stamp.monotonic()
         self.mode = setup.permission_mode
         self._mode_before = "default"
         self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd))
@@ -193,6 +194,13 @@ class Session:
     def is_running(self) -> bool:
         return self._turn is not None
 
+    @property
+    def state(self) -> str:
+        """As clients know it: `idle`, `running`, or `requires_action` while a question is open."""
+        if self.asker.is_asking:
+            return "requires_action"
+        return "running" if self.is_running else "idle"
+
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
         together = False
@@ -211,6 +219,7 @@ class Session:
     async def _close(self) -> None:
         """Leave nothing behind, also when we are cancelled: the process may go on without us."""
         self.tasks.end()
+        await self.control.close()
         await self.setup.tool_context.processes.close()
         self.setup.tool_context.files.close()
         await self._access.close()
@@ -243,6 +252,7 @@ class Session:
         """Run a turn so that it ends with an outcome, come what may."""
         try:
             self.ledger.begin_turn()
+            await self.control.settled()
             return await turn.run()
         except SessionError as flaw:
             return outcome.broken(str(flaw))
@@ -267,8 +277,9 @@ class Session:
         self._record_mode()
         self.prompts.echo(turn.prompts)
 
-    def _join_waiting(self, turn: Turn) -> None:
+    async def _join_waiting(self, turn: Turn) -> None:
         """Prompts that came while tools ran go into the running turn, before its next model call."""
+        await self.control.settled()
         joining = self.inbox.take_prompts()
         if joining:
             self.prompts.keep(joining)
@@ -320,6 +331,7 @@ class Session:
         for prompt in self.prompts.behind():
             self.prompts.withdraw(prompt)
         self.tasks.end()
+        self.control.drop()
         self.finish()
 
     def open_model(self, choice: Choice) -> Model:
@@ -335,6 +347,7 @@ class Session:
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     User: lambda session, message: session.prompts.take(message),
     ControlRequest: lambda session, message: session.control.take(message),
+    ControlCancelRequest: lambda session, message: session.control.withdraw(message),
     Refused: Session._refuse,
     Unknown: Session._note_unknown,
     KeepAlive: Session._ignore,

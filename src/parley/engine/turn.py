@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from parley.engine import outcome
 from parley.engine.bulk import fitted
@@ -35,6 +35,10 @@ from parley.tools.base import Result
 
 INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
+
+
+async def nobody(turn: Turn) -> None:
+    """Who joins a turn that nobody can join."""
 
 
 def nothing(turn: Turn) -> None:
@@ -59,7 +63,7 @@ class Turn:
         prompts: list[Prompt],
         *,
         begin: Callable[[Turn], None] = nothing,
-        join: Callable[[Turn], None] = nothing,
+        join: Callable[[Turn], Awaitable[None]] = nobody,
         must_yield: Callable[[], bool] = never,
     ) -> None:
         self.conversation = conversation
@@ -125,7 +129,7 @@ class Turn:
                 return self._aborted(in_tools=True)
             if limits.max_turns is not None and self.model_calls >= limits.max_turns:
                 return outcome.out_of_turns(limits.max_turns, growing.stop_reason)
-            self._join(self)
+            await self._join(self)
 
     # The tools' part.
 

@@ -31,6 +31,8 @@ class Ledger:
         self._turn: dict[str, Tally] = {}
         self.turn_usage: Json = blank()
         self.api_seconds = 0.0
+        self.last_usage: Json | None = None
+        """What the last call of the conversation used."""
 
     def begin_turn(self) -> None:
         self._turn = {}
@@ -42,6 +44,7 @@ class Ledger:
         for books in (self._total, self._turn):
             books.setdefault(model, Tally(usage=blank())).add(usage, cost)
         if not beside:
+            self.last_usage = usage
             self.turn_usage = added(self.turn_usage, usage)
         self.api_seconds += seconds
 

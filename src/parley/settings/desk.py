@@ -17,6 +17,7 @@ from parley.settings.keys import vetted
 from parley.settings.merge import NOT_TRUSTED, merge
 
 if TYPE_CHECKING:
+    from parley.settings.memory import Memory
     from parley.settings.store import Store
 
 SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
@@ -78,7 +79,7 @@ class Desk:
 
         return find(name, self._wanted.config, self._wanted.project if self._wanted.wants("project") else None)
 
-    def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> tuple[str, list[Flaw]]:
+    def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> Memory:
         """What the memory files of the enabled sources say, and which of them cannot be used."""
         from parley.settings import memory
 
@@ -91,8 +92,7 @@ class Desk:
             project=self._wanted.wants("project"),
             local=self._wanted.wants("local"),
         )
-        found = memory.gather(places, denies)
-        return found.text, list(found.flaws)
+        return memory.gather(places, denies)
 
     # Changing it.
 

@@ -173,6 +173,10 @@ class ClaudeLog:
 
     def _line(self, entry: Entry) -> Json:
         """An entry as the layout spells it."""
+        if entry.kind == "title":
+            title = str(entry.message.get("title"))
+            # Readers of the layout look for exactly these fields.
+            return {"type": "custom-title", "customTitle": title, "sessionId": self._session_id, "seq": entry.seq}
         if entry.kind not in CONVERSATION:
             body = {"kind": entry.kind, "seq": entry.seq, "message": entry.message}
             more = {"context": entry.context} if entry.context else {}
@@ -214,6 +218,8 @@ class ClaudeLog:
         if json.get("type") == "parley":
             message, context = json.get("message") or {}, json.get("context") or {}
             return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context)
+        if json.get("type") == "custom-title" and isinstance(json.get("seq"), int):  # ours: others do not number them
+            return Entry(seq=seq, kind="title", at=at, message={"title": json.get("customTitle")})
         if not is_said(json):
             return None
         told: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
