@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
 from parley.engine.prompt import Instructions
 from parley.engine.retry import DEFAULT_RETRIES
 from parley.engine.setup import Limits, Setup
@@ -92,7 +93,7 @@ TOOLS = {
     "Write": "parley.tools.write:Write",
 }
 NOT_YET = (
-    *("fallback_model", "json_schema", "task_budget", "mcp_config", "strict_mcp_config", "agents", "agent"),
+    *("fallback_model", "task_budget", "mcp_config", "strict_mcp_config", "agents", "agent"),
     *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "include_hook_events", "client_tools"),
     *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
 )
@@ -220,7 +221,9 @@ class Composer:
                 line_bytes=max(SMALLEST_LINE_BYTES, options.max_line_bytes or LINE_CAP_BYTES),
                 fail_on_denial=options.fail_on_denial,
                 background_wait_seconds=background_wait_seconds(environment),
+                max_form_attempts=self.form_attempts(),
             ),
+            form=self.form(),
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),
             api_key_source=credentials.source(self.places()),
@@ -446,6 +449,14 @@ class Composer:
             names=(f"claude-{os.getuid()}", project, session_id, "tasks"),
             otherwise=self.config / "projects" / project / session_id / "tasks",
         )
+
+    def form(self) -> Form | None:
+        """What an answer must look like. Raises UsageError if that is no schema."""
+        text = self.options.json_schema
+        return None if text is None else read_form(text, self.form_attempts())
+
+    def form_attempts(self) -> int:
+        return whole_or(self.environment, "MAX_STRUCTURED_OUTPUT_RETRIES", DEFAULT_ATTEMPTS)
 
     # Instructions.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.form import Form
 from parley.engine.lines import CAPABILITIES
 from parley.errors import ModelError, SessionError, UsageError
 from parley.models.names import Choice, facts, listing, resolve
@@ -50,6 +51,8 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         conversation.instructions = msgspec.structs.replace(
             conversation.instructions, appended=request.appendSystemPrompt
         )
+    if isinstance(request.jsonSchema, dict):
+        take_schema(session, request.jsonSchema)
     return ask.InitializeAnswer(
         commands=[],
         agents=[],
@@ -69,6 +72,14 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         analytics_disabled=True,
         capabilities=CAPABILITIES,
     )
+
+
+def take_schema(session: Session, schema: Json) -> None:
+    """Raises NotPossible if it is none."""
+    try:
+        session.conversation.take_form(Form(schema, session.limits.max_form_attempts))
+    except UsageError as flaw:
+        raise NotPossible(str(flaw)) from None
 
 
 def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from parley.engine.access import Access
+from parley.engine.form import Form
 from parley.engine.history import marked
 from parley.engine.prompt import render, system_blocks
 from parley.engine.record import Record
@@ -61,6 +62,10 @@ class Conversation:
         self.thinking = setup.thinking
         self._send = send
         self._access = access
+        self.form: Form | None = None
+        """What an answer must look like."""
+        if setup.form is not None:
+            self.take_form(setup.form)
 
     # What a model call needs.
 
@@ -76,15 +81,39 @@ class Conversation:
             model=self.model.name if self.model.adapter == "anthropic" else self.model.shown,
             system=system_blocks(self._system_prompt()),
             messages=marked(self.record.history.messages()),
-            # Models that are no models need no schemas, and loading the tools takes its time.
-            tools=self.setup.tools.schemas() if self.model.adapter not in PUPPETS else [],
+            tools=self._tool_schemas(),
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
             # Whether a server of the other API takes it is declared there.
             effort=self.setup.effort if known.takes_effort or self.model.adapter == "openai" else None,
             betas=self.setup.betas,
             session_id=self.setup.session_id,
+            output_schema=self.form.schema if self.form is not None and known.knows_schemas else None,
         )
+
+    def take_form(self, form: Form) -> None:
+        """From now on answers have a form."""
+        self.form = form
+        self.setup.tools.add(form.tool())
+
+    @property
+    def forms_by_tool(self) -> bool:
+        """Whether the model gives an answer that has a form by a call."""
+        return self.form is not None and not facts(self.model.name).knows_schemas
+
+    def tool_names(self) -> list[str]:
+        """The tools the model is offered."""
+        withheld = self.form.name if self.form is not None and not self.forms_by_tool else None
+        return [name for name in self.setup.tools if name != withheld]
+
+    def _tool_schemas(self) -> list[Json]:
+        # Models that are no models need no schemas, and loading the tools takes its time.
+        if self.model.adapter in PUPPETS:
+            return []
+        schemas = self.setup.tools.schemas()
+        if self.form is None or self.forms_by_tool:
+            return schemas
+        return [schema for schema in schemas if schema["name"] != self.form.name]
 
     def _system_prompt(self) -> str:
         """Rendered once, then the same for the session's life."""

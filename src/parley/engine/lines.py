@@ -22,7 +22,7 @@ def init_line(session: Session) -> Init:
     """The facts of a session, for the start of a turn."""
     return Init(
         cwd=session.setup.cwd,
-        tools=list(session.setup.tools),
+        tools=session.conversation.tool_names(),
         mcp_servers=[],
         model=session.conversation.model.shown,
         permissionMode=session.mode,
@@ -60,7 +60,7 @@ def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
         is_error=ended.is_error,
         duration_ms=round((clock() - turn.begun) * 1000),
         duration_api_ms=round(ledger.api_seconds * 1000),
-        num_turns=turn.model_calls,
+        num_turns=turn.num_turns,
         result=ended.text,
         stop_reason=ended.stop_reason,
         terminal_reason=ended.terminal_reason,
@@ -70,6 +70,8 @@ def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
         model_usage_since_last_result=ledger.by_model_this_turn() if ran else {},
         permission_denials=turn.denials,
         errors=ended.errors,
+        structured_output=ended.structured_output,
+        structured_output_report=ended.structured_output_report,
         api_error_status=ended.api_error_status,
         api_error_type=ended.api_error_type,
         api_error=ended.api_error,

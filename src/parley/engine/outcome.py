@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from parley.errors import ModelError
-from parley.protocol.base import UNSET, Struct, UnsetType
+from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -19,6 +21,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     api_error_status: int | None | UnsetType = UNSET
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
+    structured_output: Any = UNSET
+    structured_output_report: Json | UnsetType = UNSET
 
     @property
     def is_aborted(self) -> bool:
@@ -28,6 +32,31 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def completed(text: str, stop_reason: str | None) -> Outcome:
     return Outcome(terminal_reason="completed", text=text, stop_reason=stop_reason, api_error_status=None)
+
+
+def formed(text: str, output: Any, report: Json, stop_reason: str | None) -> Outcome:
+    """The answer has the form that was asked for."""
+    return Outcome(
+        terminal_reason="completed",
+        text=text,
+        stop_reason=stop_reason,
+        api_error_status=None,
+        structured_output=output,
+        structured_output_report=report,
+    )
+
+
+def not_formed(report: Json, stop_reason: str | None) -> Outcome:
+    """The answer never had the form that was asked for."""
+    tries = f"{report['attempts']} attempt{'' if report['attempts'] == 1 else 's'}"
+    return Outcome(
+        subtype="error_max_structured_output_retries",
+        is_error=True,
+        terminal_reason="structured_output_retry_exhausted",
+        errors=[f"No valid structured output after {tries}", *report["errors"]],
+        stop_reason=stop_reason,
+        structured_output_report=report,
+    )
 
 
 def api_failed(flaw: ModelError, text: str) -> Outcome:

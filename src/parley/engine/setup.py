@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.form import Form
 from parley.engine.prompt import Instructions
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
@@ -27,6 +28,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_budget_usd: float | None = None
     """Looked at before every model call, so it is overshot by one call at most."""
     max_retries: int = 8
+    max_form_attempts: int = 5
+    """How often an answer may miss the form that was asked for."""
     max_output_tokens: int | None = None
     max_parallel_tools: int = 10
     line_bytes: int = LINE_CAP_BYTES
@@ -73,6 +76,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     output_style: str = "default"
     betas: tuple[str, ...] = ()
     limits: Limits = Limits()
+    form: Form | None = None
+    """What an answer must look like."""
     state_events: str | None = None
     """Who reads session_state_changed: `sdk`, `everybody`, or None for nobody."""
     api_key_source: str = "none"

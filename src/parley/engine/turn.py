@@ -21,6 +21,7 @@ from parley.engine import outcome
 from parley.engine.bulk import fitted
 from parley.engine.conversation import Conversation
 from parley.engine.exchange import Exchange, calls_in
+from parley.engine.form import Form
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
@@ -81,10 +82,16 @@ class Turn:
         self.denials: list[Denial] = []
         self.begun = conversation.stamp.monotonic()
         self._open_calls: list[ToolUse] = []
+        self._formed_by_call = False
 
     @property
     def model_calls(self) -> int:
         return self.exchange.calls
+
+    @property
+    def num_turns(self) -> int:
+        """As clients count: an answer given by a call has, as it were, the turn behind it that it makes needless."""
+        return self.model_calls + self._formed_by_call
 
     @property
     def first_token_seconds(self) -> float | None:
@@ -99,6 +106,8 @@ class Turn:
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
         try:
+            if self.conversation.form is not None:
+                self.conversation.form.begin()
             self._begin(self)
             self.announced = True
             await asyncio.sleep(0)  # the first line leaves before the work begins
@@ -118,18 +127,41 @@ class Turn:
                 return outcome.out_of_budget(budget_usd, spent_usd, self.exchange.growing.stop_reason)
             growing = await self.exchange.ask()
             calls = calls_in(growing)
-            if not calls and self.denials and limits.fail_on_denial:
-                return outcome.denied([denial.tool_name for denial in self.denials], growing.stop_reason)
-            if not calls:
-                return outcome.completed(self.exchange.final_text(), growing.stop_reason)
-            if await self._run_tools(calls):
-                return self._aborted(in_tools=True)
-            if self._must_yield():
-                self.cut = Cut.GIVE_WAY
-                return self._aborted(in_tools=True)
+            ended = await self._act(calls, growing.stop_reason) if calls else self._conclude(growing.stop_reason)
+            if ended is not None:
+                return ended
             if limits.max_turns is not None and self.model_calls >= limits.max_turns:
                 return outcome.out_of_turns(limits.max_turns, growing.stop_reason)
             await self._join(self)
+
+    async def _act(self, calls: list[ToolUse], stop_reason: str | None) -> Outcome | None:
+        """The model wants something done: do it; how that ends the turn, if it does."""
+        if await self._run_tools(calls):
+            return self._aborted(in_tools=True)
+        form = self.conversation.form
+        if form is not None and (tries := sum(call.name == form.name for call in calls)):
+            form.attempts += tries
+            self._formed_by_call = form.is_filled
+            if form.is_filled or form.is_exhausted:
+                return formed(form, stop_reason)
+        if self._must_yield():
+            self.cut = Cut.GIVE_WAY
+            return self._aborted(in_tools=True)
+        return None
+
+    def _conclude(self, stop_reason: str | None) -> Outcome | None:
+        """The model wants nothing any more: how the turn ends, unless its answer lacks the form asked for."""
+        if self.denials and self.conversation.limits.fail_on_denial:
+            return outcome.denied([denial.tool_name for denial in self.denials], stop_reason)
+        form = self.conversation.form
+        if form is None:
+            return outcome.completed(self.exchange.final_text(), stop_reason)
+        form.attempts += 1
+        if form.fill_from_text(self.exchange.final_text()) or form.is_exhausted:
+            return formed(form, stop_reason)
+        advice = form.advice(by_tool=self.conversation.forms_by_tool)
+        self.conversation.say_user(Text.of(advice), isSynthetic=True)
+        return None
 
     # The tools' part.
 
@@ -228,3 +260,10 @@ class Turn:
             return outcome.gave_way(where, stop_reason)
         self.conversation.say_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
         return outcome.aborted(where, stop_reason)
+
+
+def formed(form: Form, stop_reason: str | None) -> Outcome:
+    """How a turn ends whose answer must have a form."""
+    if form.is_filled:
+        return outcome.formed(form.text, form.output, form.report(), stop_reason)
+    return outcome.not_formed(form.report(), stop_reason)

@@ -94,11 +94,20 @@ def body(request: ModelRequest, extra: Json) -> Json:
         fields["tools"] = request.tools
     if request.thinking is not None:
         fields["thinking"] = request.thinking
-    if request.effort is not None:
-        fields["output_config"] = {"effort": request.effort}
+    if output := output_config(request):
+        fields["output_config"] = output
     if request.session_id:
         fields["metadata"] = {"user_id": request.session_id}
     return {**fields, **extra, "messages": request.messages, "stream": True}
+
+
+def output_config(request: ModelRequest) -> Json:
+    fields: Json = {}
+    if request.effort is not None:
+        fields["effort"] = request.effort
+    if request.output_schema is not None:
+        fields["format"] = {"type": "json_schema", "schema": request.output_schema}
+    return fields
 
 
 def without(fields: Json, dropped: Collection[str]) -> Json:

@@ -90,6 +90,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     effort: str | None = None
     betas: tuple[str, ...] = ()
     session_id: str = ""
+    output_schema: Json | None = None
+    """The form of the answer, for a model that knows schemas."""
 
 
 class Model(Protocol):

@@ -32,6 +32,9 @@ def body(request: ModelRequest, name: str, declared: Collection[str], dropped: C
     fields.update(most_tokens(request, declared, dropped))
     if request.effort is not None and "reasoning_effort" in declared and "reasoning_effort" not in dropped:
         fields["reasoning_effort"] = request.effort
+    if request.output_schema is not None and "response_format" in declared and "response_format" not in dropped:
+        form = {"name": "answer", "schema": request.output_schema}
+        fields["response_format"] = {"type": "json_schema", "json_schema": form}
     if tools := [function(tool) for tool in request.tools if "input_schema" in tool]:
         fields["tools"] = tools
     keeps = "reasoning_content" in declared and "reasoning_content" not in dropped

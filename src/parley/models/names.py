@@ -58,6 +58,8 @@ class Facts(Struct, frozen=True):
     takes_effort: bool = False
     reads_first: bool = False
     """Whether it must have read a file before it changes it, as recorded for older models."""
+    knows_schemas: bool = False
+    """Whether its backend itself holds an answer to a JSON Schema. Where not, a tool does, as recorded for Claude."""
 
 
 # The first row whose words begin the name counts.
@@ -71,6 +73,9 @@ FACTS = (
     ("claude-haiku-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),
     ("claude-3", Facts(200_000, 8_192, thinks="never", reads_first=True)),
     ("claude-", Facts()),
+    ("gpt-5", Facts(400_000, 128_000, thinks="never", knows_schemas=True)),
+    ("gpt-4.1", Facts(1_000_000, 32_768, thinks="never", knows_schemas=True)),
+    ("gpt-4o", Facts(128_000, 16_384, thinks="never", knows_schemas=True)),
 )
 CHARS_PER_TOKEN = 4
 """A rough rule, for estimates only."""

@@ -130,8 +130,17 @@ class BadInput(Exception):
     """The model's input does not fit the tool."""
 
 
+def own_schema(tool: Tool) -> Json | None:
+    """The schema of a tool whose input is no struct of ours: `input_schema` on the tool."""
+    return getattr(tool, "input_schema", None)
+
+
 def read_input(tool: Tool, input: Json) -> Any:
-    """The input as the tool's struct. Raises BadInput with words for the model."""
+    """The input as the tool's struct, or as it is where the tool has a schema instead.
+
+    Raises BadInput with words for the model."""
+    if own_schema(tool) is not None:
+        return input
     try:
         return msgspec.convert(input, tool.input)
     except msgspec.ValidationError as flaw:
@@ -152,7 +161,8 @@ def schema(tool: Tool) -> Json:
     """The tool as the model API lists it."""
     # A tool may understand more than it shows: `shown` is the part for the model.
     shown: type[Struct] = getattr(tool, "shown", tool.input)
-    return {"name": tool.name, "description": tool.description, "input_schema": input_schema(shown)}
+    fields = own_schema(tool) or input_schema(shown)
+    return {"name": tool.name, "description": tool.description, "input_schema": fields}
 
 
 @functools.cache

@@ -33,6 +33,11 @@ class Shelf(Mapping[str, Tool]):
     def __len__(self) -> int:
         return len(self._made)
 
+    def add(self, tool: Tool) -> None:
+        """Put one more there, behind the others; one of the same name goes."""
+        self._made[tool.name] = tool
+        self._schemas = None
+
     def schemas(self) -> list[Json]:
         """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
         if self._schemas is None:

@@ -55,6 +55,8 @@ class Result(Message, frozen=True, kw_only=True, tag="result"):
     permission_denials: list[Denial] | UnsetType = UNSET
     errors: list[str] | UnsetType = UNSET
     structured_output: Any = UNSET
+    structured_output_report: Json | UnsetType = UNSET
+    """How it came to be: `attempts`, whether it was `repaired`, and the last validation `errors`. Ours."""
     deferred_tool_use: Json | UnsetType = UNSET
     api_error_status: int | None | UnsetType = UNSET
     api_error_type: str | UnsetType = UNSET
