@@ -183,8 +183,8 @@ def lines() -> Iterator[str]:
 HEAD = """\
 # Permissions
 
-Made by `python -m parley.permissions.table`; do not edit. Every cell has a test, and is run through one-shot, streaming and
-resumed sessions.
+Made by `python -m parley.permissions.table`; do not edit. Every cell has a test, and is run through one-shot, streaming
+and resumed sessions.
 
 One function decides on every call: `decide(request, rules, mode, view)` in `permissions/decision.py`. The first of
 these that applies wins:
