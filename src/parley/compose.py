@@ -42,6 +42,8 @@ from parley.settings.file import read as read_file
 from parley.settings.variables import (
     background_wait_seconds,
     child_environment,
+    heartbeat_seconds,
+    patience_seconds,
     state_events,
     truthy,
     whole,
@@ -220,6 +222,7 @@ class Composer:
                 max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
                 line_bytes=max(SMALLEST_LINE_BYTES, options.max_line_bytes or LINE_CAP_BYTES),
                 fail_on_denial=options.fail_on_denial,
+                heartbeat_seconds=heartbeat_seconds(environment),
                 background_wait_seconds=background_wait_seconds(environment),
                 max_form_attempts=self.form_attempts(),
             ),
@@ -342,6 +345,21 @@ class Composer:
         cls = variety(MODELS, choice.adapter, "model adapter")
         made: Model = OPENERS[choice.adapter](self, cls, choice)
         return made
+
+    def deadlines(self) -> Any:
+        """How long a silent backend is waited for. Raises UsageError."""
+        from parley.models.http import Deadlines
+
+        usual = Deadlines()
+        first = patience_seconds(self.environment, "API_TIMEOUT_MS", usual.first_byte_seconds)
+        silence = patience_seconds(self.environment, "CLAUDE_STREAM_IDLE_TIMEOUT_MS", usual.silence_seconds)
+        return Deadlines(
+            first_byte_seconds=first,
+            silence_seconds=silence,
+            # Whoever waits longer for a sign of life waits as long for a word.
+            content_seconds=max(silence, usual.content_seconds),
+            request_seconds=max(first, silence, usual.request_seconds),
+        )
 
     def endpoint(self, find: Callable[[], Endpoint]) -> Endpoint:
         """Raises ModelError if there must be a key and is none."""
@@ -554,12 +572,15 @@ ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {
 """Models over the network: where their servers are."""
 OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
     "anthropic": lambda composer, cls, choice: cls(
-        lambda: composer.endpoint(lambda: backends.anthropic(composer.places())), warn=composer.complain
+        lambda: composer.endpoint(lambda: backends.anthropic(composer.places())),
+        composer.deadlines(),
+        warn=composer.complain,
     ),
     "openai": lambda composer, cls, choice: cls(
         lambda: composer.endpoint(lambda: backends.openai(composer.environment)),
         choice.name,
         short_ids(composer.stamp),
+        deadlines=composer.deadlines(),
         warn=composer.complain,
     ),
     "scripted": lambda composer, cls, choice: cls(Path(composer.cwd, choice.name), short_ids(composer.stamp)),

@@ -134,6 +134,8 @@ class Stage:
     def __init__(self, folder: Path, dice: Random, **options: Any) -> None:
         self.dice = dice
         self.lines: list[Json] = []
+        self.heard_at: list[float] = []
+        """When each line was heard, in played seconds."""
         self.results = 0
         self.work = Work()
         self.model = Talker(dice, lambda: self.results)
@@ -146,13 +148,8 @@ class Stage:
             monotonic=self.loop.time,
         )
         environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": "/usr/bin:/bin"}
-        chosen = Options(
-            model="offline",
-            permission_prompt_tool="stdio",
-            no_session_persistence=True,
-            include_partial_messages=True,
-            **options,
-        )
+        usual = {"permission_prompt_tool": "stdio", "no_session_persistence": True, "include_partial_messages": True}
+        chosen = Options(model="offline", **{**usual, **options})
         setup = Composer(chosen, environment, str(folder), self.stamp).setup(self.complaints.append)
         self._setup = msgspec.structs.replace(
             setup, open_model=lambda choice: self.model, tools=Shelf(["Work"], lambda name: self.work)
@@ -192,6 +189,7 @@ class Stage:
             for line in chunk.splitlines():
                 heard = json.loads(line)
                 self.lines.append(heard)
+                self.heard_at.append(self.loop.time())
                 self.results += heard["type"] == "result"
                 if heard["type"] == "control_request":
                     tasks.create_task(self._answer(heard["request_id"]))

@@ -18,6 +18,7 @@ import msgspec
 
 from parley.engine import outcome, retry
 from parley.engine.conversation import Conversation
+from parley.engine.heartbeat import Pulse
 from parley.engine.inbox import Prompt
 from parley.errors import ModelError
 from parley.models.base import Event
@@ -31,6 +32,8 @@ GO_ON = (
     "[The connection broke and your answer was cut off here. What you have said so far has arrived. "
     "Go on from where it ends, without repeating any of it.]"
 )
+LOOKS = 3
+"""To look whether a turn is silent costs less than to note every line. So often in the longest silence."""
 
 
 class Exchange:
@@ -51,6 +54,8 @@ class Exchange:
         self._broken_ids: set[str] = set()
         self._texts: list[str] = []
         """What was said before the stream broke, in answers that the last one goes on with."""
+        self._quiet_looks = 0
+        """How often somebody looked, and nothing had been told since."""
 
     async def ask(self) -> Growing:
         """One model call, tried again where that may help; the answer may be cut behind a tool call.
@@ -58,6 +63,19 @@ class Exchange:
         Raises ModelError.
         """
         self.calls += 1
+        most_silence_seconds = self._conversation.limits.heartbeat_seconds
+        self._quiet_looks = 0
+        with Pulse(self._look, None if most_silence_seconds is None else most_silence_seconds / LOOKS):
+            return await self._ask()
+
+    def _look(self) -> None:
+        """Give a sign of life if nothing was told for long. Clients know this line, and old ones do not die of it."""
+        self._quiet_looks += 1
+        if self._quiet_looks == LOOKS:
+            self._quiet_looks = 0
+            self._conversation.tell(Status(status="requesting"))
+
+    async def _ask(self) -> Growing:
         while True:
             try:
                 growing = await self._try()
@@ -115,6 +133,7 @@ class Exchange:
         delay = retry.delay_seconds(flaw, self._failures, talk.limits.max_retries, talk.setup.dice(), trouble)
         if delay is None:
             raise flaw
+        self._quiet_looks = 0
         talk.tell(
             ApiRetry(
                 attempt=self._failures,
@@ -163,12 +182,14 @@ class Exchange:
                 # A server that repeats itself: what belongs to two answers must not become one.
                 growing.id = f"msg_{talk.stamp.new_uuid()}"
         if talk.partial:
+            self._quiet_looks = 0
             talk.tell_event(event.raw, growing.id, ttft_ms)
 
     def _take_block(self, block: Block, growing: Growing) -> None:
         if isinstance(block, ToolUse):
             # What is told, asked about, run and remembered is one and the same input.
             block = growing.blocks[-1] = self._conversation.caller.prepared(block)
+        self._quiet_looks = 0
         self.tell_block(block)
 
     def _first_token(self, begun: float) -> int:

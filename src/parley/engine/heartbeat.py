@@ -1,4 +1,4 @@
-"""A sign of life while a tool runs long, so that a host can tell a slow call from a dead engine."""
+"""A sign of life while a tool or the model takes long, so that a host can tell a slow one from a dead engine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from parley.protocol.messages.notices import ToolProgress
 EVERY_SECONDS = 30
 
 
-class Heartbeat:
-    """`with Heartbeat(tell, call):` tells every half minute that the call still runs."""
+class Pulse:
+    """`with Pulse(beat):` calls `beat` every half minute; never if `every_seconds` is None."""
 
-    def __init__(self, tell: Callable[[Message], None], call: ToolUse, every_seconds: float = EVERY_SECONDS) -> None:
-        self._tell = tell
-        self._call = call
+    def __init__(self, beat: Callable[[], None], every_seconds: float | None = EVERY_SECONDS) -> None:
+        self._call = beat
         self._every_seconds = every_seconds
-        self._beats = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
@@ -30,17 +28,34 @@ class Heartbeat:
             self._timer.cancel()
 
     def _wind_up(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._every_seconds, self._beat)
+        if self._every_seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._every_seconds, self._beat)
 
     def _beat(self) -> None:
+        self._call()
+        self._wind_up()
+
+
+class Heartbeat(Pulse):
+    """`with Heartbeat(tell, call):` tells every half minute that the call still runs."""
+
+    def __init__(
+        self, tell: Callable[[Message], None], call: ToolUse, every_seconds: float | None = EVERY_SECONDS
+    ) -> None:
+        super().__init__(self._still_runs, every_seconds)
+        self._tell = tell
+        self._tool_use = call
+        self._beats = 0
+
+    def _still_runs(self) -> None:
+        call, beat = self._tool_use, self._beats
+        self._beats += 1
         self._tell(
             ToolProgress(
-                tool_use_id=f"{self._call.id}-heartbeat-{self._beats}",
-                tool_name=self._call.name,
-                parent_tool_use_id=self._call.id,
-                elapsed_time_seconds=self._every_seconds * (self._beats + 1),
+                tool_use_id=f"{call.id}-heartbeat-{beat}",
+                tool_name=call.name,
+                parent_tool_use_id=call.id,
+                elapsed_time_seconds=(self._every_seconds or 0) * self._beats,
                 heartbeat=True,
             )
         )
-        self._beats += 1
-        self._wind_up()

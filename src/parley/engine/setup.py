@@ -8,6 +8,7 @@ import msgspec
 
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.form import Form
+from parley.engine.heartbeat import EVERY_SECONDS
 from parley.engine.prompt import Instructions
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
@@ -36,6 +37,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """No line is longer; what does not fit is in a file."""
     fail_on_denial: bool = False
     """Whether a turn with a denied call ends as an error."""
+    heartbeat_seconds: float | None = EVERY_SECONDS
+    """How long a turn may go on without a line before a sign of life is told; None for ever."""
     background_wait_seconds: float | None = 600.0
     """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
 

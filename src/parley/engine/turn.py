@@ -184,7 +184,7 @@ class Turn:
     async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
         """One call and its line; True if the host ends the turn with it."""
         async with room or contextlib.nullcontext():
-            with Heartbeat(self.conversation.tell, call):
+            with Heartbeat(self.conversation.tell, call, self.conversation.limits.heartbeat_seconds):
                 called = await self.conversation.caller.run(call, self.conversation.mode())
         if called.denied is not None:
             self._deny(call, called.denied)

@@ -55,12 +55,14 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     """How long a silent backend is waited for."""
 
     connect_seconds: float = 10
-    first_byte_seconds: float = 60
-    silence_seconds: float = 45
+    first_byte_seconds: float = 300
+    """A long prompt that nobody has cached is read for minutes before the first word comes."""
+    silence_seconds: float = 120
     """Between two signs of life, pings included."""
     content_seconds: float = 300
     """Between two events that are no pings."""
-    request_seconds: float = 15 * 60
+    request_seconds: float = 60 * 60
+    """The whole answer. The longest answers of slow models take most of it."""
 
 
 class Answer:
