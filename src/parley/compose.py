@@ -168,7 +168,7 @@ class Composer:
             self.bare_model(chosen)  # a broken script or tape is told now, not in the first turn
         for complaint in self.settings.complaints():
             complain(complaint)
-        session_id, log = self.open_log()
+        session_id, log = self.open_log(complain)
         begins_in = self.permission_mode(complain)
         context = self.tool_context(session_id)
         style = self.settings.style()
@@ -508,9 +508,9 @@ class Composer:
 
     # The log.
 
-    def open_log(self) -> tuple[str, Log]:
+    def open_log(self, complain: Callable[[str], None]) -> tuple[str, Log]:
         """Which session this is, and its log. Raises UsageError, SessionError or UnknownSession."""
-        options, store = self.options, self.store()
+        options, store = self.options, self.store(complain)
         wanted = options.session_id
         if wanted is not None and not is_uuid(wanted):
             raise UsageError("Invalid session ID. Must be a valid UUID.")
@@ -525,9 +525,9 @@ class Composer:
         if old is None:
             return session_id, store.create(session_id)
         if not options.fork_session:
-            return old, store.open(old)
+            return old, store.open(old, steal=options.steal)
         fork = store.create(session_id)
-        for entry in store.open(old).entries():
+        for entry in store.read(old):
             fork.append(entry)
         if not options.no_session_persistence:
             Checkpoints(self.file_history(session_id)).inherit(Checkpoints(self.file_history(old)))
@@ -552,8 +552,9 @@ class Composer:
     def file_history(self, session_id: str) -> Path:
         return self.config / "file-history" / session_id
 
-    def store(self) -> Store:
-        from parley.stores.claude import Claude, Context
+    def store(self, complain: Callable[[str], None]) -> Store:
+        from parley.stores.claude import Claude
+        from parley.stores.line import Context
         from parley.stores.memory import Memory
 
         if self.options.no_session_persistence:
@@ -562,7 +563,7 @@ class Composer:
         context = Context(
             cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=git_branch(Path(self.cwd))
         )
-        return Claude(self.config, context)
+        return Claude(self.config, context, complain)
 
 
 ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {

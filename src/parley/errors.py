@@ -3,7 +3,9 @@
     ParleyError
     ├── UsageError            the command line is wrong: stderr, exit 1, nothing on stdout
     ├── SessionError          a session cannot be opened: a zeroed error result, exit 1
-    │   └── UnknownSession
+    │   ├── UnknownSession
+    │   ├── SessionBusy       somebody else holds it
+    │   └── DamagedSession    its log has a hole; `parley sessions repair` keeps what is before it
     ├── ToolError             the model hears of it as a tool_result with is_error; the turn goes on
     ├── ModelError            the host hears of it as a result (after retries if `retryable`); the turn ends
     ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
@@ -36,6 +38,30 @@ class UnknownSession(SessionError):
         # Clients look for this very sentence.
         super().__init__(f"No conversation found with session ID: {session_id}")
         self.session_id = session_id
+
+
+class SessionBusy(SessionError):
+    """Somebody else holds the session."""
+
+    def __init__(self, session_id: str, holder: str) -> None:
+        super().__init__(
+            f"Session {session_id} is in use by {holder}. Use --fork-session to go on in a copy, "
+            "or --steal to take it over."
+        )
+        self.session_id = session_id
+        self.holder = holder
+
+
+class DamagedSession(SessionError):
+    """Records are missing or altered in the middle of a session's log."""
+
+    def __init__(self, session_id: str, place: str) -> None:
+        super().__init__(
+            f"Session {session_id} is damaged at {place}, with good records behind that. "
+            f"`parley sessions repair {session_id}` keeps what is before it and puts the rest aside."
+        )
+        self.session_id = session_id
+        self.place = place
 
 
 class ToolError(ParleyError):

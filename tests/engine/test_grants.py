@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from room import Json, Room
 
+from parley.stores.base import Entry
+from parley.stores.claude import Claude
+from parley.stores.line import Context
+
 SESSION = "00000000-0000-4000-8000-00000000000a"
 DENY = {"behavior": "deny", "message": "no"}
 
@@ -141,9 +145,14 @@ def test_updates_for_settings_are_in_the_settings_and_not_on_record(tmp_path: Pa
 
 def test_a_grant_on_record_that_makes_no_sense_costs_nothing_else(tmp_path: Path) -> None:
     granted(tmp_path, rules("touch:*"))
-    [log] = (tmp_path / "home/.claude/projects").glob(f"*/{SESSION}.jsonl")
-    [line] = [line for line in log.read_text().splitlines() if '"grant"' in line]
-    log.write_text(log.read_text() + line.replace("addRules", "grantAll") + "\n" + line.replace("updates", "x") + "\n")
+    store = Claude(tmp_path / "home/.claude", Context(cwd=str(tmp_path), version="1"))
+    log = store.open(SESSION)
+    entries = list(log.entries())
+    last, [grant] = entries[-1], [entry.message for entry in entries if entry.kind == "grant"]
+    senseless: list[Json] = [{**grant, "updates": [{**rules("x"), "type": "grantAll"}]}, {"x": []}]
+    for seq, message in enumerate(senseless, last.seq + 1):
+        log.append(Entry(seq=seq, kind="grant", at=last.at, message=message))
+    log.close()
     room = talk(tmp_path, touch("two"), resume=SESSION)
 
     assert not was_asked(room)

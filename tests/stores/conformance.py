@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parley.errors import UnknownSession
+from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry, Store
 
@@ -162,7 +162,7 @@ def a_copy_of_a_session_is_a_session_of_its_own(place: Place) -> None:
     store = place.open()
     write(store, FIRST, *CONVERSATION)
     copy = store.create(SECOND)
-    for entry in store.open(FIRST).entries():
+    for entry in store.read(FIRST):
         copy.append(entry)
     copy.append(user(11, "and now", SECOND))
     copy.close()
@@ -171,9 +171,49 @@ def a_copy_of_a_session_is_a_session_of_its_own(place: Place) -> None:
     assert [entry.seq for entry in kept(place.open(), SECOND)] == [0, 1, 2, 3, 4, 9, 10, 11]
 
 
+def a_session_has_one_holder_at_a_time(place: Place) -> None:
+    log = place.open().create(FIRST)
+    log.append(CONVERSATION[0])
+
+    for take in (place.open().open, place.open().create):
+        with pytest.raises(SessionBusy, match=f"Session {FIRST} is in use by .*process"):
+            take(FIRST)
+    log.close()
+    place.open().open(FIRST).close()
+
+
+def whoever_was_robbed_of_a_session_cannot_write_to_it(place: Place) -> None:
+    robbed = place.open().create(FIRST)
+    robbed.append(CONVERSATION[0])
+    thief = place.open().open(FIRST, steal=True)
+
+    with pytest.raises(SessionBusy):
+        robbed.append(CONVERSATION[1])
+    robbed.close()
+    thief.append(CONVERSATION[1])
+    assert list(thief.entries()) == CONVERSATION[:2]
+    with pytest.raises(SessionBusy):
+        place.open().open(FIRST)
+    thief.close()
+
+
+def a_session_can_be_read_while_somebody_writes(place: Place) -> None:
+    log = place.open().create(FIRST)
+    for entry in CONVERSATION[:3]:
+        log.append(entry)
+    log.sync()
+    reader = place.open()
+
+    assert list(reader.read(FIRST)) == CONVERSATION[:3]
+    assert list(reader.read(FIRST, after=0)) == list(log.entries(after=0)) == CONVERSATION[1:3]
+    assert list(reader.read(FIRST, after=2)) == []
+    log.close()
+    with pytest.raises(UnknownSession):
+        reader.read(SECOND)
+
+
 def closing_a_log_twice_does_no_harm(place: Place) -> None:
     log = place.open().create(FIRST)
-    log.close()
     log.append(CONVERSATION[0])
     log.close()
     log.close()
@@ -190,6 +230,9 @@ CLAIMS = [
     sessions_do_not_mix,
     the_newest_session_is_the_one_written_last,
     a_copy_of_a_session_is_a_session_of_its_own,
+    a_session_has_one_holder_at_a_time,
+    whoever_was_robbed_of_a_session_cannot_write_to_it,
+    a_session_can_be_read_while_somebody_writes,
     closing_a_log_twice_does_no_harm,
 ]
 every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)

@@ -235,6 +235,7 @@ class Options:
     continue_conversation = Option[bool](SWITCH, "--continue", "-c")
     session_id = Option[str | None](TEXT, "--session-id")
     fork_session = Option[bool](SWITCH, "--fork-session")
+    steal = Option[bool](SWITCH, "--steal")
     resume_session_at = Option[str | None](TEXT, "--resume-session-at")
     resume_drops_turn = Option[str | None](TEXT, "--resume-drops-turn")
     no_session_persistence = Option[bool](SWITCH, "--no-session-persistence")

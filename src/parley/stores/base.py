@@ -28,13 +28,19 @@ class Log(Protocol):
     """The log of one session, held by its one writer."""
 
     def append(self, entry: Entry) -> None:
-        """Keep it. When this returns, the entry is with the operating system. Raises SessionError."""
+        """Keep it. When this returns, the entry is with the operating system.
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries in their order."""
+        Raises SessionError, SessionBusy if somebody else took the session over.
+        """
+
+    def sync(self) -> None:
+        """Wait until what was appended is on the device. Raises SessionError."""
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        """The entries with a higher number, in their order. Raises SessionError, DamagedSession."""
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Let go of the log and of the session."""
 
 
 class Store(Protocol):
@@ -43,10 +49,16 @@ class Store(Protocol):
     def exists(self, session_id: str) -> bool: ...
 
     def create(self, session_id: str) -> Log:
-        """A new, empty log. Nothing is written before the first entry."""
+        """A new, empty log, held by us. Nothing is in it before the first entry. Raises SessionBusy."""
 
-    def open(self, session_id: str) -> Log:
-        """A log that is there already. Raises UnknownSession."""
+    def open(self, session_id: str, *, steal: bool = False) -> Log:
+        """A log that is there already, held by us from now on. Raises UnknownSession, SessionBusy.
+
+        `steal`: also from somebody who holds it, who then cannot write to it any more.
+        """
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        """The entries with a higher number, whoever writes. Raises UnknownSession, SessionError, DamagedSession."""
 
     def newest(self) -> str | None:
         """The id of the session that was written last in this project."""

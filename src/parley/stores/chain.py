@@ -1,0 +1,66 @@
+"""Records that are chained by checksums, so that damage anywhere in a file is found.
+
+Each record ends in a checksum of itself and of all records before it. Lines without one are
+somebody else's; they may stand between ours and are no part of the chain. What cannot be read
+is skipped as long as our next record follows on our last good one: then nothing of ours was
+lost, it was half a line of a full disk. A record that does not follow on shows a hole.
+
+    seal = Seal()
+    record = seal.on(b'{"type":"user"}')     # {"type":"user","check":"6b0ba9d8"}
+    seal.holds(record)                       # True: it follows on
+"""
+
+from __future__ import annotations
+
+import zlib
+
+BEFORE, BEHIND = b',"check":"', b'"}'
+DIGITS = 8
+LENGTH = len(BEFORE) + DIGITS + len(BEHIND)
+
+
+class Hole(Exception):
+    """Records of ours are missing or altered before this one."""
+
+
+class Seal:
+    """The state of a chain: the checksum of all records so far."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self._last_stored: int | None = None
+
+    def on(self, body: bytes) -> bytes:
+        """The next record, with its checksum as its last field. `body` is a JSON object that is not empty.
+
+        It is part of the chain when `holds` has seen it: a write may fail.
+        """
+        return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
+
+    def holds(self, line: bytes) -> bool:
+        """Whether a line is a record of ours that follows on the last one. Raises Hole if it follows on another."""
+        stored = checksum(line)
+        if stored is None:
+            return False
+        body = line[:-LENGTH] + b"}"
+        if zlib.crc32(body, self._sum) == stored:
+            self._sum = self._last_stored = stored
+            return True
+        # It follows on the damaged one before it, or on one that is not there at all: both were ours.
+        follows_damaged = self._last_stored is not None and zlib.crc32(body, self._last_stored) == stored
+        self._last_stored = stored
+        if follows_damaged:
+            raise Hole
+        return False
+
+
+def checksum(line: bytes) -> int | None:
+    """What a record of ours says of itself; None for any other line."""
+    if line[-LENGTH : -LENGTH + len(BEFORE)] != BEFORE or line[-len(BEHIND) :] != BEHIND:
+        return None
+    digits = line[-LENGTH + len(BEFORE) : -len(BEHIND)]
+    try:
+        stored = int(digits, 16)
+    except ValueError:
+        return None
+    return stored if digits == b"%08x" % stored else None

@@ -1,0 +1,87 @@
+"""Who holds a session: a kernel lock on a file that names its holder.
+
+The lock goes with the process, however it ends, so a file without one is stale and is taken
+over. Whoever steals a session puts another file in the place of the holder's; the holder asks
+`is_ours` before each write, and stops.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from parley.errors import SessionBusy, SessionError
+
+
+class Lease:
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file = file
+        self._inode = os.fstat(file).st_ino
+
+    def is_ours(self) -> bool:
+        """Whether nobody took it from us."""
+        try:
+            return os.stat(self._path).st_ino == self._inode
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        if self.is_ours():
+            with suppress(OSError):
+                os.unlink(self._path)
+        os.close(self._file)
+
+
+def take(path: Path, session_id: str, *, steal: bool = False) -> Lease:
+    """Hold a session. Raises SessionBusy, or SessionError if the file cannot be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            if lock(file):
+                lease = Lease(path, file)
+                if lease.is_ours():  # else its holder let it go between our two calls
+                    sign(file)
+                    return lease
+            elif not steal:
+                busy = SessionBusy(session_id, holder(file))
+                os.close(file)
+                raise busy
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+            os.close(file)
+    except OSError as flaw:
+        raise SessionError(f"the session cannot be held at {path}: {flaw.strerror}") from None
+
+
+def lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def sign(file: int) -> None:
+    """Say who we are. Raises OSError."""
+    owner = {"pid": os.getpid(), "host": os.uname().nodename}
+    os.ftruncate(file, 0)
+    os.pwrite(file, msgspec.json.encode(owner), 0)
+
+
+def holder(file: int) -> str:
+    """Who holds it, in words."""
+    try:
+        owner: Any = msgspec.json.decode(os.pread(file, 4096, 0))
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.fstat(file).st_mtime))
+        return f"process {owner['pid']} on {owner['host']} since {since}"
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,168 @@
+"""One transcript file: appended to by its one holder, read by anybody.
+
+Reading gives the longest part that is certainly whole. A torn or damaged end is left out and
+complained about; a hole in the middle is an error, as going on behind it would be a lie.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import DamagedSession, SessionBusy, SessionError
+from parley.protocol.base import Json, spell
+from parley.stores.base import Entry
+from parley.stores.chain import Hole, Seal, checksum
+from parley.stores.lease import Lease
+from parley.stores.line import CONVERSATION, Context, entry, line
+
+
+class Reader:
+    """Reads a transcript from its beginning, and knows afterwards what the next line follows on."""
+
+    def __init__(self, path: Path, session_id: str, complain: Callable[[str], None] = lambda text: None) -> None:
+        self.seal = Seal()
+        self.parent: str | None = None
+        self._path = path
+        self._session_id = session_id
+        self._complain = complain
+
+    def entries(self) -> Iterator[Entry]:
+        """Raises SessionError, DamagedSession."""
+        seq, lost = 0, 0
+        try:
+            with self._path.open("rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return  # a device may have no end
+                for number, raw in enumerate(file, 1):
+                    found = self._read(raw, number, seq)
+                    if found is DAMAGED:
+                        lost = lost or number
+                    elif isinstance(found, Entry):
+                        seq = found.seq + 1
+                        if found.kind in CONVERSATION:
+                            self.parent = found.message["uuid"]
+                        yield found
+        except FileNotFoundError:
+            return
+        except OSError as flaw:
+            raise SessionError(f"the session cannot be read from {self._path}: {flaw.strerror}") from None
+        if lost:
+            self._complain(f"line {lost} of {self._path} is torn or damaged, and is left out")
+
+    def _read(self, raw: bytes, number: int, seq: int) -> Entry | object | None:
+        """The entry of a line, DAMAGED, or None where there is nothing for us."""
+        body = raw.rstrip(b"\n")
+        try:
+            is_ours = self.seal.holds(body)
+        except Hole:
+            raise DamagedSession(self._session_id, f"line {number - 1} of {self._path}") from None
+        if not body.strip():
+            return None
+        if not is_ours and checksum(body) is not None:
+            return DAMAGED
+        try:
+            json = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return DAMAGED
+        if not isinstance(json, dict):
+            return None
+        if not is_ours and was_ours(json):
+            return DAMAGED
+        return entry(json, self._session_id, seq)
+
+
+DAMAGED = object()
+
+
+def was_ours(json: Json) -> bool:
+    """Whether a line without a good checksum once had one. Whoever copies our lines says where they come from."""
+    return (json.get("type") == "parley" or "seq" in json or "check" in json) and "forkedFrom" not in json
+
+
+class Transcript:
+    """The log of a session as a file of this layout."""
+
+    def __init__(
+        self,
+        path: Path,
+        session_id: str,
+        context: Context,
+        lease: Lease,
+        complain: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._path = path
+        self._session_id = session_id
+        self._context = context
+        self._lease: Lease | None = lease
+        self._complain = complain
+        self._file: int | None = None
+        self._read: Reader | None = None
+        """Where the file ends, once it has been read."""
+        self._torn = False
+        """Whether the file ends in the middle of a line."""
+
+    def append(self, entry: Entry) -> None:
+        try:
+            file, reader = self._opened()
+            fcntl.flock(file, fcntl.LOCK_EX)  # a thief waits here for a write that is under way
+            try:
+                self._write(file, reader, entry)
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+        except OSError as flaw:
+            raise SessionError(f"the session cannot be written to {self._path}: {flaw.strerror}") from None
+
+    def _write(self, file: int, reader: Reader, entry: Entry) -> None:
+        """Raises OSError, SessionError."""
+        if self._lease is None or not self._lease.is_ours():
+            raise SessionBusy(self._session_id, "whoever took it over")
+        body = spell(line(entry, self._session_id, self._context, reader.parent))
+        # Half a line, left by a crash or a full disk, must not swallow the next one.
+        record = reader.seal.on(body)
+        written = (b"\n" if self._torn else b"") + record + b"\n"
+        self._torn = True
+        if os.write(file, written) != len(written):
+            raise SessionError(f"the session cannot be written to {self._path}: the disk is full")
+        self._torn = False
+        reader.seal.holds(record)
+        if entry.kind in CONVERSATION:
+            reader.parent = entry.message["uuid"]
+
+    def sync(self) -> None:
+        try:
+            if self._file is not None:
+                os.fdatasync(self._file)
+        except OSError as flaw:
+            raise SessionError(f"the session cannot be written to {self._path}: {flaw.strerror}") from None
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        reader = Reader(self._path, self._session_id, self._complain)
+        yield from (found for found in reader.entries() if found.seq > after)
+        self._read = reader
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def _opened(self) -> tuple[int, Reader]:
+        """The file to append to, and where it ends. Raises OSError, SessionError."""
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            size = os.fstat(self._file).st_size
+            self._torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        if self._read is None:
+            for _ in self.entries():
+                pass
+        assert self._read is not None
+        return self._file, self._read

@@ -1,0 +1,102 @@
+"""Who holds a session, when processes come, die, race and steal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from parley.errors import SessionBusy, SessionError
+from parley.stores.lease import take
+
+HOLD = """
+import sys
+from pathlib import Path
+from parley.stores.lease import take
+from parley.errors import SessionBusy
+try:
+    lease = take(Path(sys.argv[1]), "s")
+except SessionBusy:
+    print("busy", flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLD, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str], number: int) -> None:
+    process.send_signal(number)
+    process.communicate()
+
+
+def test_whoever_comes_second_hears_who_holds_the_session(tmp_path: Path) -> None:
+    process = holder(tmp_path / "s")
+    assert said(process) == "held"
+    try:
+        with pytest.raises(SessionBusy) as raised:
+            take(tmp_path / "s", "s")
+        assert f"in use by process {process.pid} on {os.uname().nodename} since 2" in str(raised.value)
+    finally:
+        end(process, signal.SIGKILL)
+
+
+def test_a_session_is_free_as_soon_as_its_holder_is_killed(tmp_path: Path) -> None:
+    process = holder(tmp_path / "s")
+    assert said(process) == "held"
+    end(process, signal.SIGKILL)
+
+    take(tmp_path / "s", "s").release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_who_race_for_a_session_exactly_one_gets_it(tmp_path: Path) -> None:
+    racers = [holder(tmp_path / "s") for _ in range(8)]
+    answers = sorted(said(racer) for racer in racers)
+    for racer in racers:
+        end(racer, signal.SIGKILL)
+
+    assert answers == ["busy"] * 7 + ["held"]
+
+
+def test_a_robbed_holder_knows_it_and_leaves_the_thiefs_lease_alone(tmp_path: Path) -> None:
+    robbed = take(tmp_path / "s", "s")
+    thief = take(tmp_path / "s", "s", steal=True)
+
+    assert (robbed.is_ours(), thief.is_ours()) == (False, True)
+    robbed.release()
+    assert thief.is_ours()
+    thief.release()
+
+
+def test_a_lease_without_words_is_still_a_lease(tmp_path: Path) -> None:
+    lease = take(tmp_path / "s", "s")
+    (tmp_path / "s").write_bytes(b"\xff not json")
+
+    with pytest.raises(SessionBusy, match="another process"):
+        take(tmp_path / "s", "s")
+    lease.release()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(SessionError, match=r"the session cannot be held at .*: File exists"):
+        take(tmp_path / "file" / "s", "s")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with pytest.raises(SessionError, match="Too many levels of symbolic links"):
+        take(tmp_path / "link", "s")
+    assert (tmp_path / "file").read_text() == ""
