@@ -9,6 +9,8 @@ from pathlib import Path
 
 from room import Json, Room
 
+from parley.stores.base import Entry
+
 BYPASS = {"permission_mode": "bypassPermissions"}
 DONE = '[[turn]]\ntext = "Done."\n'
 
