@@ -240,3 +240,19 @@ def test_a_call_without_a_decision_on_record_is_not_compared(run: Any, tmp_path:
 
     assert "? Bash         not on record        -> allow" in done.stdout
     assert done.stdout.splitlines()[-1] == "3 calls: 0 same, 0 stricter, 0 laxer, 3 unknown"
+
+
+# A denial where nobody can be asked.
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), 0), (("--fail-on-denial",), 1)])
+def test_a_denied_call_fails_the_run_where_that_is_wanted(
+    run: Any, tmp_path: Path, flags: tuple[str, ...], code: int
+) -> None:
+    (tmp_path / "script.toml").write_text(SCRIPT)
+    done = run("-p", "go", "--model", "scripted:script.toml", "--output-format", "json", *flags)
+    result = json.loads(done.stdout)
+
+    assert (done.returncode, result["is_error"]) == (code, bool(code))
+    assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Write", "Bash"]
+    assert not (tmp_path / "made.txt").exists()

@@ -70,7 +70,9 @@ def test_an_approved_plan_ends_plan_mode_before_its_result(tmp_path: Path) -> No
         "subtype": "can_use_tool",
         "tool_name": "ExitPlanMode",
         "display_name": "ExitPlanMode",
+        "title": "Carry out this plan?",
         "input": {"plan": "1. do"},
+        "input_sha256": "1170d79291aca5f4b83eafa3f89204e34868153e3110847e5c201dd4fd239919",
         "tool_use_id": "toolu_p",
         "requires_user_interaction": True,
     }
@@ -86,6 +88,13 @@ def test_a_rejected_plan_stays_in_plan_mode_with_the_reason(tmp_path: Path) -> N
     lines = in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "deny", "message": "revise it"})
     assert modes(lines) == []
     assert results(lines)[0]["message"]["content"][0]["content"] == "revise it"
+
+
+def test_a_plan_may_be_approved_together_with_the_mode_to_go_on_in(tmp_path: Path) -> None:
+    mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    lines = in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedPermissions": [mode]})
+
+    assert modes(lines) == ["acceptEdits"]
 
 
 def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from room import Room
 
+from parley.engine.digest import digest
 from parley.protocol.base import Json
 from parley.tools.base import BadInput, read_input, schema
 from parley.tools.question import AskUserQuestion
@@ -59,7 +60,9 @@ def test_the_host_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> N
         "subtype": "can_use_tool",
         "tool_name": "AskUserQuestion",
         "display_name": "AskUserQuestion",
+        "title": "The model has a question",
         "input": {"questions": [ONE]},
+        "input_sha256": digest({"questions": [ONE]}),
         "tool_use_id": "toolu_q",
         "requires_user_interaction": True,
     }
@@ -111,6 +114,11 @@ def test_what_is_left_open_is_told(tmp_path: Path) -> None:
     updated = {"questions": [ONE, TWO], "answers": {"How many?": "A"}}
     _, line = asked(tmp_path, {"questions": [ONE, TWO]}, {"behavior": "allow", "updatedInput": updated})
     assert content(line) == "The user answered:\n- How many? A\n\nNot answered:\n- Which one?"
+
+
+def test_a_question_that_is_skipped_is_no_answer(tmp_path: Path) -> None:
+    _, line = asked(tmp_path, {"questions": [ONE]}, {"behavior": "deny", "message": "User skipped the question"})
+    assert content(line) == "User skipped the question"
 
 
 def test_notes_and_free_words_reach_the_model(tmp_path: Path) -> None:
