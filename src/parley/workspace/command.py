@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ PIPE_BYTES = 1 << 20
 """As much as a pipe can hold: what a command left behind in it when it ended."""
 LEFTOVER_PAUSE_SECONDS = 0.05
 """Between two looks at the output of leftover children: they must not keep us busy."""
+MOST_FED_BYTES = 64 << 20
 LENGTH = struct.Struct("!Q")
 LOST = "the command was killed together with the process that guards it"
 
@@ -35,14 +37,22 @@ class Command:
     """A command that was handed over."""
 
     def __init__(
-        self, line: socket.socket, output: int, take: Callable[[bytes], None], forget: Callable[[Command], object]
+        self,
+        line: socket.socket,
+        output: tuple[int, Callable[[bytes], None]],
+        forget: Callable[[Command], object],
+        *,
+        feed: int | None = None,
+        errors: tuple[int, Callable[[bytes], None]] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[End] = loop.create_future()
+        self.feed = None if feed is None else Feed(feed)
+        """Where to put what it shall read; None if it has no input."""
         self._started: asyncio.Future[str] = loop.create_future()
         """What was wrong with the start; empty if nothing."""
         self._line = line
-        self._pipe = Pipe(output, take)
+        self._pipes = [Pipe(*output), *([] if errors is None else [Pipe(*errors)])]
         self._heard = bytearray()
         self._forget = forget
         line.setblocking(False)
@@ -64,7 +74,10 @@ class Command:
         if self._line.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._line)
             self._line.close()
-        self._pipe.close()
+        for pipe in self._pipes:
+            pipe.close()
+        if self.feed is not None:
+            self.feed.close()
         self._settle(End(-signal.SIGKILL, flaw=LOST))
         self._forget(self)
 
@@ -77,7 +90,7 @@ class Command:
             data = b""
         if not data:
             # The keeper is gone, and with it everything that could still write.
-            self._pipe.let_go()
+            self._let_go()
             self.drop()
             return
         *records, rest = (self._heard + data).split(b"\0")
@@ -89,10 +102,14 @@ class Command:
         word, _, rest = record.partition(" ")
         if word == "exit":
             code, _, last_words = rest.partition(" ")
-            self._pipe.let_go()
+            self._let_go()
             self._settle(End(int(code), last_words))
         elif not self._started.done():
             self._started.set_result(rest)
+
+    def _let_go(self) -> None:
+        for pipe in self._pipes:
+            pipe.let_go()
 
     def _settle(self, end: End) -> None:
         if not self._started.done():
@@ -147,6 +164,49 @@ class Pipe:
     def _resume(self) -> None:
         if self._descriptor >= 0:
             asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+
+class Feed:
+    """The writing end of a command's input. Never waits: what the pipe does not take is kept, up to a limit."""
+
+    def __init__(self, descriptor: int, most_bytes: int = MOST_FED_BYTES) -> None:
+        self._descriptor = descriptor
+        self._most_bytes = most_bytes
+        self._waiting = bytearray()
+        os.set_blocking(descriptor, False)
+
+    def put(self, data: bytes) -> None:
+        """Raises OSError if the command does not read any more, or not fast enough."""
+        if self._descriptor < 0:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        if len(self._waiting) + len(data) > self._most_bytes:
+            raise OSError(errno.ENOBUFS, f"more than {self._most_bytes >> 20} MB are not read")
+        was_empty = not self._waiting
+        self._waiting += data
+        if was_empty:
+            self._write()
+            if self._waiting:
+                asyncio.get_running_loop().add_writer(self._descriptor, self._go_on)
+
+    def close(self) -> None:
+        """No more: the command reads the end."""
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            del self._waiting[: os.write(self._descriptor, self._waiting)]
+
+    def _go_on(self) -> None:
+        try:
+            self._write()
+        except OSError:  # it reads no more, and its end will be told
+            self.close()
+            return
+        if not self._waiting:
+            asyncio.get_running_loop().remove_writer(self._descriptor)
 
 
 def spelled(argv: list[str], cwd: str, environment: Mapping[str, str]) -> bytes:

@@ -21,7 +21,8 @@ process of another user (sudo) cannot be killed by us. A command that kills guar
 in one go (`kill -9 -1`) takes the engine and its own main process along, and what else it
 started survives: against malice there is the sandbox, this is against accidents.
 
-    engine -> guard    a byte with two descriptors: the keeper's end of the line, the command's output
+    engine -> guard    a byte with descriptors: the keeper's end of the line, the command's output, and
+                       for a command that is talked to its input and its stderr
     engine -> keeper   a length, and cwd, number of words, words, variables, each closed by a NUL
     keeper -> engine   `started` or `error <text>`; later `exit <code> <last words>`; each closed by a NUL
 
@@ -48,7 +49,7 @@ from parley.workspace.family import (
     rename,
     send,
 )
-from parley.workspace.keeper import Keeper, child_alarm, ended_children, tell
+from parley.workspace.keeper import Keeper, Streams, child_alarm, ended_children, tell
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """The end of the engine is our only signal to end."""
@@ -89,38 +90,38 @@ class Guard:
     def take_command(self) -> bool:
         """Start a keeper; False when the engine is gone."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
+            data, descriptors, _, _ = socket.recv_fds(self.control, 1, 4)
         except OSError:
             return False
         if not data:
             return False
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        if len(descriptors) < 2:  # we have too many open: the engine sees its line closed
+        if len(descriptors) not in (2, 4):  # we have too many open: the engine sees its line closed
             for descriptor in descriptors:
                 os.close(descriptor)
             return True
-        line, output = socket.socket(fileno=descriptors[0]), descriptors[1]
+        line, streams = socket.socket(fileno=descriptors[0]), Streams(*descriptors[1:])
         try:
             pid = os.fork()
         except OSError as flaw:
             tell(line, f"error no process could be started: {flaw.strerror}")
         else:
             if pid == 0:
-                self.become_keeper(line, output)
+                self.become_keeper(line, streams)
             self.keepers.add(pid)
         line.close()
-        os.close(output)
+        streams.close()
         return True
 
-    def become_keeper(self, line: socket.socket, output: int) -> NoReturn:
+    def become_keeper(self, line: socket.socket, streams: Streams) -> NoReturn:
         try:
             self.control.close()
             os.close(self.held)
             os.close(self.alarm)
             rename(b"parley-keeper")
             family = Tree() if self.adopts and adopt_orphans() else Group()
-            Keeper(line, output, self.tie, family).run()
+            Keeper(line, streams, self.tie, family).run()
         except Exception:
             sys.excepthook(*sys.exc_info())
         finally:

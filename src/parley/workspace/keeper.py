@@ -19,12 +19,34 @@ LAST_WORDS_BYTES = 1 << 14
 LENGTH = struct.Struct("!Q")
 
 
+class Streams:
+    """What a command has instead of a terminal."""
+
+    def __init__(self, output: int, input: int = -1, errors: int = -1) -> None:
+        self.output = output
+        self.input = input
+        """-1: it has nothing to read."""
+        self.errors = errors
+        """-1: they go where the output goes."""
+
+    def close(self) -> None:
+        for descriptor in (self.output, self.input, self.errors):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def put_in_place(self) -> None:
+        """Become the standard streams of this process."""
+        os.dup2(self.input if self.input >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(self.output, 1)
+        os.dup2(self.errors if self.errors >= 0 else self.output, 2)
+
+
 class Keeper:
     """Runs one command and holds on to everything that comes of it."""
 
-    def __init__(self, line: socket.socket, output: int, tie: int, family: Tree | Group) -> None:
+    def __init__(self, line: socket.socket, streams: Streams, tie: int, family: Tree | Group) -> None:
         self.line = line
-        self.output = output
+        self.streams = streams
         self.tie = tie
         self.family = family
         self.alarm = child_alarm()
@@ -71,8 +93,9 @@ class Keeper:
             tell(self.line, f"error no process could be started: {flaw.strerror}")
             return False
         if self.main == 0:
-            become_command(request, ourselves, self.output, last_words, troubled)
-        for descriptor in (self.output, last_words, troubled):
+            become_command(request, ourselves, self.streams, last_words, troubled)
+        self.streams.close()
+        for descriptor in (last_words, troubled):
             os.close(descriptor)
         # A successful exec closes the pipe without a word.
         if flaw_text := os.read(trouble, 4096).decode(errors="replace"):
@@ -109,7 +132,7 @@ class Keeper:
                 return
 
 
-def become_command(request: list[bytes], keeper: int, output: int, last_words: int, troubled: int) -> NoReturn:
+def become_command(request: list[bytes], keeper: int, streams: Streams, last_words: int, troubled: int) -> NoReturn:
     """In the child: turn into the command."""
     try:
         cwd, count, *rest = request
@@ -119,9 +142,7 @@ def become_command(request: list[bytes], keeper: int, output: int, last_words: i
         if os.getppid() != keeper:
             os._exit(126)  # it died before it could have taken us along
         default_signals()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        streams.put_in_place()
         with contextlib.suppress(OSError):  # beyond the limit of descriptors: then it has no last words
             os.dup2(last_words, LAST_WORDS)
         os.chdir(cwd)

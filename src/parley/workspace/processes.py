@@ -6,7 +6,7 @@
 
     done = await processes.run(argv, ..., output=Output(...))       # all of that in one
 
-A command has no stdin, a session of its own, and exactly the environment it is given. It is
+A command has no stdin unless it is talked to, a session of its own, and exactly the environment it is given. It is
 over when its process is over: children that keep its output open do not hold it up; what they
 write later is read and thrown away, so that they do not choke on it. They live until they end
 or the session does.
@@ -23,7 +23,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
@@ -108,11 +108,15 @@ class Processes:
         cwd: str,
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None = None,
     ) -> Command:
-        """Start a command whose output goes to `take`. Raises ToolError if it cannot be started."""
+        """Start a command whose output goes to `take`. Raises ToolError if it cannot be started.
+
+        One whose stderr is taken by itself is talked to: what it shall read is given to its `feed`.
+        """
         request = spelled(argv, cwd, environment)
         try:
-            command = await self._handed_over(environment, take)
+            command = await self._handed_over(environment, take, take_errors)
         except OSError as flaw:
             raise ToolError(f"the command could not be started: {flaw.strerror}") from None
         try:
@@ -157,26 +161,26 @@ class Processes:
         for guard in guards:
             await guard.end()
 
-    async def _handed_over(self, environment: Mapping[str, str], take: Callable[[bytes], None]) -> Command:
+    async def _handed_over(
+        self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
+    ) -> Command:
         """A command whose keeper is about to start. Raises OSError."""
-        heard, said = os.pipe()
-        try:
-            ours, theirs = socket.socketpair()
-        except OSError:
-            os.close(heard)
-            os.close(said)
-            raise
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            line, far_end = socket.socketpair()
+            ours.callback(line.close)
+            theirs.callback(far_end.close)
+            heard, said = new_pipe(ours, theirs)
+            passed = [far_end.fileno(), said]
+            more: dict[str, Any] = {}
+            if take_errors is not None:
+                fed, given = new_pipe(theirs, ours)
+                cried, crying = new_pipe(ours, theirs)
+                passed += [fed, crying]
+                more = {"feed": given, "errors": (cried, take_errors)}
             async with self._turnstile:
-                guard = await self._pass([theirs.fileno(), said], environment)
-        except BaseException:
-            ours.close()
-            os.close(heard)
-            raise
-        finally:
-            theirs.close()
-            os.close(said)
-        command = Command(ours, heard, take, lambda done: self._commands.pop(done, None))
+                guard = await self._pass(passed, environment)
+            ours.pop_all()
+        command = Command(line, (heard, take), lambda done: self._commands.pop(done, None), **more)
         self._commands[command] = guard
         return command
 
@@ -275,6 +279,14 @@ class Guard:
         self.gone = True
         self._control.close()
         self._process.wait()
+
+
+def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed with those who hold them."""
+    reading, writing = os.pipe()
+    readers.callback(os.close, reading)
+    writers.callback(os.close, writing)
+    return reading, writing
 
 
 async def writable(end: socket.socket) -> None:
