@@ -33,6 +33,9 @@ DIALECTS = "parley.protocol.dialects"
 
 # Parts of a family that are no variety: words and rules that its users share with it. Each has its reason.
 SHARED = {
+    "parley.mcp.naming": "the names of what servers offer: whoever lists or judges them needs it",
+    "parley.mcp.content": "what servers give, as models read it: pure",
+    "parley.mcp.server": "one server's life: the same over every wire",
     "parley.models.names": "what a model's name stands for: whoever names a model needs it",
     "parley.models.endpoint": "where a backend is: settings find it, adapters use it",
     "parley.models.prices": "the price list: the ledger multiplies with it",

@@ -5,6 +5,7 @@ Rows are strings, so that nothing is imported before it is needed.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sys
@@ -26,6 +27,9 @@ from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
 from parley.errors import SessionError, UsageError
+from parley.host import Host
+from parley.mcp.base import Spec, Supply, Wire
+from parley.mcp.supply import Maker, supply
 from parley.models.base import Model
 from parley.models.endpoint import Endpoint
 from parley.models.names import Choice, resolve
@@ -95,12 +99,18 @@ TOOLS = {
     "Write": "parley.tools.write:Write",
 }
 NOT_YET = (
-    *("fallback_model", "task_budget", "mcp_config", "strict_mcp_config", "agents", "agent"),
+    *("fallback_model", "task_budget", "agents", "agent"),
     *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "include_hook_events", "client_tools"),
     *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
 RESTRICTING_NOT_YET = ("restricted", "safe_mode", "offline", "resume_session_at", "resume_drops_turn")
+WIRES = {
+    "sdk": "parley.mcp.bridge:Bridge",
+    "stdio": "parley.mcp.stdio:Stdio",
+    "sse": "parley.mcp.remote:Sse",
+    "http": "parley.mcp.remote:Http",
+}
 DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
 
 
@@ -211,6 +221,7 @@ class Composer:
             effort=options.effort
             or environment.get("CLAUDE_CODE_EFFORT_LEVEL")
             or self.settings.merged.get("effortLevel"),
+            mcp=self.servers(context, complain),
             settings=self.settings,
             output_style=style.name,
             betas=options.betas or (),
@@ -422,6 +433,25 @@ class Composer:
         """What the settings deny; rules with contents do no harm here, as no tool is called that."""
         return [rule.text for rule in self.settings.merged.rules if rule.behavior == "deny"]
 
+    def servers(self, context: Context, complain: Callable[[str], None]) -> Supply:
+        """The MCP servers that are configured, and the way to more. Raises UsageError."""
+        given = self.options.mcp_config or ()
+        written, flaws = self.settings.servers(given, self.cwd, strict=self.options.strict_mcp_config)
+        maker = Maker(self.environment, context.environment)
+        found = maker.gather(written)
+        for flaw in (*flaws, *found.flaws):
+            complain(flaw)
+
+        async def open_wire(spec: Spec, host: Host) -> Wire:
+            module, _, cls = WIRES[spec.kind].partition(":")
+            # What a wire stands on may take a second to load; the loop must not wait for it.
+            loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
+            made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context)
+            return made
+
+        denied = (*(self.options.disallowed_tools or ()), *self.denied_tools())
+        return supply(maker, found.specs, open_wire, number=lambda name: whole(self.environment, name), denied=denied)
+
     def asks_host(self) -> bool:
         options = self.options
         return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
@@ -587,6 +617,14 @@ OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
     "scripted": lambda composer, cls, choice: cls(Path(composer.cwd, choice.name), short_ids(composer.stamp)),
     "offline": lambda composer, cls, choice: cls(short_ids(composer.stamp)),
     "replay": lambda composer, cls, choice: composer.wraps.replay(Path(composer.cwd, choice.name)),
+}
+
+
+WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context], Wire]] = {
+    "sdk": lambda cls, spec, host, context: cls(spec.name, host),
+    "stdio": lambda cls, spec, host, context: cls(spec, context.processes, context.cwd, context.environment),
+    "sse": lambda cls, spec, host, context: cls(spec),
+    "http": lambda cls, spec, host, context: cls(spec),
 }
 
 

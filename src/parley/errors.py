@@ -8,6 +8,7 @@
     │   └── DamagedSession    its log has a hole; `parley sessions repair` keeps what is before it
     ├── ToolError             the model hears of it as a tool_result with is_error; the turn goes on
     ├── ModelError            the host hears of it as a result (after retries if `retryable`); the turn ends
+    ├── NotPossible           a control request is refused: an error reply, nothing has changed
     ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
     └── LocalProtocolError    we said something we may not: our bug
 
@@ -89,6 +90,14 @@ class ModelError(ParleyError):
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
         self.request_id = request_id
+
+
+class NotPossible(ParleyError):
+    """A control request that is refused, and why."""
+
+    def __init__(self, text: str, code: str = "invalid_request") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class RemoteProtocolError(ParleyError):

@@ -71,6 +71,16 @@ def test_hooks_of_all_layers_count() -> None:
     assert merged.plain() == {"hooks": {"Stop": [{"hooks": [1]}, {"hooks": [1]}], "Other": [2]}}
 
 
+def test_servers_are_merged_name_by_name_and_the_strongest_layer_counts() -> None:
+    strong, weak = layer("flag", mcpServers={"a": {"command": "1"}}), layer("user", mcpServers={"a": {}, "b": {}})
+    merged = merge([strong, weak], STRANGE)
+
+    assert {name: (value.source, value.value) for name, value in merged.servers.items()} == {
+        "a": ("flag", {"command": "1"}),
+        "b": ("user", {}),
+    }
+
+
 # Trust.
 
 ACTING: dict[str, Any] = {
@@ -101,7 +111,8 @@ def test_without_trust_a_project_acts_on_nothing(source: Source) -> None:
 
     assert merged.plain() == HARMLESS
     assert {item.key: item.reason for item in merged.inert} == {
-        **dict.fromkeys(ACTING, NOT_TRUSTED),
+        **{key: NOT_TRUSTED for key in ACTING if key != "mcpServers"},
+        "mcpServers.evil": NOT_TRUSTED,
         **dict.fromkeys(NEVER, NOT_THE_TREES),
     }
 

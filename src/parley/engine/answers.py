@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine import server_answers
 from parley.engine.form import Form
 from parley.engine.lines import CAPABILITIES
-from parley.errors import ModelError, SessionError, UsageError
+from parley.errors import ModelError, NotPossible, SessionError, UsageError
 from parley.models.names import Choice, facts, listing, resolve
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as ask
@@ -31,15 +32,7 @@ TASK_TAIL_BYTES = 8 * 1024
 """As much of a task's output as a host gets at a time."""
 
 
-class NotPossible(Exception):
-    """A control request that is refused, and why."""
-
-    def __init__(self, text: str, code: str = "invalid_request") -> None:
-        super().__init__(text)
-        self.code = code
-
-
-def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer:
+def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer | Awaitable[ask.InitializeAnswer]:
     if request.guard is True:
         session.asker.guard(session.host)
     conversation, own = session.conversation, request.systemPrompt
@@ -53,8 +46,9 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         )
     if isinstance(request.jsonSchema, dict):
         take_schema(session, request.jsonSchema)
-    return ask.InitializeAnswer(
-        commands=[],
+    greeted = session.servers.greet(request)
+    answer = ask.InitializeAnswer(
+        commands=session.servers.commands(),
         agents=[],
         output_style=session.setup.output_style,
         available_output_styles=list(dict.fromkeys(["default", session.setup.output_style])),
@@ -72,6 +66,12 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         analytics_disabled=True,
         capabilities=CAPABILITIES,
     )
+    return behind(answer) if greeted else answer
+
+
+async def behind(answer: ask.InitializeAnswer) -> ask.InitializeAnswer:
+    """The answer, told behind what was begun before."""
+    return answer
 
 
 def take_schema(session: Session, schema: Json) -> None:
@@ -253,10 +253,6 @@ def version(session: Session, request: ask.GetBinaryVersion) -> Json:
     return {"version": PROTOCOL_LEVEL, "parley_version": __version__}
 
 
-def mcp_status(session: Session, request: ask.McpStatus) -> ask.McpStatusAnswer:
-    return ask.McpStatusAnswer(mcpServers=[])
-
-
 def get_context_usage(session: Session, request: ask.GetContextUsage) -> ask.ContextUsage:
     from parley.engine import reports
 
@@ -331,7 +327,13 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.ListPermissionRules: list_permission_rules,
     ask.ListModels: list_models,
     ask.GetBinaryVersion: version,
-    ask.McpStatus: mcp_status,
+    ask.McpStatus: server_answers.mcp_status,
+    ask.McpReconnect: server_answers.mcp_reconnect,
+    ask.McpToggle: server_answers.mcp_toggle,
+    ask.McpSetServers: server_answers.mcp_set_servers,
+    ask.McpMessage: server_answers.mcp_message,
+    ask.McpCall: server_answers.mcp_call,
+    ask.McpReadResource: server_answers.mcp_read_resource,
     ask.GetContextUsage: get_context_usage,
     ask.GetUsage: get_usage,
     ask.GetSessionCost: get_session_cost,

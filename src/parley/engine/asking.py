@@ -148,6 +148,6 @@ def final_input(told: PermissionAnswer, input: Json, tool: Tool) -> Json:
     if isinstance(told.updatedInput, dict):
         input = told.updatedInput
     # Seed 003 answers questions beside the input, not inside it.
-    if isinstance(told.selectedOptions, list) and "selectedOptions" in tool.input.__struct_fields__:
+    if isinstance(told.selectedOptions, list) and "selectedOptions" in getattr(tool.input, "__struct_fields__", ()):
         input = {**input, "selectedOptions": told.selectedOptions}
     return input

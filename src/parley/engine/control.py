@@ -18,8 +18,8 @@ from contextlib import nullcontext
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.answers import ANSWERERS, NotPossible
-from parley.errors import ModelError, SessionError, ToolError
+from parley.engine.answers import ANSWERERS
+from parley.errors import ModelError, NotPossible, SessionError, ToolError
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.messages import requests as ask
 from parley.protocol.messages.control import (
@@ -137,6 +137,8 @@ class Control:
         more = self._open_questions() if isinstance(answer, ask.InitializeAnswer) else {}
         payload = UNSET if answer is None else plain(answer)
         self._session.host.tell(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
+        if isinstance(answer, ask.InitializeAnswer):
+            self._session.servers.start()  # never before: the handshake waits for nobody
 
     def _open_questions(self) -> dict[str, list[Json]]:
         """What we have asked and nobody has answered, so that a client that comes back can."""

@@ -220,6 +220,7 @@ class Exchange:
             aborted=True if aborted else UNSET,
             user_message_uuid=named[0] if first else UNSET,
             user_message_uuids=named if first else UNSET,
+            tool_use_meta=self._conversation.caller.call_meta(block) or UNSET,
         )
 
 

@@ -33,6 +33,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
     uuid: str
     named: bool = False
     """Whether the client gave the uuid; only then its life is reported."""
+    expansion: list[Json] | None = None
+    """What a slash command stands for: this goes into the conversation, and the content is what was typed."""
     origin: Json | None = None
     rank: int = USUAL
 
@@ -64,6 +66,10 @@ class Inbox:
         """Nothing more will come; what waits is still to be taken."""
         self._closed = True
         self._news.set()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     def waiting(self) -> list[Prompt]:
         """The prompts that wait, in their order."""
@@ -122,7 +128,7 @@ def join(prompts: list[Prompt]) -> list[Json]:
     """Several prompts as one content: texts on lines of one block, other blocks in their places."""
     content: list[Json] = []
     for prompt in prompts:
-        for at, block in enumerate(prompt.content):
+        for at, block in enumerate(prompt.content if prompt.expansion is None else prompt.expansion):
             last = content[-1] if content else None
             if at == 0 and last is not None and last.get("type") == block.get("type") == "text":
                 content[-1] = {**last, "text": f"{last['text']}\n{block['text']}"}

@@ -23,10 +23,10 @@ def init_line(session: Session) -> Init:
     return Init(
         cwd=session.setup.cwd,
         tools=session.conversation.tool_names(),
-        mcp_servers=[],
+        mcp_servers=session.servers.states(),
         model=session.conversation.model.shown,
         permissionMode=session.mode,
-        slash_commands=[],
+        slash_commands=[command["name"] for command in session.servers.commands()],
         apiKeySource=session.setup.api_key_source,
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,

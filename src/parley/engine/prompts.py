@@ -55,6 +55,7 @@ class Prompts:
                 self.keep_silent()
             return
         session.inbox.put(prompt)
+        session.servers.start()  # for hosts without a handshake
         session.give_way()
 
     def keep_silent(self) -> None:

@@ -30,6 +30,7 @@ from parley.engine.lines import init_line, result_line
 from parley.engine.outcome import Outcome
 from parley.engine.prompts import Prompts, check_size
 from parley.engine.record import Record
+from parley.engine.servers import Servers
 from parley.engine.setup import Setup
 from parley.engine.tasks import Tasks
 from parley.engine.tool_call import Caller
@@ -74,6 +75,7 @@ class Session:
             tell=self.tell,
             inbox=self.inbox,
         )
+        self.servers = Servers(self, setup.mcp)
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
         self._abort_next: str | None = None
@@ -220,6 +222,7 @@ class Session:
         """Leave nothing behind, also when we are cancelled: the process may go on without us."""
         self.tasks.end()
         await self.control.close()
+        await self.servers.close()
         await self.setup.tool_context.processes.close()
         self.setup.tool_context.files.close()
         await self._access.close()
@@ -253,6 +256,8 @@ class Session:
         try:
             self.ledger.begin_turn()
             await self.control.settled()
+            await self.servers.settle()
+            turn.prompts[:] = await self.servers.expanded(turn.prompts)
             return await turn.run()
         except SessionError as flaw:
             return outcome.broken(str(flaw))
@@ -272,10 +277,13 @@ class Session:
     def _begin(self, turn: Turn) -> None:
         """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
         self.tell(init_line(self))
+        self.servers.announce()
         check_size(turn.prompts, self.conversation.model)
         self.prompts.keep(turn.prompts)
         self._record_mode()
         self.prompts.echo(turn.prompts)
+        if obstacle := self.servers.obstacle():
+            raise SessionError(obstacle)
 
     async def _join_waiting(self, turn: Turn) -> None:
         """Prompts that came while tools ran go into the running turn, before its next model call."""
@@ -322,6 +330,7 @@ class Session:
     def _cut(self, turn: Turn, task: asyncio.Task[Outcome], why: Cut) -> None:
         if turn.cut is None:
             turn.cut = why
+            self.servers.hurry()
             if turn.announced:
                 task.cancel()
 

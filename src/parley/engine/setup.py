@@ -13,6 +13,7 @@ from parley.engine.prompt import Instructions
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
+from parley.mcp.base import Supply
 from parley.models.base import Model
 from parley.models.names import Choice
 from parley.models.prices import Prices
@@ -74,6 +75,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     replay: bool = False
     thinking: Wish = Wish()
     effort: str | None = None
+    mcp: Supply | None = None
+    """The MCP servers there are, and how more are had."""
     settings: Held | None = None
     """What is set, and how the host changes it."""
     output_style: str = "default"

@@ -19,9 +19,10 @@ from parley.errors import ToolError
 from parley.models.growth import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
 from parley.protocol.base import Json, Struct
-from parley.protocol.blocks import ToolUse
+from parley.protocol.blocks import Block, ToolUse
 from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input
 from parley.tools.offer import canonical
+from parley.tools.shelf import Shelf
 from parley.workspace.base import Files
 
 
@@ -88,6 +89,17 @@ class Caller:
             return call
         return ToolUse({**call.json, "input": tool.prepare(call.input, self._context)})
 
+    def call_meta(self, block: Block) -> list[Json] | None:
+        """How a client may show a call, where its tool says so."""
+        tool = self._find(block.name) if isinstance(block, ToolUse) else None
+        meta: Json | None = getattr(tool, "call_meta", None)
+        return None if meta is None or not isinstance(block, ToolUse) else [{"id": block.id, **meta}]
+
+    def _absence(self, name: str) -> str:
+        """Why there is no such tool, or what there is instead."""
+        why = self.tools.absence(name) if isinstance(self.tools, Shelf) else ""
+        return why or f"Available tools: {', '.join(self.tools) or 'none'}"
+
     def _find(self, name: str) -> Tool | None:
         return self.tools.get(name) or self.tools.get(canonical(name))
 
@@ -95,8 +107,7 @@ class Caller:
         """The whole life of one call."""
         tool = self._find(call.name)
         if tool is None:
-            names = ", ".join(self.tools) or "none"
-            return Called(result=unusable(f"Error: No such tool available: {call.name}. Available tools: {names}"))
+            return Called(result=unusable(f"Error: No such tool available: {call.name}. {self._absence(call.name)}"))
         if is_unreadable(call):
             return Called(result=unusable(f"InputValidationError: {call.name} was called with input that is no JSON"))
         # What it is prepared with may have changed since the call was told: a plan was written just before.

@@ -11,7 +11,7 @@ import base64
 import os
 from typing import TYPE_CHECKING
 
-from parley.engine.answers import NotPossible
+from parley.errors import NotPossible
 from parley.permissions.base import Allow, Request
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as ask

@@ -108,13 +108,15 @@ class Merged(Struct, frozen=True, kw_only=True):
     """What counts, each with the place it comes from."""
 
     values: dict[str, Value] = {}
-    """All keys but `permissions`, `env` and `hooks`."""
+    """All keys but `permissions`, `env`, `hooks` and `mcpServers`."""
     rules: tuple[RuleText, ...] = ()
     """Of all layers, the strongest first."""
     directories: tuple[Value, ...] = ()
     environment: dict[str, Value] = {}
     hooks: tuple[Value, ...] = ()
     """One `hooks` object a layer."""
+    servers: dict[str, Value] = {}
+    """The entries of `mcpServers`."""
     mode: Value | None = None
     bypass_disabled: Value | None = None
     inert: tuple[Inert, ...] = ()
@@ -139,6 +141,7 @@ class Merged(Struct, frozen=True, kw_only=True):
             "permissions": permissions,
             "env": {name: value.value for name, value in self.environment.items()},
             "hooks": together(self.hooks),
+            "mcpServers": {name: value.value for name, value in self.servers.items()},
         }
         plain = {key: value.value for key, value in self.values.items()}
         return plain | {key: part for key, part in parts.items() if part}

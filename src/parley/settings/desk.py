@@ -7,7 +7,7 @@ goes to (store.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parley.protocol.base import Json
@@ -18,8 +18,10 @@ from parley.settings.merge import NOT_TRUSTED, merge
 
 if TYPE_CHECKING:
     from parley.settings.memory import Memory
+    from parley.settings.servers import Written
     from parley.settings.store import Store
 
+MCP_FILE = ".mcp.json"
 SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
 MOST_NAMED = 12
 
@@ -93,6 +95,21 @@ class Desk:
             local=self._wanted.wants("local"),
         )
         return memory.gather(places, denies)
+
+    def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[Written], list[str]]:
+        """What is written about MCP servers, the strongest first, and what is wrong with it. Raises UsageError."""
+        merged = self.merged
+        path = os.path.join(self._wanted.project, MCP_FILE)
+        has_file = not strict and self._wanted.wants("project") and os.path.lexists(path)
+        if not given and not has_file and (strict or not merged.servers):
+            return [], []
+        from parley.settings import servers
+
+        written = servers.on_command_line(given, cwd)
+        if strict:
+            return written, []
+        in_tree, flaws = servers.in_project(path, self.trust, merged) if has_file else ([], [])
+        return [*written, *servers.in_settings(merged), *in_tree], flaws
 
     # Changing it.
 

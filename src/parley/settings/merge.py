@@ -1,6 +1,6 @@
 """From layers to what counts: a pure function, and the reason for everything that does not.
 
-Plain values: the strongest layer that has the key. `env`: the same, variable by variable.
+Plain values: the strongest layer that has the key. `env` and `mcpServers`: the same, entry by entry.
 Permission rules, directories and hooks: those of all layers. The mode: the strongest of
 the person's, which the working tree may only tighten.
 """
@@ -54,6 +54,7 @@ class Merging:
         self._rules: list[RuleText] = []
         self._directories: list[Value] = []
         self._hooks: list[Value] = []
+        self._servers: dict[str, Value] = {}
         self._modes: list[Value] = []
         self._bypass_disabled: Value | None = None
 
@@ -65,6 +66,10 @@ class Merging:
                 for name, text in value.items():
                     if self._counts(layer, f"env.{name}", text, env_reach(name)):
                         self._environment.setdefault(name, at(layer, text))
+            elif key == "mcpServers":
+                for name, server in value.items():
+                    if self._counts(layer, f"mcpServers.{name}", server, reach_of(key)):
+                        self._servers.setdefault(name, at(layer, server))
             elif self._counts(layer, key, value, reach_of(key)):
                 if key == "hooks":
                     self._hooks.append(at(layer, value))
@@ -130,6 +135,7 @@ class Merging:
             directories=tuple(self._directories),
             environment=self._environment,
             hooks=tuple(self._hooks),
+            servers=self._servers,
             bypass_disabled=self._bypass_disabled,
             inert=tuple(self._inert),
             flaws=tuple(self.flaws),

@@ -16,22 +16,43 @@ class Shelf(Mapping[str, Tool]):
     def __init__(self, names: Iterable[str], make: Callable[[str], Tool]) -> None:
         self._made: dict[str, Tool | None] = dict.fromkeys(names)
         self._make = make
+        self._lent: dict[str, Tool] = {}
+        self._absent: Callable[[str], str] = lambda name: ""
         self._schemas: list[Json] | None = None
 
+    def lend(self, tools: Mapping[str, Tool], absent: Callable[[str], str]) -> None:
+        """Put tools of others behind our own, in the place of those lent before; `absent` knows why one is not there.
+
+        Our own come first and in their order whatever is lent, so that a prompt cache keeps them.
+        """
+        self._lent = {name: tool for name, tool in tools.items() if name not in self._made}
+        self._absent = absent
+
+    def own(self, name: str) -> Tool:
+        """One of our tools, whether it is on the shelf or not."""
+        return self._made.get(name) or self._make(name)
+
+    def absence(self, name: str) -> str:
+        """Why there is no such tool, if somebody knows."""
+        return self._absent(name)
+
     def __getitem__(self, name: str) -> Tool:
+        if name in self._lent:
+            return self._lent[name]
         tool = self._made[name]
         if tool is None:
             tool = self._made[name] = self._make(name)
         return tool
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made
+        return name in self._made or name in self._lent
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        yield from self._made
+        yield from self._lent
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._made) + len(self._lent)
 
     def add(self, tool: Tool) -> None:
         """Put one more there, behind the others; one of the same name goes."""
@@ -41,5 +62,5 @@ class Shelf(Mapping[str, Tool]):
     def schemas(self) -> list[Json]:
         """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
         if self._schemas is None:
-            self._schemas = [schema(self[name]) for name in self]
-        return self._schemas
+            self._schemas = [schema(self[name]) for name in self._made]
+        return self._schemas + [schema(tool) for tool in self._lent.values()]

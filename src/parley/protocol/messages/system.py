@@ -284,6 +284,8 @@ class Informational(Message, frozen=True, kw_only=True, tag="system"):
     tool_use_id: str | UnsetType = UNSET
     prevent_continuation: bool | UnsetType = UNSET
     prompt_submit_outcome: Json | UnsetType = UNSET
+    mcp_server: Json | UnsetType = UNSET
+    """Ours: the text is about this server, which has come, gone or changed what it offers."""
     tag: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET

@@ -1,0 +1,274 @@
+"""The MCP servers of a session: all of them, from the first word to the last.
+
+They connect side by side in the background and never before `initialize` is answered; only
+those that the host runs are greeted before, as recorded. A turn waits a moment for servers
+that are still connecting, longer if nothing can be said later, and for a required one until
+it is there or not. Every change is told: to the host as a line, to people on stderr, and to
+the model by the tools it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from parley.engine.inbox import Prompt
+from parley.errors import ToolError
+from parley.mcp.base import PREFIX, Spec, Supply
+from parley.protocol.base import Json, Message
+from parley.protocol.messages import requests as ask
+from parley.protocol.messages.system import Informational, ServerState
+from parley.settings.base import shown
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
+    from parley.mcp.server import Server
+
+RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
+TROUBLE = ("failed", "needs-auth")
+
+
+class Servers:
+    def __init__(self, session: Session, supply: Supply | None) -> None:
+        self._session = session
+        self._supply = supply
+        self._servers: dict[str, Server] = {}
+        self._dynamic: set[str] = set()
+        """Those that the host added while the session lived."""
+        self._begun = False
+        self._announced = False
+        """Whether a line of a turn was told; before that nothing else is."""
+        self._news: list[Message] = []
+        self._hurry = asyncio.Event()
+        self._tools: frozenset[str] = frozenset()
+        self._flaw = ""
+        """Why a command of the turn could not be expanded."""
+        for spec in supply.specs if supply is not None else ():
+            self._add(spec)
+
+    def __iter__(self) -> Iterator[Server]:
+        return iter(self._servers.values())
+
+    def find(self, name: str) -> Server | None:
+        return self._servers.get(name)
+
+    def _add(self, spec: Spec) -> Server:
+        from parley.engine.server_talk import Talk
+        from parley.mcp.server import Server
+
+        supply, session = self._supply, self._session
+        assert supply is not None
+        talk = Talk(session, self.changed)
+        server = Server(
+            spec,
+            lambda: supply.open_wire(spec, session.host),
+            talk,
+            supply.patience,
+            {} if spec.kind == "sdk" else talk.capabilities,
+        )
+        self._servers[spec.name] = server
+        return server
+
+    # Beginning.
+
+    def greet(self, request: ask.Initialize) -> bool:
+        """Begin with the servers that the host runs; True if there are any to begin with."""
+        named = request.sdkMcpServers if isinstance(request.sdkMcpServers, list) else []
+        configs = request.sdkMcpServerConfigs if isinstance(request.sdkMcpServerConfigs, dict) else None
+        if self._supply is not None and named:
+            for spec in self._supply.hosted([name for name in named if name not in self._servers], configs):
+                self._add(spec)
+        waiting = [server for server in self if server.spec.kind == "sdk" and server.status == "pending"]
+        for server in waiting:
+            server.start()
+        return bool(waiting)
+
+    def start(self) -> None:
+        """Begin with all of them."""
+        for server in () if self._begun else self._servers.values():
+            server.start()
+        self._begun = True
+
+    async def settle(self) -> None:
+        """Wait for servers on their way: a moment, or as long as it takes if nothing comes after this turn."""
+        waiting = [server for server in self if not server.settled.is_set()]
+        if not waiting or self._supply is None:
+            return
+        self.start()
+        self._hurry.clear()
+        seconds = None if self._session.inbox.is_closed else self._supply.patience.turn
+        await self._until(waiting, seconds)
+        await self._until([server for server in waiting if server.spec.required], None)
+
+    async def _until(self, servers: list[Server], seconds: float | None) -> None:
+        """Every wait ends: a server is known to be there or not within its own limits."""
+        waits = [asyncio.ensure_future(server.settled.wait()) for server in servers]
+        if not waits:
+            return
+        everything: asyncio.Future[Any] = asyncio.gather(*waits)
+        hurry: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait({everything, hurry}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            everything.cancel()
+            hurry.cancel()
+            await asyncio.gather(everything, hurry, return_exceptions=True)
+
+    def hurry(self) -> None:
+        """The turn that waits is interrupted."""
+        self._hurry.set()
+
+    def obstacle(self) -> str:
+        """What stands against asking a model: a command that failed, a required server that is not there."""
+        if self._flaw:
+            return self._flaw
+        gone = [server for server in self if server.spec.required and server.status not in ("connected", "disabled")]
+        return "; ".join(
+            f"the required MCP server {one.spec.name!r} is not there ({one.status}): {one.reason or 'no answer yet'}"
+            for one in gone
+        )
+
+    # What is told of them.
+
+    def states(self) -> list[ServerState]:
+        return [ServerState(name=one.spec.name, status=one.status, source=one.spec.source) for one in self]
+
+    def changed(self, server: Server) -> None:
+        before, supply = self._tools, self._supply
+        assert supply is not None
+        self._shelve(supply)
+        facts: Json = {"name": server.spec.name, "status": server.status, "source": server.spec.source}
+        own = own_prefix(server)
+        facts |= {
+            key: value
+            for key, value in {
+                "error": server.reason,
+                "stderr": server.stderr,
+                "tools_added": sorted(name for name in self._tools - before if name.startswith(own)),
+                "tools_removed": sorted(name for name in before - self._tools if name.startswith(own)),
+            }.items()
+            if value
+        }
+        self._tell(facts)
+
+    def _tell(self, facts: Json) -> None:
+        """Tell a change: the host as a line, and if it is a bad one, people on stderr."""
+        bad = facts["status"] in TROUBLE or "error" in facts
+        text = f"MCP server {shown(facts['name'])}: {facts['status']}" + (f": {facts['error']}" if bad else "")
+        line = Informational(content=text, level="warning" if bad else "info", mcp_server=facts)
+        if facts["status"] in TROUBLE:
+            self._session.setup.complain(shown(text))
+        if self._announced:
+            self._session.tell(line)
+        elif bad:
+            self._news.append(line)  # `init` says the rest
+
+    def announce(self) -> None:
+        """The first line of a turn was told."""
+        self._announced = True
+        news, self._news = self._news, []
+        for line in news:
+            self._session.tell(line)
+
+    def _shelve(self, supply: Supply) -> None:
+        """Show the model what is there now."""
+        from parley.engine.server_tool import tools_of
+
+        setup = self._session.setup
+        tools = tools_of(self, supply, self._session.tell, setup.complain)
+        self._tools = frozenset(tools)
+        readable = {server.spec.name: server for server in self if server.has("resources")}
+        setup.tool_context.resources = dict(readable)
+        own = {name: setup.tools.own(name) for name in RESOURCE_TOOLS if readable and name not in supply.denied}
+        setup.tools.lend({**own, **tools}, self._absence)
+
+    def _absence(self, name: str) -> str:
+        """Why a tool is not there, if that is a server's fault."""
+        for server in self:
+            if server.status != "connected" and name.startswith(own_prefix(server)):
+                return f"The MCP server {server.spec.name!r} is not there ({server.status}): {server.reason}"
+        return ""
+
+    # What they do.
+
+    async def call(self, name: str, arguments: Json, seconds: float | None = None) -> Json:
+        """What the tool `mcp__server__tool` answers. Who calls has decided that it may. Raises ToolError."""
+        tool: Any = self._session.setup.tools.get(name)
+        if tool is None or not name.startswith(PREFIX):
+            raise ToolError(f"There is no MCP tool {name!r}. {self._absence(name)}".strip())
+        limit = tool.seconds if seconds is None else seconds
+        answer: Json = await tool.server.call(tool.own_name, arguments, meta={}, seconds=limit)
+        return answer
+
+    def hear(self, name: str, message: Json) -> bool:
+        """A message that a server of the host sends of its own accord; False if there is no such server."""
+        server = self._servers.get(name)
+        if server is None or server.spec.kind != "sdk":
+            return False
+        hear: Callable[[Json], None] | None = getattr(server.wire, "hear", None)
+        if hear is not None:
+            hear(message)
+        return True
+
+    # Their prompts.
+
+    def commands(self) -> list[Json]:
+        """The slash commands that the prompts of servers are."""
+        if not any(server.prompts for server in self):
+            return []
+        from parley.engine.server_prompts import commands
+
+        return commands(self)
+
+    async def expanded(self, prompts: list[Prompt]) -> list[Prompt]:
+        """Prompts with the commands in them as what servers make of them."""
+        self._flaw = ""
+        if not any(server.prompts for server in self):
+            return prompts
+        from parley.engine.server_prompts import expanded
+
+        try:
+            return [await expanded(prompt, self) for prompt in prompts]
+        except ToolError as flaw:
+            self._flaw = str(flaw)
+            return prompts
+
+    # Changing them.
+
+    async def replace(self, servers: Json) -> Json:
+        """Make these the servers that the host added, in the place of those it added before."""
+        assert self._supply is not None
+        found = {spec.name: spec for spec in self._supply.read(servers).specs}
+        errors = {spec.name: spec.flaw for spec in found.values() if spec.flaw}
+        errors |= {name: "there is a server of this name already" for name in found if self._is_fixed(name)}
+        wanted = {name: spec for name, spec in found.items() if name not in errors}
+        gone = [name for name in self._dynamic if wanted.get(name) != self._servers[name].spec]
+        for name in gone:
+            await self.remove(name)
+        new = [self._add(spec) for name, spec in wanted.items() if name not in self._servers]
+        self._dynamic |= {server.spec.name for server in new}
+        await asyncio.gather(*(server.reconnect() for server in new))
+        errors |= {server.spec.name: server.reason for server in new if server.status in TROUBLE}
+        return {"added": [server.spec.name for server in new], "removed": sorted(gone), "errors": errors}
+
+    def _is_fixed(self, name: str) -> bool:
+        return name in self._servers and name not in self._dynamic
+
+    async def remove(self, name: str) -> None:
+        server = self._servers.pop(name)
+        self._dynamic.discard(name)
+        await server.close()
+        if self._supply is not None:
+            self._shelve(self._supply)
+
+    async def close(self) -> None:
+        """The end of all of them."""
+        await asyncio.gather(*(server.close() for server in self))
+
+
+def own_prefix(server: Server) -> str:
+    """How the names of a server's tools begin."""
+    from parley.mcp.naming import qualified
+
+    return qualified(server.spec.name, "")

@@ -1,0 +1,240 @@
+"""The conversation with one MCP server: JSON-RPC over any wire.
+
+    await client.connect(capabilities)
+    answer = await client.request("tools/call", {...}, seconds=60)
+
+A request waits no longer than it may; a sign of progress starts its time anew, and while the
+server asks the person something, no time runs. Whoever stops waiting tells the server so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from parley.mcp.base import Lost, ServerError, Wire
+from parley.protocol.base import Json
+from parley.version import __version__
+
+PROTOCOL_VERSION = "2025-11-25"
+CLIENT = {"name": "parley", "title": "Parley", "version": __version__}
+METHOD_NOT_FOUND = -32601
+INTERNAL_ERROR = -32603
+MOST_PAGES = 100
+MOST_LISTED = 5_000
+MOST_QUESTIONS = 64
+"""How many questions of one server are answered at a time; more are refused."""
+
+Progress = Callable[[Json], None]
+Answerer = Callable[[str, Json], Awaitable[Json]]
+
+
+class Late(Exception):
+    """A server did not answer in its time."""
+
+
+class Waiting:
+    """One request that waits for its answer."""
+
+    def __init__(self, answer: asyncio.Future[Json], seconds: float | None, progress: Progress | None) -> None:
+        self.answer = answer
+        self.seconds = seconds
+        self.progress = progress
+        self.limit: asyncio.Timeout | None = None
+
+    def wind_up(self, *, running: bool = True) -> None:
+        """Begin the time anew, or stop it."""
+        if self.limit is None or self.answer.done() or self.limit.expired():
+            return
+        now = asyncio.get_running_loop().time()
+        self.limit.reschedule(now + self.seconds if running and self.seconds is not None else None)
+
+
+class Client:
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        answer: Answerer,
+        notice: Callable[[str, Json], None] = lambda method, params: None,
+        lost: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.info: Json = {}
+        self.capabilities: Json = {}
+        self.instructions = ""
+        self._wire = wire
+        self._answer = answer
+        """Answers the server's requests. Raises ServerError."""
+        self._notice = notice
+        self._tell_loss = lost
+        self._waiting: dict[int, Waiting] = {}
+        self._next_id = 0
+        self._questions = 0
+        """What the server asks a person, and has no answer yet."""
+        self._chores: set[asyncio.Task[None]] = set()
+        self._loss: str | None = None
+
+    async def connect(self, capabilities: Json) -> None:
+        """The handshake, up to the server's facts. Raises Lost or ServerError."""
+        await self._wire.open(self.take, self._lose)
+        params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": capabilities, "clientInfo": CLIENT}
+        facts = await self.request("initialize", params, seconds=None)
+        await self.notify("notifications/initialized")
+        if not isinstance(facts.get("protocolVersion"), str):
+            raise Lost("answered the handshake without a protocol version")
+        self.info = as_object(facts.get("serverInfo"))
+        self.capabilities = as_object(facts.get("capabilities"))
+        self.instructions = facts["instructions"] if isinstance(facts.get("instructions"), str) else ""
+
+    async def request(
+        self, method: str, params: Json | None = None, *, seconds: float | None, progress: Progress | None = None
+    ) -> Json:
+        """The result of a request; None seconds is for ever. Raises Lost, ServerError or Late."""
+        if self._loss is not None:
+            raise Lost(self._loss)
+        number, self._next_id = self._next_id, self._next_id + 1
+        waiting = Waiting(asyncio.get_running_loop().create_future(), seconds, progress)
+        self._waiting[number] = waiting
+        try:
+            async with asyncio.timeout(seconds) as waiting.limit:
+                await self._wire.send(spelled(method, params, number, progress is not None))
+                return await waiting.answer
+        except TimeoutError:
+            self._withdraw(number, "timed out")
+            raise Late(f"{method} got no answer and no sign of progress for {seconds:g} s") from None
+        except asyncio.CancelledError:
+            self._withdraw(number, "cancelled")
+            raise
+        finally:
+            del self._waiting[number]
+
+    async def notify(self, method: str, params: Json | None = None) -> None:
+        """Raises Lost."""
+        message: Json = {"jsonrpc": "2.0", "method": method}
+        await self._wire.send(message if params is None else {**message, "params": params})
+
+    async def listed(self, method: str, key: str, seconds: float | None) -> list[Json]:
+        """Everything of a list, page by page. Raises Lost, ServerError or Late."""
+        found: list[Json] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await self.request(method, {"cursor": cursor} if cursor else None, seconds=seconds)
+            items = page.get(key)
+            found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or len(found) >= MOST_LISTED:
+                break
+        return found[:MOST_LISTED]
+
+    async def close(self) -> None:
+        self._lose("the connection was closed")
+        for chore in list(self._chores):
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._wire.close()
+
+    def last_words(self) -> str:
+        return self._wire.last_words()
+
+    # What the server says.
+
+    def take(self, message: Json) -> None:
+        """A message of the server, which may be anything at all."""
+        method, number = message.get("method"), message.get("id")
+        if isinstance(method, str):
+            params = as_object(message.get("params"))
+            if number is None:
+                self._hear(method, params)
+            else:
+                self._do(self._serve(number, method, params))
+        elif isinstance(number, int) and number in self._waiting:
+            settle(self._waiting[number].answer, message)
+
+    def _hear(self, method: str, params: Json) -> None:
+        if method != "notifications/progress":
+            self._notice(method, params)
+            return
+        token = params.get("progressToken")
+        waiting = self._waiting.get(token) if isinstance(token, int) else None
+        if waiting is not None:
+            waiting.wind_up(running=self._questions == 0)
+            if waiting.progress is not None:
+                waiting.progress(params)
+
+    async def _serve(self, number: Any, method: str, params: Json) -> None:
+        answer: Json = {"jsonrpc": "2.0", "id": number}
+        try:
+            if len(self._chores) > MOST_QUESTIONS:
+                raise ServerError(INTERNAL_ERROR, "too many requests at a time")
+            answer["result"] = {} if method == "ping" else await self._asked(method, params)
+        except ServerError as flaw:
+            answer["error"] = {"code": flaw.code, "message": str(flaw)}
+        await self._wire.send(answer)
+
+    async def _asked(self, method: str, params: Json) -> Json:
+        """While a person is asked, the server cannot be expected to hurry."""
+        self._questions += 1
+        self._wind_up()
+        try:
+            return await self._answer(method, params)
+        finally:
+            self._questions -= 1
+            self._wind_up()
+
+    def _wind_up(self) -> None:
+        for waiting in self._waiting.values():
+            waiting.wind_up(running=self._questions == 0)
+
+    # The end.
+
+    def _withdraw(self, number: int, reason: str) -> None:
+        if self._loss is None and number > 0:  # the handshake cannot be withdrawn
+            self._do(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+
+    def _lose(self, reason: str) -> None:
+        if self._loss is not None:
+            return
+        self._loss = reason
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(Lost(reason))
+        self._tell_loss(reason)
+
+    def _do(self, work: Awaitable[None]) -> None:
+        """Do something beside; a server that is gone by then does not need it."""
+
+        async def quietly() -> None:
+            with contextlib.suppress(Lost):
+                await work
+
+        chore = asyncio.get_running_loop().create_task(quietly())
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+
+def spelled(method: str, params: Json | None, number: int, wants_progress: bool) -> Json:
+    """A request. Its number is its progress token as well."""
+    message: Json = {"method": method}
+    if wants_progress:
+        params = params or {}
+        params = {**params, "_meta": {**as_object(params.get("_meta")), "progressToken": number}}
+    if params is not None:
+        message["params"] = params
+    return {**message, "jsonrpc": "2.0", "id": number}
+
+
+def settle(answer: asyncio.Future[Json], message: Json) -> None:
+    if answer.done():
+        return
+    error = message.get("error")
+    if error is not None:
+        told = as_object(error)
+        answer.set_exception(ServerError(told.get("code"), str(told.get("message") or "an error without a message")))
+    else:
+        answer.set_result(as_object(message.get("result")))
+
+
+def as_object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,107 @@
+"""What an MCP server gives, as a model reads it: pure.
+
+Text, pictures and resources become blocks of the model API; structured content becomes its
+JSON. What could deceive a reader (control characters, hidden letters, turned directions) is
+taken out: a server is not trusted with the terminal, nor with what a person does not see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from parley.protocol.base import Json, spell
+from parley.tools.base import Result
+
+HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+ESCAPES = re.compile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]{0,1000}(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What the model API can look at."""
+
+
+def clean(text: str) -> str:
+    """A text of a server without what does not belong into one."""
+    return HIDDEN.sub("", ESCAPES.sub("", text))
+
+
+def result_of(answer: Json) -> Result:
+    """A tool's answer as a result: what the model reads, and the same for the host."""
+    content = answer.get("content")
+    blocks = [block_of(item) for item in content if isinstance(item, dict)] if isinstance(content, list) else []
+    if answer.get("isError") is True:
+        text = text_of(blocks) or "The tool failed and did not say why."
+        return Result(content=text, detail=f"Error: {text}", is_error=True)
+    structured = answer.get("structuredContent")
+    if structured is not None and all(block["type"] == "text" for block in blocks):
+        text = clean(spell(structured).decode())
+        return Result(content=text, detail={"content": text, "structuredContent": structured})
+    if not blocks:
+        return Result(content="(the tool gave nothing)", detail=[])
+    return Result(content=blocks, detail=blocks)
+
+
+def text_of(blocks: list[Json]) -> str:
+    return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def block_of(item: Json) -> Json:
+    make = BLOCKS.get(str(item.get("type")))
+    return plain(f"[content of the unknown type {item.get('type')!a}]") if make is None else make(item)
+
+
+def plain(text: str) -> Json:
+    return {"type": "text", "text": clean(text)}
+
+
+def picture(item: Json) -> Json:
+    return data_of(item.get("data"), item.get("mimeType"), "picture")
+
+
+def audio(item: Json) -> Json:
+    return data_of(item.get("data"), item.get("mimeType"), "sound")
+
+
+def data_of(data: Any, kind: Any, what: str) -> Json:
+    """Base64: a picture where the model can see it, else what it would be."""
+    if kind in PICTURES and isinstance(data, str):
+        return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+    size = len(data) * 3 // 4 if isinstance(data, str) else 0
+    return plain(f"[{what} of the type {kind or 'unknown'}, about {size} bytes, which cannot be shown]")
+
+
+def resource(item: Json) -> Json:
+    inner = item.get("resource")
+    inner = inner if isinstance(inner, dict) else {}
+    uri = inner.get("uri", "")
+    if isinstance(inner.get("text"), str):
+        return plain(f"[Resource {uri}]\n{inner['text']}")
+    return data_of(inner.get("blob"), inner.get("mimeType"), f"resource {uri}")
+
+
+def link(item: Json) -> Json:
+    about = "".join(f": {item[key]}" for key in ("title", "description") if isinstance(item.get(key), str))
+    return plain(f"[Link to the resource {item.get('name', '')} at {item.get('uri', '')}{about}]")
+
+
+BLOCKS: dict[str, Callable[[Json], Json]] = {
+    "text": lambda item: plain(str(item.get("text", ""))),
+    "image": picture,
+    "audio": audio,
+    "resource": resource,
+    "resource_link": link,
+}
+
+
+def messages_of(answer: Json) -> list[Json]:
+    """A prompt of a server as content of a prompt of ours; who says what is marked where it is not the user."""
+    blocks: list[Json] = []
+    messages = answer.get("messages")
+    for message in messages if isinstance(messages, list) else []:
+        content = message.get("content") if isinstance(message, dict) else None
+        items = content if isinstance(content, list) else [content]
+        made = [block_of(item) for item in items if isinstance(item, dict)]
+        if made and message.get("role") == "assistant":
+            blocks.append(plain("[The assistant:]"))
+        blocks += made
+    return blocks

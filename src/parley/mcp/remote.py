@@ -1,0 +1,213 @@
+"""Servers behind a URL: streamable HTTP and SSE, over the transports of the official `mcp` package.
+
+The package does what is hard there: sessions, resumption, redirects that stay at home, OAuth.
+We give it an HTTP client that knows limits: what a server sends is not read without end.
+
+Loading this module loads the package, which takes most of a second: see compose.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from parley.mcp.base import Lost, NeedsAuth, Spec
+from parley.mcp.oauth import provider
+from parley.protocol.base import Json
+
+MOST_BYTES = 32 << 20
+"""Of one answer, or of one event of a stream."""
+CONNECT_SECONDS = 30.0
+UNAUTHORIZED = (401, 403)
+
+for name in ("mcp", "client", "httpx2", "httpcore2"):
+    # stderr is for people; what they should know is in the state of a server, with its reason.
+    logging.getLogger(name).addHandler(logging.NullHandler())
+    logging.getLogger(name).propagate = False
+
+
+class TooMuch(httpx2.StreamError):
+    """A server sent more than anybody can want."""
+
+
+class Remote:
+    """What both transports have in common: two streams, and a task that lives between them."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._take: Callable[[Json], None] = lambda message: None
+        self._lost: Callable[[str], None] = lambda reason: None
+        self._write: Any = None
+        self._version: str | None = None
+        self._trouble: list[Exception] = []
+        """What went wrong below, where the package tells only that something did."""
+        self._life: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[None] | None = None
+
+    def transport(self) -> AbstractAsyncContextManager[Any]:
+        raise NotImplementedError
+
+    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+        """Raises Lost."""
+        self._take, self._lost = take, lost
+        loop = asyncio.get_running_loop()
+        self._opened = loop.create_future()
+        self._life = loop.create_task(self._live(self._opened))
+        await asyncio.shield(self._opened)
+
+    async def send(self, message: Json) -> None:
+        """Raises Lost."""
+        headers = {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else None
+        made = SessionMessage(jsonrpc_message_adapter.validate_python(message), ClientMessageMetadata(headers=headers))
+        try:
+            await self._write.send(made)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise self._reason("the connection was closed") from None
+
+    async def close(self) -> None:
+        self._take, self._lost = lambda message: None, lambda reason: None
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+
+    def last_words(self) -> str:
+        return ""
+
+    async def _live(self, opened: asyncio.Future[None]) -> None:
+        """Hold the transport open: its scopes must be left by the task that entered them."""
+        try:
+            async with self.transport() as (read, self._write):
+                opened.set_result(None)
+                async for item in read:
+                    self._hear(item)
+            reason = self._reason("the connection was closed")
+        except Exception as flaw:
+            self._trouble.append(flaw)
+            reason = self._reason("the connection failed")
+        if opened.done():
+            self._lost(str(reason))
+        else:
+            opened.set_exception(reason)
+
+    def _hear(self, item: SessionMessage | Exception) -> None:
+        if isinstance(item, Exception):
+            self._trouble.append(item)
+            return
+        message: Json = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        result = message.get("result")
+        if self._version is None and isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
+            self._version = result["protocolVersion"]
+        error = message.get("error")
+        if isinstance(error, dict) and self._trouble:
+            # The package says "an error response"; we know which.
+            reason = self._reason(str(error.get("message", "")))
+            if isinstance(reason, NeedsAuth):
+                self._lost(str(reason))
+            message["error"] = {**error, "message": str(reason)}
+        self._take(message)
+
+    def _reason(self, otherwise: str) -> Lost:
+        return next((told for flaw in reversed(self._trouble) if (told := why(flaw)) is not None), Lost(otherwise))
+
+    def client(self, **more: Any) -> httpx2.AsyncClient:
+        """An HTTP client for this server."""
+        given: dict[str, Any] = {
+            "headers": self._spec.headers,
+            "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
+            "auth": provider(self._spec),
+            "transport": Bounded(httpx2.AsyncHTTPTransport(), self._trouble),
+        }
+        return httpx2.AsyncClient(**{**given, **{key: value for key, value in more.items() if value is not None}})
+
+
+class Http(Remote):
+    @contextlib.asynccontextmanager
+    async def transport(self) -> AsyncIterator[Any]:
+        async with (
+            self.client() as client,
+            streamable_http_client(self._spec.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
+        ):
+            yield streams
+
+
+class Sse(Remote):
+    def transport(self) -> AbstractAsyncContextManager[Any]:
+        def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+            return self.client(headers=headers, auth=auth)
+
+        return sse_client(self._spec.url, headers=self._spec.headers, httpx_client_factory=factory)
+
+
+class Bounded(httpx2.AsyncBaseTransport):
+    """A transport that notes what fails, and stops reading an answer that does not end."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, trouble: list[Exception]) -> None:
+        self._inner = inner
+        self._trouble = trouble
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await self._inner.handle_async_request(request)
+        except Exception as flaw:
+            self._trouble.append(flaw)
+            raise
+        if response.status_code >= 400:
+            self._trouble.append(httpx2.HTTPStatusError("", request=request, response=response))
+        elif response.status_code < 300:
+            self._trouble.clear()
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            response.stream = Counted(response.stream)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Counted(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = 0
+        async for chunk in self._inner:
+            total += len(chunk)
+            if total > MOST_BYTES:
+                raise TooMuch(f"an answer of more than {MOST_BYTES >> 20} MB is not read")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def why(flaw: BaseException) -> Lost | None:
+    """What a person reads of a failure; None if it says nothing."""
+    match flaw:
+        case BaseExceptionGroup():
+            return next((told for inner in flaw.exceptions if (told := why(inner)) is not None), None)
+        case Lost():
+            return flaw
+        case httpx2.HTTPStatusError() if flaw.response.status_code in UNAUTHORIZED:
+            return NeedsAuth(f"the server wants authorization (HTTP {flaw.response.status_code})")
+        case httpx2.HTTPStatusError():
+            return Lost(f"the server answered with HTTP {flaw.response.status_code}")
+        case httpx2.TimeoutException():
+            return Lost("the server did not answer in time")
+        case httpx2.TransportError() | OSError():
+            return Lost(f"the server cannot be reached: {flaw}")
+        case TooMuch() | httpx2.SSEError():
+            return Lost(str(flaw))
+    if type(flaw).__module__.startswith("mcp.client.auth"):
+        return NeedsAuth(f"authorization failed: {flaw}")
+    return Lost(f"{type(flaw).__name__}: {flaw}") if str(flaw) else None

@@ -1,0 +1,114 @@
+"""A server that is a process of ours: lines of JSON on its stdin and stdout.
+
+It runs through the guard like every command, so it ends with the engine, however that ends.
+A line that is no JSON is dropped and remembered with its stderr; one that is longer than
+anybody can want ends the connection, before it fills the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from parley.errors import ToolError
+from parley.mcp.base import TAIL_BYTES, Lost, Spec
+from parley.protocol.base import Json, spell
+from parley.protocol.framing import Framer, Line, OverLong
+from parley.workspace.processes import Command, Processes
+
+MOST_LINE_BYTES = 32 << 20
+GRACE_SECONDS = 0.5
+"""From the end of its input to SIGTERM."""
+
+
+class Stdio:
+    def __init__(self, spec: Spec, processes: Processes, cwd: str, environment: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._processes = processes
+        self._cwd = os.path.join(cwd, spec.cwd or "")
+        self._environment = {**environment, **spec.env}
+        self._command: Command | None = None
+        self._framer = Framer(MOST_LINE_BYTES)
+        self._errors = bytearray()
+        self._take: Callable[[Json], None] = lambda message: None
+        self._lost: Callable[[str], None] = lambda reason: None
+
+    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+        """Raises Lost."""
+        self._take, self._lost = take, lost
+        argv = [program(self._spec.command, self._cwd, self._environment), *self._spec.args]
+        try:
+            self._command = await self._processes.start(
+                argv, cwd=self._cwd, environment=self._environment, take=self._read, take_errors=self._note
+            )
+        except ToolError as flaw:
+            raise Lost(str(flaw)) from None
+        self._command.over.add_done_callback(self._ended)
+
+    async def send(self, message: Json) -> None:
+        feed = self._command.feed if self._command is not None else None
+        try:
+            if feed is None:
+                raise BrokenPipeError
+            feed.put(spell(message) + b"\n")
+        except OSError as flaw:
+            raise Lost(f"does not read what it is told: {flaw.strerror}") from None
+
+    async def close(self) -> None:
+        self._take, self._lost = lambda message: None, lambda reason: None
+        command = self._command
+        if command is None or command.over.done():
+            return
+        if command.feed is not None:
+            command.feed.close()
+        try:
+            await asyncio.wait({command.over}, timeout=GRACE_SECONDS)
+        finally:
+            command.stop()
+
+    def last_words(self) -> str:
+        return bytes(self._errors).decode(errors="replace")
+
+    def _ended(self, over: object) -> None:
+        end = self._command.over.result() if self._command is not None else None
+        self._lost("ended" if end is None else f"ended with exit code {end.exit_code}")
+
+    def _note(self, data: bytes) -> None:
+        self._errors = (self._errors + data)[-TAIL_BYTES:]
+
+    def _read(self, data: bytes) -> None:
+        for line in self._framer.feed(data):
+            self._hear(line)
+
+    def _hear(self, line: Line) -> None:
+        if isinstance(line, OverLong):
+            self._lost(f"sent a line of more than {line.cap_bytes >> 20} MB")
+            if self._command is not None:
+                self._command.stop()
+            return
+        for message in messages(line):
+            self._take(message)
+
+
+def messages(line: bytes) -> list[Json]:
+    """The messages of a line: one, or several in a list as old servers send them; none in a stray print."""
+    try:
+        said = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return [message for message in (said if isinstance(said, list) else [said]) if isinstance(message, dict)]
+
+
+def program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
+    """The file that a command names. Raises Lost."""
+    if os.sep in command:
+        return os.path.join(cwd, os.path.expanduser(command))
+    import shutil
+
+    found = shutil.which(command, path=environment.get("PATH", os.defpath))
+    if found is None:
+        raise Lost(f"cannot be started: there is no program {command!a} in the PATH")
+    return found

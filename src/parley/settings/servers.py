@@ -1,0 +1,87 @@
+"""Where the configuration of MCP servers is written, and by whom; what it means is said elsewhere.
+
+    dynamic   --mcp-config, each a file or JSON: the person's word, must be readable
+    managed, local, user, project   `mcpServers` of settings, as far as their layer counts
+    project   .mcp.json of the project, once the folder is trusted
+
+The strongest first: of servers with one name the first counts. With --strict-mcp-config only
+the command line does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from parley.errors import UsageError
+from parley.protocol.base import Json, Struct
+from parley.settings import file
+from parley.settings.base import TREE, Flaw, Merged, Trust, shown
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """Some servers, as somebody wrote them."""
+
+    source: str
+    place: str
+    servers: Json
+    by_tree: bool = False
+    """Whether the working tree says so: then our keys are not filled in."""
+
+
+def on_command_line(texts: Sequence[str], cwd: str) -> list[Written]:
+    """Raises UsageError."""
+    return [given(text, cwd) for text in texts if text.strip()]
+
+
+def given(text: str, cwd: str) -> Written:
+    inline = text.lstrip().startswith("{")
+    place = "--mcp-config" if inline else text
+    try:
+        if inline:
+            data = text.encode("utf-8", "surrogateescape")
+        else:
+            with open(os.path.join(cwd, text), "rb") as opened:  # the person names it: it may be a pipe of their shell
+                data = opened.read(file.MOST_BYTES + 1)
+        values = file.json_object(data)
+    except OSError as flaw:
+        raise UsageError(f"the MCP configuration {place} cannot be read: {flaw.strerror}") from None
+    except file.Unfit as flaw:
+        raise UsageError(f"the MCP configuration {place} {flaw}") from None
+    servers = values.get("mcpServers")
+    if not isinstance(servers, dict):
+        raise UsageError(f"the MCP configuration {place} must have the object mcpServers")
+    return Written(source="dynamic", place=place, servers=servers)
+
+
+def in_settings(merged: Merged) -> list[Written]:
+    return [
+        Written(
+            source="dynamic" if entry.source == "flag" else entry.source,
+            place=shown(entry.path),
+            servers={name: entry.value},
+            by_tree=entry.source in TREE,
+        )
+        for name, entry in merged.servers.items()
+    ]
+
+
+def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], list[str]]:
+    """What `.mcp.json` says, if the folder is trusted; and what is wrong with it, or why it does not count."""
+    folder = os.path.dirname(path)
+    try:
+        values = file.json_object(file.read(path, beneath=(folder,)).data)
+    except file.Absent:
+        return [], []
+    except file.Unfit as flaw:
+        return [], [str(Flaw(path=path, text=f"{flaw}; its MCP servers are not used", line=flaw.line))]
+    servers = values.get("mcpServers")
+    if not isinstance(servers, dict):
+        return [], [str(Flaw(path=path, text="must have the object mcpServers; its MCP servers are not used"))]
+    if "project" not in trust.sources:
+        names = ", ".join(shown(name) for name in list(servers)[:12])
+        advice = f"the folder is not trusted (`parley trust {shown(folder)}` trusts it)"
+        return [], [f"settings: {shown(path)}: without effect: MCP servers {names}: {advice}"]
+    off = merged.get("disabledMcpjsonServers", ())
+    kept = {name: entry for name, entry in servers.items() if name not in off}
+    return [Written(source="project", place=shown(path), servers=kept, by_tree=True)], []

@@ -1,0 +1,50 @@
+"""A small MCP server without the package, which starts in no time and misbehaves on demand: `plain.py MANNER`.
+
+well        does as it should: `echo`, and `which` tells the process
+mute        takes every line and says nothing
+deaf        never reads its input
+noisy       prints what is no protocol between the lines
+once        dies after its first call; comes back whole
+silent      answers everything but calls
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+manner = sys.argv[1]
+TOOLS = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("echo", "which")]
+sys.stderr.write(f"plain in the manner {manner}\n")
+sys.stderr.flush()
+while manner == "deaf":
+    time.sleep(60)
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if manner == "mute" or "id" not in message or (manner == "silent" and method == "tools/call"):
+        continue
+    if manner == "noisy":
+        say("Debugging is fun!\n[]\n7\nnull")
+    result: dict[str, object] = {}
+    if method == "initialize":
+        version = "2024-11-05"
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "plain"}}
+    elif method == "tools/list":
+        result = {"tools": TOOLS}
+    elif method == "tools/call":
+        called = message["params"]["name"]
+        text = str(os.getpid()) if called == "which" else json.dumps(message["params"]["arguments"])
+        result = {"content": [{"type": "text", "text": text}]}
+    say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+    if manner == "once" and method == "tools/call":
+        sys.stderr.write("one call is enough\n")
+        sys.exit(1)

@@ -1,0 +1,116 @@
+"""An MCP server with one of everything, written with the official package: `workshop.py stdio|sse|http [port]`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63606060000000040001f61738"
+    "550000000049454e44ae426082"
+)
+server = MCPServer("workshop", version="1.2.3", log_level="ERROR")
+READS = ToolAnnotations(read_only_hint=True)
+
+
+@server.tool(annotations=READS, structured_output=False)
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+@server.tool()
+def measure(word: str) -> dict[str, int]:
+    """How long a word is, as structured content."""
+    return {"letters": len(word)}
+
+
+@server.tool()
+def draw() -> Image:
+    """A picture."""
+    return Image(data=PIXEL, format="png")
+
+
+@server.tool(structured_output=False)
+def fail() -> str:
+    raise ValueError("the hammer broke")
+
+
+@server.tool(structured_output=False)
+def environment(name: str) -> str:
+    return os.environ.get(name, "(not set)")
+
+
+@server.tool(structured_output=False)
+async def build(context: Context, steps: int, seconds: float) -> str:
+    """Work that tells how far it is."""
+    for step in range(steps):
+        await asyncio.sleep(seconds)
+        await context.report_progress(step + 1, steps, f"step {step + 1}")
+    return "built"
+
+
+@server.tool(structured_output=False)
+async def stall() -> str:
+    """Never comes to an end."""
+    await asyncio.Event().wait()
+    return ""
+
+
+@server.tool(structured_output=False)
+def flood(megabytes: int) -> str:
+    return "x" * (megabytes << 20)
+
+
+@server.tool(structured_output=False)
+def collapse() -> str:
+    """The server dies in the middle of the call."""
+    sys.stderr.write("the roof came down\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+class Name(BaseModel):
+    name: str
+
+
+@server.tool(structured_output=False)
+async def greet(context: Context) -> str:
+    """Asks the person."""
+    answer = await context.elicit("What is your name?", Name)
+    return f"Hello, {answer.data.name}." if answer.action == "accept" else f"({answer.action})"
+
+
+@server.tool(structured_output=False)
+async def extend(context: Context) -> str:
+    """Has another tool from now on."""
+    server.add_tool(lambda: "planed", name="plane", description="New")
+    await context.session.send_tool_list_changed()
+    return "extended"
+
+
+@server.resource("workshop://rules")
+def rules() -> str:
+    """The rules of the house."""
+    return "Wear glasses."
+
+
+@server.prompt()
+def plan(thing: str, when: str = "now") -> str:
+    """Plan a piece of work."""
+    return f"Plan how to build {thing} {when}."
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["stdio"]:
+            server.run("stdio")
+        case ["sse", port]:
+            server.run("sse", port=int(port))
+        case ["http", port]:
+            server.run("streamable-http", port=int(port))

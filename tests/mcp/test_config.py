@@ -1,0 +1,97 @@
+"""Server configuration as people write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.mcp.base import Found, Patience, Spec
+from parley.mcp.config import hosted, read, together
+
+
+def read_one(entry: Any, **variables: str) -> Spec:
+    [spec] = read({"git": entry}, source="dynamic", place="here", variables=variables).specs
+    return spec
+
+
+def test_a_command_is_a_stdio_server() -> None:
+    assert read_one({"command": "git-mcp", "args": ["-v"], "env": {"A": "b"}, "timeout": 1500}) == Spec(
+        name="git",
+        kind="stdio",
+        source="dynamic",
+        command="git-mcp",
+        args=("-v",),
+        env={"A": "b"},
+        timeout_seconds=1.5,
+        shown={"type": "stdio", "command": "git-mcp", "args": ["-v"]},
+    )
+
+
+def test_variables_are_filled_in_everywhere_and_defaults_where_they_have_none() -> None:
+    spec = read_one(
+        {
+            "type": "http",
+            "url": "${BASE:-https://example.org}/mcp",
+            "headers": {"Authorization": "Bearer ${TOKEN}"},
+            "oauth": {"clientSecret": "${TOKEN}"},
+        },
+        TOKEN="secret",
+        EMPTY="",
+    )
+
+    assert spec.url == "https://example.org/mcp"
+    assert spec.headers == {"Authorization": "Bearer secret"}
+    assert spec.oauth == {"clientSecret": "secret"}
+    assert spec.shown == {"type": "http", "url": "${BASE:-https://example.org}/mcp"}  # and no secret
+
+
+def test_what_the_host_runs_itself_has_its_own_source() -> None:
+    assert read_one({"type": "sdk", "name": "git"}).source == "sdk"
+    assert [spec.timeout_seconds for spec in hosted(["a", "b"], {"a": {"timeout": 2000}, "b": "odd"})] == [2.0, None]
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({}, "a stdio server needs a command"),
+        ({"type": "carrier-pigeon"}, "its type 'carrier-pigeon' is none of stdio, sse, http, streamable-http, sdk"),
+        ({"type": "http", "url": "file:///etc/passwd"}, "its url must begin with http:// or https://"),
+        ({"command": "x", "args": "-v"}, "Expected `array`, got `str` - at `$.args`"),
+        ({"command": "${NOWHERE}"}, "the variable NOWHERE is not set, and ${NOWHERE:-default} names no default"),
+        ({"url": "http://x", "headers": {"A b": "c"}}, "its header 'A b' is no header"),
+        ({"url": "http://x", "headers": {"A": "c\r\nD: e"}}, "its header 'A' is no header"),
+        ({"command": "x", "timeout": -1}, "timeout must not be negative"),
+        (7, "Expected `object`, got `int`"),
+    ],
+)
+def test_a_bad_entry_is_a_failed_server_with_its_reason_and_the_rest_goes_on(entry: Any, reason: str) -> None:
+    found = read({"bad": entry, "good": {"command": "x"}}, source="user", place="settings.json", variables={})
+
+    assert [spec.flaw for spec in found.specs] == [reason, ""]
+    assert found.flaws == (f"settings.json: the MCP server 'bad' cannot be used: {reason}",)
+
+
+def test_what_is_no_object_of_servers_is_told() -> None:
+    assert read([], source="user", place="x.json", variables={}) == Found(
+        flaws=("x.json: mcpServers must be an object of servers",)
+    )
+
+
+def test_of_servers_with_one_name_the_strongest_source_counts() -> None:
+    first, second, other = (Spec(name=name, kind="stdio", source=source) for name, source in SOURCES)
+
+    assert together([[first], [second, other]]) == {"git": first, "mail": other}
+
+
+SOURCES = [("git", "dynamic"), ("git", "user"), ("mail", "user")]
+
+
+def test_the_time_of_a_call_is_the_tools_else_the_servers_else_the_sessions_and_0_is_any() -> None:
+    plain = Spec(name="a", kind="stdio", source="user")
+    slow = Spec(name="b", kind="stdio", source="user", timeout_seconds=7.0, tool_timeouts={"deep": 90.0, "any": 0})
+
+    patience = Patience(call=60.0)
+
+    assert patience.of_call(plain, "deep") == 60.0
+    assert [patience.of_call(slow, tool) for tool in ("plain", "deep", "any")] == [7.0, 90.0, None]
