@@ -46,6 +46,8 @@ FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long a command may take to end once it was told to. The guard kills within two."""
+CUT_SECONDS = 0.5
+"""How long an interrupt waits for the death of a command. It goes on dying without anybody who waits."""
 
 
 class Finished(Struct, frozen=True, kw_only=True):
@@ -134,7 +136,7 @@ class Processes:
         return command
 
     async def wait(self, command: Command, timeout_seconds: float) -> tuple[End, bool]:
-        """How it ended, and whether its time was up. Cancelling kills it."""
+        """How it ended, and whether its time was up. Cancelling kills it, and returns when it is dead."""
         try:
             done, _ = await asyncio.wait({command.over}, timeout=timeout_seconds)
             if done:
@@ -142,13 +144,21 @@ class Processes:
             command.stop()
             done, _ = await asyncio.wait({command.over}, timeout=END_SECONDS)
         except asyncio.CancelledError:
-            command.drop()
+            await self._kill(command)
             raise
         if not done:
             self._give_up(command)
             command.drop()
             return End(-signal.SIGKILL), True
         return command.over.result(), True
+
+    async def _kill(self, command: Command) -> None:
+        """Stop it, and wait a moment until it is dead: who goes on behind it must not meet it any more."""
+        command.stop()
+        try:
+            await asyncio.wait({command.over}, timeout=CUT_SECONDS)
+        finally:
+            command.drop()
 
     async def close(self) -> None:
         """End everything that still runs; when this returns, it is gone."""
