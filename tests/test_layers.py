@@ -60,7 +60,11 @@ OWED: dict[tuple[str, str], str] = {}
 # Imports that the rules forbid and we want all the same.
 ALLOWED = {
     ("parley.cli.door", "parley.transports.stdio"): "a door is the one who knows what it stands on",
-    ("parley.testing.model_server", "parley.models.scripted"): "the server is the scripted model behind HTTP",
+    ("parley.testing.source", "parley.models.scripted"): "the server is the scripted model behind HTTP",
+    ("parley.testing.source", "parley.models.replay"): "or a tape",
+    ("parley.testing.source", "parley.models.offline"): "or the puppet",
+    ("parley.cli.model_server", "parley.testing.model_server"): "the command starts the server",
+    ("parley.cli.model_server", "parley.testing.source"): "and says what it plays",
 }
 
 IMPURE = frozenset(

@@ -7,6 +7,7 @@ packages: neither then carries an engine of its own, so that what answers can on
 
     .compat/python-0.2.182/     a virtual environment
     .compat/node/               package.json, node_modules
+    .compat/anthropic-2.8.0/    a virtual environment with a client of a model's API, as is openai-3.49.0/
     .compat/<name>/stamp.json   written last: without it, or with another one, the folder is made anew
     .compat/<name>.lock         held while a folder is made, so that test runs may start side by side
 """
@@ -72,6 +73,13 @@ def make_python(client: Client) -> None:
     run([*pip, "install", "--quiet", *patience, "--no-binary", client.package, wanted])
 
 
+def make_wheel(client: Client) -> None:
+    """A client of an API, which has no engine to leave out."""
+    run([sys.executable, "-m", "venv", str(client.place)])
+    pip = [str(client.place / client.runs_with), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    run([*pip, "install", "--quiet", "--retries", "1", "--timeout", "20", f"{client.package}=={client.version}"])
+
+
 def make_node(client: Client) -> None:
     check_node()
     client.place.mkdir()
@@ -121,7 +129,9 @@ PYTHON = "claude-agent-sdk"
 CURRENT_PYTHON = Client("python-0.2.182", PYTHON, "0.2.182", make_python, "bin/python")
 OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
 TYPESCRIPT = Client("node", "@anthropic-ai/claude-agent-sdk", "0.3.325", make_node, "node")
-CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT)
+ANTHROPIC = Client("anthropic-2.8.0", "anthropic", "2.8.0", make_wheel, "bin/python")
+OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
+CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI)
 
 
 def ensure(client: Client, tell: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ HEAD = """\
 Usage: parley [options] [prompt]
        parley permissions check TOOL INPUT | replay SESSION --settings FILE
        parley trust DIR | --forget DIR | --list
+       parley model-server [options]     (parley model-server --help)
 
 The engine of the agent wire protocol. Without --input-format stream-json it answers one
 prompt, from the command line or from stdin, and ends. Models: an alias (opus, sonnet,

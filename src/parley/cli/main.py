@@ -16,7 +16,11 @@ from parley.version import PROTOCOL_LEVEL, __version__
 if TYPE_CHECKING:
     from parley.protocol.options import Options
 
-SUBCOMMANDS = {"permissions": "parley.cli.permissions", "trust": "parley.cli.trust"}
+SUBCOMMANDS = {
+    "model-server": "parley.cli.model_server",
+    "permissions": "parley.cli.permissions",
+    "trust": "parley.cli.trust",
+}
 """What the first word may be, and the module whose `main` takes the rest."""
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
 

@@ -181,27 +181,38 @@ ROWS = {
 }
 
 
+NOTHING = Row(0, "", "nothing goes wrong")
+
+
 class Fault(Struct, frozen=True):
     name: str
     value: float
     first: int = 1
     last: float = 1
 
+    @property
+    def _row(self) -> Row:
+        return ROWS.get(self.name, NOTHING)
+
     def strikes(self, number: int) -> bool:
         return self.first <= number <= self.last
 
     def refusal(self) -> ModelError | None:
-        refuse = ROWS[self.name].refuse
+        refuse = self._row.refuse
         return None if refuse is None else refuse(self.value)
 
     def on_events(self, events: Events) -> Events:
-        spoil = ROWS[self.name].events
+        spoil = self._row.events
         return events if spoil is None else spoil(events, self.value)
 
     def on_chunks(self, chunks: Bytes) -> Bytes:
         """Each chunk is one event."""
-        spoil = ROWS[self.name].chunks
+        spoil = self._row.chunks
         return chunks if spoil is None else spoil(chunks, self.value)
+
+
+SOUND = Fault("", 0)
+"""No fault at all."""
 
 
 def read_fault(text: str) -> Fault:

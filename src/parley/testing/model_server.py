@@ -1,14 +1,17 @@
-"""The Messages API on loopback, answered by a script: a real HTTP server for tests and for work without a network.
+"""A model behind HTTP on loopback, for tests and for work without a network.
 
     async with ModelServer(script) as server:      # in an event loop
-        server.url                                 # what ANTHROPIC_BASE_URL should say
+        server.url                                 # what ANTHROPIC_BASE_URL should say; OpenAI's has /v1 behind it
     with running(script) as server:                # in a thread of its own
         server.exchanges[0].body["messages"]       # what a client sent
 
-A scripted error becomes an HTTP error with the API's body; one without a status breaks the line instead. Every
-request is kept, without its keys. Whether an answer is `complete` is settled once the server is closed.
+It speaks the Messages API and OpenAI's chat completions, and plays a script, a tape or the offline model (source.py)
+to whoever asks, in the order they ask. A scripted error
+becomes an HTTP error with the API's body; one without a status breaks the line instead. Faults are real ones: a reset
+is a TCP reset. Every request is kept, without its keys. Whether an answer is `complete` is settled once the server is
+closed.
 
-Not here: how a script is written (models/script.py), how a turn is played (models/scripted.py).
+Not here: how a script is written (models/script.py), the APIs (wire.py, chat.py), the command (cli/model_server.py).
 """
 
 from __future__ import annotations
@@ -16,63 +19,56 @@ from __future__ import annotations
 import asyncio
 import threading
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from http.client import responses
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.base import ModelRequest
-from parley.models.script import Player, Script
-from parley.models.scripted import play
-from parley.protocol.base import Json, Struct
+from parley.models.base import Event
+from parley.models.fault import SOUND, Plan, Reset
+from parley.models.growth import Growing
+from parley.models.script import Script
+from parley.protocol.base import Json
+from parley.testing.chat import Chat
+from parley.testing.http import Exchange, Reply, receive, refused, reset
+from parley.testing.source import Source, source_of
+from parley.testing.wire import Messages, Wire
 
-MESSAGES, COUNT_TOKENS = "/v1/messages", "/v1/messages/count_tokens"
-SECRETS = ("x-api-key", "authorization", "proxy-authorization", "cookie")
-REDACTED = "(redacted)"
+__all__ = ["Exchange", "ModelServer", "running"]
+
+COUNT_TOKENS, MODELS = "/v1/messages/count_tokens", "/v1/models"
+WIRES: dict[str, Wire] = {"/v1/messages": Messages(), "/v1/chat/completions": Chat()}
+PIECES = 3
+"""A fault of bytes sees an answer in one piece as so many events."""
 THREAD_SECONDS = 10
 
 
-class Exchange(Struct, kw_only=True):
-    """A request as it came in, and how far its answer got: to a status, to its end."""
-
-    method: str = ""
-    path: str = ""
-    headers: dict[str, str] = {}
-    """Names in lower case; keys are redacted."""
-    raw: bytes = b""
-    status: int | None = None
-    complete: bool = False
-
-    @property
-    def body(self) -> Any:
-        """Raises msgspec.DecodeError if it is no JSON."""
-        return msgspec.json.decode(self.raw)
-
-
-class Asked(Struct, frozen=True, kw_only=True):
-    """The part of a body that decides how it is answered."""
-
-    model: str
-    messages: list[Json]
-    max_tokens: int = 0
-    stream: bool = False
-
-
 class ModelServer:
-    """Plays one script to whoever asks, in the order they ask."""
+    """Plays one source to whoever asks."""
 
-    def __init__(self, script: Script, *, port: int = 0, new_id: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        source: Script | Source,
+        *,
+        port: int = 0,
+        new_id: Callable[[], str] | None = None,
+        plan: Plan | None = None,
+        keeps: int | None = None,
+    ) -> None:
+        """`plan` says what goes wrong; `keeps` is how many exchanges are kept, all by default."""
         self.exchanges: list[Exchange] = []
-        self._player = Player(script)
-        self._port = port
         self._new_id = new_id or (lambda: uuid4().hex[:24])
+        self._source = source_of(source, self._new_id)
+        self._port = port
+        self._plan = plan or Plan()
+        self._keeps = keeps
         self._connections: dict[asyncio.Task[Any], StreamWriter] = {}
 
     async def __aenter__(self) -> ModelServer:
+        """Raises OSError if the port is taken."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
@@ -100,87 +96,94 @@ class ModelServer:
     async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> bool:
         """One request and its answer; says whether another may follow."""
         exchange = Exchange()
+        reply = Reply(exchange, writer, f"req_{self._new_id()}")
         try:
             await receive(reader, exchange)
             self.exchanges.append(exchange)
-            await self._answer(exchange, understood(exchange), writer)
+            if self._keeps is not None:
+                del self.exchanges[: -self._keeps or None]
+            await self._answer(exchange, reply)
+        except Reset:
+            await reset(writer)
+            return False
         except ModelError as flaw:
-            if flaw.status is None:
+            if flaw.status is None or exchange.status is not None:
                 return False
-            error = {"type": "error", "error": {"type": flaw.kind or "api_error", "message": flaw.message}}
             wait = [] if flaw.retry_after_seconds is None else [f"retry-after: {flaw.retry_after_seconds:g}"]
-            self._send(exchange, writer, flaw.status, error, *wait)
+            reply.whole(flaw.status, WIRES.get(exchange.path, Messages()).error(flaw), *wait)
             # Whoever strays from the API may not agree with us on where its request ends.
             return flaw.status not in (404, 411)
         return True
 
-    async def _answer(self, exchange: Exchange, asked: Asked, writer: StreamWriter) -> None:
-        """Raises ModelError, or ConnectionError when the client hangs up."""
-        if exchange.path == COUNT_TOKENS:
-            self._send(exchange, writer, 200, {"input_tokens": max(1, len(exchange.raw) // 4)})
-            return
-        request = ModelRequest(model=asked.model, system=[], messages=asked.messages, max_tokens=asked.max_tokens)
-        try:
-            turn = self._player.turn_for(request)
-        except ModelError as over:
-            raise refused(400, over.message) from None
-        async for event in play(turn, request, self._new_id):
-            # An answer in one piece is played as well: its time and its error are the same.
+    async def _answer(self, exchange: Exchange, reply: Reply) -> None:
+        """Raises ModelError, Reset, or ConnectionError when the client hangs up."""
+        match exchange.method, exchange.path:
+            case "POST", path if path in WIRES:
+                await self._say(WIRES[path], exchange.raw, reply)
+            case "POST", path if path == COUNT_TOKENS:
+                Messages().read(exchange.raw)
+                reply.whole(200, {"input_tokens": max(1, len(exchange.raw) // 4)})
+            case "GET", path if path == MODELS:
+                rows = [listed(name) for name in self._source.names]
+                ends = {"first_id": rows[0]["id"], "last_id": rows[-1]["id"], "has_more": False}
+                reply.whole(200, {"object": "list", "data": rows, **ends})
+            case "GET", path if path.startswith(f"{MODELS}/"):
+                reply.whole(200, listed(path.removeprefix(f"{MODELS}/")))
+            case method, path:
+                raise refused(404, f"there is no {method} {path} here", "not_found_error")
+
+    async def _say(self, wire: Wire, raw: bytes, reply: Reply) -> None:
+        asked = wire.read(raw)
+        events, own_fault = self._source.answer(asked.request)
+        fault = self._plan.next() or own_fault or SOUND
+        if (refusal := fault.refusal()) is not None:
+            raise refusal
+        async with aclosing(events):
+            spoiled = fault.on_events(events)
             if asked.stream:
-                if exchange.status is None:
-                    writer.write(self._head(exchange, 200, "text/event-stream", "transfer-encoding: chunked"))
-                text = b"event: %b\ndata: %b\n\n" % (event.type.encode(), event.raw)
-                writer.write(b"%x\r\n%b\r\n" % (len(text), text))
-                await writer.drain()
-        if asked.stream:
-            writer.write(b"0\r\n\r\n")
-            exchange.complete = True
-        else:
-            self._send(exchange, writer, 200, turn.message(asked.model, self._new_id, len(exchange.raw)))
-
-    def _send(self, exchange: Exchange, writer: StreamWriter, status: int, value: Json, *lines: str) -> None:
-        content = msgspec.json.encode(value)
-        sized = (f"content-length: {len(content)}", *lines)
-        writer.write(self._head(exchange, status, "application/json", *sized) + content)
-        exchange.complete = True
-
-    def _head(self, exchange: Exchange, status: int, content_type: str, *lines: str) -> bytes:
-        exchange.status = status
-        first = (f"HTTP/1.1 {status} {responses.get(status, 'Error')}", f"content-type: {content_type}")
-        return "\r\n".join((*first, f"request-id: req_{self._new_id()}", *lines, "", "")).encode()
+                await reply.streamed("text/event-stream", fault.on_chunks(wire.spelled(spoiled, asked)))
+                return
+            message = wire.whole(await gathered(spoiled))
+            if fault is SOUND:
+                reply.whole(200, message)
+            else:
+                await reply.streamed("application/json", fault.on_chunks(cut(message)))
 
 
-async def receive(reader: StreamReader, exchange: Exchange) -> None:
-    """Read one request. Raises ModelError, IncompleteReadError if there is none, LimitOverrunError if it is huge."""
-    opening, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
-    exchange.method, target, *_ = (*opening.split(" "), "")
-    exchange.path = target.partition("?")[0]
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    exchange.headers = {name: REDACTED if name in SECRETS else value for name, value in headers.items()}
-    length = headers.get("content-length", "0")
-    if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
-        raise refused(411, "a content-length is needed")
-    exchange.raw = await reader.readexactly(int(length))
+async def gathered(events: AsyncIterator[Event]) -> Json:
+    """The whole message: an answer in one piece is played as well, for its time and its error are the same."""
+    growing = Growing()
+    start: Json = {}
+    async for event in events:
+        start = event.message or start
+        try:
+            growing.feed(event)
+        except ModelError:
+            raise Reset from None  # no message could be made of these events
+    if not growing.finished:
+        raise Reset
+    ending = {"stop_reason": growing.stop_reason, "stop_sequence": growing.stop_sequence}
+    content = [block.json for block in growing.blocks]
+    return {**start, "content": content, **ending, "usage": growing.final_usage}
 
 
-def understood(exchange: Exchange) -> Asked:
-    """Raises ModelError."""
-    if exchange.method != "POST" or exchange.path not in (MESSAGES, COUNT_TOKENS):
-        raise refused(404, f"there is no {exchange.method} {exchange.path} here", "not_found_error")
-    try:
-        return msgspec.json.decode(exchange.raw, type=Asked)
-    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
-        raise refused(400, str(flaw)) from None
+async def cut(message: Json) -> AsyncGenerator[bytes, None]:
+    content = msgspec.json.encode(message)
+    size = len(content) // PIECES + 1
+    for at in range(0, len(content), size):
+        yield content[at : at + size]
 
 
-def refused(status: int, text: str, kind: str = "invalid_request_error") -> ModelError:
-    return ModelError(text, status=status, kind=kind)
+def listed(name: str) -> Json:
+    """A model as both APIs list it."""
+    ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, **ours, "object": "model", "created": 0, "owned_by": "parley"}
 
 
 @contextmanager
-def running(script: Script) -> Iterator[ModelServer]:
+def running(source: Script | Source, *, plan: Plan | None = None) -> Iterator[ModelServer]:
     """A server in a thread, for those who have no event loop."""
-    loop, server = asyncio.new_event_loop(), ModelServer(script)
+    loop, server = asyncio.new_event_loop(), ModelServer(source, plan=plan)
     thread = threading.Thread(target=loop.run_forever, name="model server", daemon=True)
 
     def run(coroutine: Coroutine[Any, Any, Any]) -> None:
