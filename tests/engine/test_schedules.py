@@ -1,16 +1,18 @@
-"""Short runs of tests/programmes/schedules.py, which goes as far as you like."""
+"""Short runs of tests/programmes/schedules.py and interrupts.py, which go as far as you like."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
-import schedules  # programmes are no package: their folder must be on the path first
+import interrupts  # programmes are no package: their folder must be on the path first
+import schedules
 import stage
 
 from parley.engine.inbox import Inbox
@@ -21,6 +23,33 @@ def test_no_schedule_loses_doubles_or_reorders_a_prompt(tmp_path: Path) -> None:
 
     assert {"completed", "aborted_streaming", "aborted_tools", "None"} <= ends.keys()
     assert {"prompt completed", "prompt cancelled"} <= ends.keys()
+
+
+def test_every_interrupt_ends_its_turn_once_and_nothing_of_it_is_in_the_next(tmp_path: Path) -> None:
+    ends = interrupts.play(tmp_path, interrupts=300, seed=3)
+
+    assert ends.total() == 300
+    assert {"aborted_streaming", "aborted_tools", "completed"} == ends.keys()
+
+
+CUT: dict[str, Any] = {"type": "result", "terminal_reason": "aborted_streaming"}
+OWN: dict[str, Any] = {"type": "assistant", "message": {"content": [{"type": "text", "text": "<n1><n1>"}]}}
+OTHER: dict[str, Any] = {"type": "assistant", "message": {"content": [{"type": "text", "text": "<n2>"}]}}
+
+
+def test_the_laws_catch_a_turn_that_tells_of_another() -> None:
+    interrupts.check([OWN, CUT], CUT, "n1")
+    for lines in ([OWN, OTHER, CUT], [OWN, CUT, CUT]):
+        with pytest.raises(schedules.Broken):
+            interrupts.check(lines, lines[-1], "n1")
+    with pytest.raises(schedules.Broken, match="not cut"):
+        interrupts.check([OWN, OWN], {"type": "result", "terminal_reason": "completed"}, "n1")
+
+
+def test_the_real_executable_is_interrupted_while_it_streams_and_while_a_command_runs(tmp_path: Path) -> None:
+    answers, results = interrupts.run_real(tmp_path, 6, 1, [str(Path(sys.executable).with_name("parley"))])
+
+    assert (len(answers), len(results)) == (6, 6)
 
 
 def test_the_laws_catch_a_queue_that_forgets_priorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
