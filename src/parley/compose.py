@@ -66,6 +66,7 @@ from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
 
 SMALLEST_LINE_BYTES = 50_000
+PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
 
 MODELS = {
@@ -205,6 +206,7 @@ class Composer:
             task_place=self.task_place(session_id),
             permits=self.permits(session_id, complain),
             asks_host=self.asks_host(),
+            prompt_tool=self.prompt_tool(),
             guarded=options.guard,
             permission_mode=begins_in,
             mode_is_given=options.skip_permissions or options.permission_mode is not None,
@@ -449,12 +451,22 @@ class Composer:
             made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context)
             return made
 
-        denied = (*(self.options.disallowed_tools or ()), *self.denied_tools())
+        # The tool that answers permission questions is not for the model.
+        denied = (*(self.options.disallowed_tools or ()), *self.denied_tools(), *filter(None, [self.prompt_tool()]))
         return supply(maker, found.specs, open_wire, number=lambda name: whole(self.environment, name), denied=denied)
 
     def asks_host(self) -> bool:
         options = self.options
         return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
+
+    def prompt_tool(self) -> str | None:
+        """The MCP tool that answers permission questions. Raises UsageError."""
+        name = self.options.permission_prompt_tool
+        if name in (None, "stdio") or self.options.permission_prompts == "none":
+            return None
+        if not re.fullmatch(PROMPT_TOOL, str(name)):
+            raise UsageError(f"option '--permission-prompt-tool' must be stdio or mcp__SERVER__TOOL, got {name!r}")
+        return name
 
     def web(self) -> Web:
         """The door to the network, opened as wide as the person says. Raises UsageError."""

@@ -69,6 +69,8 @@ def test_a_question_is_explained_with_what_would_come_of_it_and_what_would_help(
     assert (found["decision"], found["outcome"]) == ("ask", "the host is asked")
     assert found["suggestions"][0]["rules"] == [{"toolName": "Bash", "ruleContent": "npm test *"}]
     assert checked(run, "Bash", "npm test")["outcome"] == "denied, as nobody can be asked"
+    tool = checked(run, "Bash", "npm test", "--permission-prompt-tool", "mcp__gate__decide")
+    assert tool["outcome"] == "mcp__gate__decide is asked"
 
 
 def test_what_a_folder_says_that_is_not_trusted_does_not_count(run: Any, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Judge:
         self.offered = self.composer.tools()
         self._asker = Asker(self.composer.permits(session_id, complain), None, guarded=options.guard)
         self._context = self.composer.tool_context(session_id)
-        self._asks_host = self.composer.asks_host()
+        self._answerer = self.composer.prompt_tool() or ("the host" if self.composer.asks_host() else None)
 
     def mode_source(self) -> str:
         """Where the mode comes from that a session would begin in."""
@@ -120,7 +120,7 @@ class Judge:
 
     def _outcome(self, decision: Decision) -> str:
         if isinstance(decision, Ask):
-            return "the host is asked" if self._asks_host else "denied, as nobody can be asked"
+            return f"{self._answerer} is asked" if self._answerer else "denied, as nobody can be asked"
         return "runs" if isinstance(decision, Allow) else "denied"
 
     def _described(self, decision: Decision) -> Json | None:

@@ -39,6 +39,7 @@ class Asker:
         permits: Permits,
         answerer: Answerer | None,
         *,
+        prompt_tool: str | None = None,
         guarded: bool = False,
         may_bypass: bool = False,
         set_mode: Callable[[str | None], None] = lambda mode: None,
@@ -49,6 +50,8 @@ class Asker:
         self.permits = permits
         self._answerer = answerer
         """Who answers can_use_tool; None if nobody does."""
+        self._prompt_tool = prompt_tool
+        """Its name, if it is a tool and not the host."""
         self._guarded = guarded
         self._may_bypass = may_bypass
         self._set_mode = set_mode
@@ -66,7 +69,7 @@ class Asker:
     def guard(self, host: Answerer) -> None:
         """From now on the host is asked about every call. There is no way back."""
         self._guarded = True
-        self._answerer = host
+        self._answerer, self._prompt_tool = host, None
 
     def judge(self, request: Request, mode: str) -> Decision:
         """What the rules and the mode say, before anybody is asked."""
@@ -86,10 +89,18 @@ class Asker:
         try:
             answer = await self._answer(self._answerer, question(asking, request, call, tool, agent_id))
         except HostGone:
-            return unclear("Permission could not be asked for: the stream was closed.")
+            return self._attributed(unclear("Permission could not be asked for: the stream was closed."))
         except AnswerIsError as flaw:
-            return unclear(f"Permission could not be asked for: {flaw}")
-        return self._taken(answer, asking, request, call, tool)
+            return self._attributed(unclear(f"Permission could not be asked for: {flaw}"))
+        return self._attributed(self._taken(answer, asking, request, call, tool))
+
+    def _attributed(self, decision: Allow | Deny) -> Allow | Deny:
+        """Who it was that said so, where it was not the host: the host has not heard of it then."""
+        if self._prompt_tool is None or decision.source not in ("host", "reply"):
+            return decision
+        return msgspec.structs.replace(
+            decision, source="prompt_tool", reason=self._prompt_tool, reason_type="permissionPromptTool"
+        )
 
     async def _answer(self, answerer: Answerer, asked: CanUseTool) -> Any:
         self._open += 1
@@ -107,17 +118,17 @@ class Asker:
         try:
             told: PermissionAnswer = convert(answer, PermissionAnswer)
         except msgspec.ValidationError as flaw:
-            return unclear(f"The host's answer to the permission request was invalid: {flaw}")
+            return unclear(f"The answer to the permission request was invalid: {flaw}")
         if isinstance(told.toolUseID, str) and told.toolUseID != call.id:
-            return unclear("The host's answer to the permission request was meant for another call.")
+            return unclear("The answer to the permission request was meant for another call.")
         if told.behavior == "deny" and isinstance(told.message, str):
             return Deny(message=told.message, source="host", interrupt=told.interrupt is True)
         if told.behavior != "allow":
-            return unclear("The host's answer to the permission request was neither allow nor a deny with a message.")
+            return unclear("The answer to the permission request was neither allow nor a deny with a message.")
         try:
             self._update(told.updatedPermissions)
         except BadUpdate as flaw:
-            return unclear(f"The host's answer to the permission request has updates that are wrong: {flaw}")
+            return unclear(f"The answer to the permission request has updates that are wrong: {flaw}")
         return self._judged_again(final_input(told, request.input, tool), asking, request)
 
     def _update(self, updates: list[Json] | None | UnsetType) -> None:

@@ -201,6 +201,18 @@ class Servers:
         answer: Json = await tool.server.call(tool.own_name, arguments, meta={}, seconds=limit)
         return answer
 
+    async def consult(self, name: str, arguments: Json) -> Json:
+        """What a tool answers that the engine itself asks, whether the model is shown it or not. Raises ToolError."""
+        from parley.mcp.naming import qualified
+
+        assert self._supply is not None
+        for server in self:
+            for listed in server.tools if server.status == "connected" else ():
+                if qualified(server.spec.name, listed["name"]) == name:
+                    seconds = self._supply.patience.of_call(server.spec, listed["name"])
+                    return await server.call(listed["name"], arguments, meta={}, seconds=seconds)
+        raise ToolError(f"There is no MCP tool {name!r}. {self._absence(name)}".strip())
+
     def hear(self, name: str, message: Json) -> bool:
         """A message that a server of the host sends of its own accord; False if there is no such server."""
         server = self._servers.get(name)

@@ -20,7 +20,7 @@ from typing import Any
 
 from parley.engine import outcome
 from parley.engine.access import Access
-from parley.engine.asking import Asker
+from parley.engine.asking import Answerer, Asker
 from parley.engine.control import Control
 from parley.engine.conversation import Conversation
 from parley.engine.errand import Errand
@@ -84,7 +84,8 @@ class Session:
         self._regain()
         self.asker = Asker(
             setup.permits,
-            host if setup.asks_host else None,
+            self._answerer(),
+            prompt_tool=setup.prompt_tool,
             guarded=setup.guarded,
             may_bypass=setup.may_bypass,
             set_mode=self.set_mode,
@@ -105,6 +106,14 @@ class Session:
         self._lend(setup.tool_context)
         lost = "The engine ended while this call ran. Its outcome is unknown."
         self.conversation.answer_open_calls(lost, told=False)
+
+    def _answerer(self) -> Answerer | None:
+        """Who answers permission questions."""
+        if self.setup.prompt_tool is not None:
+            from parley.engine.prompt_tool import PromptTool
+
+            return PromptTool(self.setup.prompt_tool, self.servers)
+        return self.host if self.setup.asks_host else None
 
     def _lend(self, context: Context) -> None:
         """Give the tools what only a session has."""

@@ -63,6 +63,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     permits: Permits
     asks_host: bool = False
     """Whether permission questions go to the host."""
+    prompt_tool: str | None = None
+    """The MCP tool that answers them instead."""
     guarded: bool = False
     """Whether the host is asked about every call, whatever rules and mode say."""
     permission_mode: str = "default"

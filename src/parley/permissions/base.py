@@ -52,7 +52,7 @@ class Allow(Struct, frozen=True, kw_only=True):
 
     input: Json
     source: str
-    """Who said so: `mode`, `rule` or `host`."""
+    """Who said so: `mode`, `rule`, `host` or `prompt_tool`."""
     reason: str = ""
     reason_type: str = "mode"
     """As the wire calls it: `mode`, `rule`, `subcommandResults` or `other`."""
@@ -66,7 +66,7 @@ class Deny(Struct, frozen=True, kw_only=True):
 
     message: str
     source: str
-    """`rule`, `mode`, `host`, or `nobody` where nobody could be asked."""
+    """`rule`, `mode`, `host`, `prompt_tool`, `internal`, or `nobody` where nobody could be asked."""
     reason: str = ""
     reason_type: str = ""
     rule: Rule | None = None

@@ -221,6 +221,15 @@ Paths are gitignore patterns: `//x` from the root, `~/x` from home, `/x` from th
 the way. To allow, every name on the way has to fit. Within parentheses a backslash makes a parenthesis plain. A
 malformed rule has no effect and is named on stderr.
 
+## Who is asked
+
+With `--permission-prompt-tool stdio` the host, by `can_use_tool`; it may take as long as it likes. With
+`--permission-prompt-tool mcp__SERVER__TOOL` that tool of an MCP server: it is called with `tool_name`, `input` and
+`tool_use_id` and answers with a text that is JSON, `{"behavior": "allow", "updatedInput": {...}}` or
+`{"behavior": "deny", "message": "..."}`. The model is not offered it and nobody is asked about it. Whatever is not
+clearly an allow is a denial: an error, an answer that cannot be read or is meant for another call, a host or a server
+that is not there. `parley permissions check` says what would be decided and why ([cli.md](cli.md)).
+
 ## What a host grants
 
 An answer to `can_use_tool` may hold `updatedPermissions`. Those for `localSettings`, `projectSettings` and
