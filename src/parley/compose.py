@@ -28,11 +28,11 @@ from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
 from parley.errors import SessionError, UsageError
 from parley.host import Host
-from parley.mcp.base import Spec, Supply, Wire
+from parley.mcp.base import Lost, Spec, Supply, Wire
 from parley.mcp.supply import Maker, supply
 from parley.models.base import Model
-from parley.models.endpoint import Endpoint
-from parley.models.names import Choice, resolve
+from parley.models.endpoint import Endpoint, is_loopback
+from parley.models.names import Choice, Facts, facts, resolve
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.permissions.later import Later
@@ -40,6 +40,7 @@ from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import backends, credentials, layers
 from parley.settings.base import shown
+from parley.settings.client import takes_rate_limits
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
 from parley.settings.file import read as read_file
@@ -99,13 +100,15 @@ TOOLS = {
     "Read": "parley.tools.read:Read",
     "Write": "parley.tools.write:Write",
 }
+WEB = ("WebFetch", "WebSearch")
+"""The tools that lead into the network."""
 NOT_YET = (
-    *("fallback_model", "task_budget", "agents", "agent"),
+    *("task_budget", "agents", "agent"),
     *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "include_hook_events", "client_tools"),
     *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
-RESTRICTING_NOT_YET = ("restricted", "safe_mode", "offline", "resume_session_at", "resume_drops_turn")
+RESTRICTING_NOT_YET = ("restricted", "safe_mode", "resume_session_at", "resume_drops_turn")
 WIRES = {
     "sdk": "parley.mcp.bridge:Bridge",
     "stdio": "parley.mcp.stdio:Stdio",
@@ -194,6 +197,8 @@ class Composer:
             log=log,
             open_model=self.open_model,
             model_name=self.model_name(),
+            facts_of=self.facts_of,
+            fallback_models=self.fallback_models(),
             small_model=environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku",
             instructions=msgspec.structs.replace(
                 self.instructions(session_id),
@@ -242,6 +247,7 @@ class Composer:
             form=self.form(),
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),
+            tells_quota=takes_rate_limits(environment),
             api_key_source=credentials.source(self.places()),
             prices=self.prices(),
             stamp=self.stamp,
@@ -381,6 +387,32 @@ class Composer:
             self.wraps.redaction.add(found.auth[1].removeprefix("Bearer "))  # a helper's key is known only now
         return found
 
+    def key_source(self, adapter: str) -> str:
+        """Where the key of a backend comes from, never the key itself."""
+        if adapter == "openai":
+            return backends.openai_key_source(self.environment)
+        return credentials.source(self.places())
+
+    def facts_of(self, choice: Choice) -> Facts:
+        """What is known of a model; of the other API's servers some things are declared."""
+        known = facts(choice.name)
+        if choice.adapter != "openai":
+            return known
+        fields = backends.declared(self.environment, backends.openai_url(self.environment))
+        return msgspec.structs.replace(
+            known,
+            takes_effort="reasoning_effort" in fields,
+            knows_schemas="response_format" in fields,
+        )
+
+    def fallback_models(self) -> tuple[str, ...]:
+        """Raises UsageError if one of them can never be asked."""
+        asked = self.options.fallback_model or self.settings.merged.get("fallbackModel") or ""
+        names = tuple(name.strip() for name in str(asked).split(",") if name.strip())
+        for name in names:
+            self.check_model(resolve(name))
+        return names
+
     def check_model(self, choice: Choice) -> None:
         """Raises UsageError if a model can never be asked."""
         if not choice.name:
@@ -432,8 +464,9 @@ class Composer:
         return Shelf(offered(TOOLS, wishes), make_tool)
 
     def denied_tools(self) -> list[str]:
-        """What the settings deny; rules with contents do no harm here, as no tool is called that."""
-        return [rule.text for rule in self.settings.merged.rules if rule.behavior == "deny"]
+        """What the settings and `--offline` deny; rules with contents do no harm here, as no tool is called that."""
+        denied = [rule.text for rule in self.settings.merged.rules if rule.behavior == "deny"]
+        return [*denied, *WEB] if self.options.offline else denied
 
     def servers(self, context: Context, complain: Callable[[str], None]) -> Supply:
         """The MCP servers that are configured, and the way to more. Raises UsageError."""
@@ -445,6 +478,8 @@ class Composer:
             complain(flaw)
 
         async def open_wire(spec: Spec, host: Host) -> Wire:
+            if self.options.offline and spec.url and not is_loopback(spec.url):
+                raise Lost("this session runs with --offline, and the server is not on this machine")
             module, _, cls = WIRES[spec.kind].partition(":")
             # What a wire stands on may take a second to load; the loop must not wait for it.
             loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
@@ -481,6 +516,7 @@ class Composer:
             allow_private=private is True,
             ca_file=environment.get("NODE_EXTRA_CA_CERTS"),
             search_url=search_url,
+            closed=self.options.offline,
         )
 
     def plan_file(self, session_id: str) -> Path:

@@ -81,6 +81,7 @@ class ModelError(ParleyError):
         retryable: bool = False,
         retry_after_seconds: float | None = None,
         request_id: str | None = None,
+        quota: object = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -90,6 +91,8 @@ class ModelError(ParleyError):
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
         self.request_id = request_id
+        self.quota = quota
+        """The state of the quota, where the backend told it."""
 
 
 class NotPossible(ParleyError):

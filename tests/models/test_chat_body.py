@@ -63,13 +63,14 @@ def test_the_length_goes_under_the_name_that_the_server_knows(
     assert {key: value for key, value in sent.items() if key.startswith("max")} == {name: 100}
 
 
-def test_the_form_of_an_answer_is_sent_only_where_that_is_declared() -> None:
+def test_the_form_of_an_answer_goes_along() -> None:
     request = asking(user("Hi"), output_schema={"type": "object"})
-    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
 
-    assert body(request, "gpt", ("response_format",)).get("response_format") == form
-    assert "response_format" not in body(request, "gpt", ())
-    assert "response_format" not in body(request, "gpt", ("response_format",), ("response_format",))
+    assert body(request, "gpt", ())["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": {"type": "object"}},
+    }
+    assert "response_format" not in body(asking(user("Hi")), "gpt", ("response_format",))
 
 
 def test_effort_is_sent_only_where_it_is_declared() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "model-server": "parley.cli.model_server",
+    "models": "parley.cli.models",
     "permissions": "parley.cli.permissions",
     "trust": "parley.cli.trust",
 }

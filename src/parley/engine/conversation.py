@@ -28,10 +28,11 @@ from parley.engine.thinking import thinking_field
 from parley.engine.tool_call import Caller
 from parley.engine.usage import Ledger
 from parley.models.base import Model, ModelRequest
-from parley.models.names import PUPPETS, facts, resolve
+from parley.models.names import PUPPETS, Choice, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
+from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
 
 
 class Conversation:
@@ -66,16 +67,21 @@ class Conversation:
         """What an answer must look like."""
         if setup.form is not None:
             self.take_form(setup.form)
+        self._told_quota: RateLimitInfo | None = None
 
     # What a model call needs.
 
     def current_model(self) -> Model:
         """Raises UsageError or ModelError."""
-        return self._access.open(self.model)
+        return self.open_model(self.model)
+
+    def open_model(self, choice: Choice) -> Model:
+        """Raises UsageError or ModelError."""
+        return self._access.open(choice)
 
     def request(self) -> ModelRequest:
         """The next model call. Its beginning is the last one, byte for byte."""
-        known = facts(self.model.name)
+        known = self.setup.facts_of(self.model)
         max_tokens = self.limits.max_output_tokens or known.max_output_tokens
         return ModelRequest(
             model=self.model.name if self.model.adapter == "anthropic" else self.model.shown,
@@ -84,8 +90,7 @@ class Conversation:
             tools=self._tool_schemas(),
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
-            # Whether a server of the other API takes it is declared there.
-            effort=self.setup.effort if known.takes_effort or self.model.adapter == "openai" else None,
+            effort=self.setup.effort if known.takes_effort else None,
             betas=self.setup.betas,
             session_id=self.setup.session_id,
             output_schema=self.form.schema if self.form is not None and known.knows_schemas else None,
@@ -99,7 +104,7 @@ class Conversation:
     @property
     def forms_by_tool(self) -> bool:
         """Whether the model gives an answer that has a form by a call."""
-        return self.form is not None and not facts(self.model.name).knows_schemas
+        return self.form is not None and not self.setup.facts_of(self.model).knows_schemas
 
     def tool_names(self) -> list[str]:
         """The tools the model is offered."""
@@ -146,6 +151,12 @@ class Conversation:
                 abandoned_blocks=abandoned_blocks,
             )
         )
+
+    def tell_quota(self, quota: object) -> None:
+        """Tell the state of the quota if it is news, to a client that can bear it."""
+        if isinstance(quota, RateLimitInfo) and quota != self._told_quota and self.setup.tells_quota:
+            self._told_quota = quota
+            self.tell(RateLimitEvent(rate_limit_info=quota))
 
     def say(self, message: Message) -> None:
         """Record a line, then say it. Raises SessionError if it cannot be kept."""

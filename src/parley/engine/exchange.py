@@ -18,6 +18,7 @@ import msgspec
 
 from parley.engine import outcome, retry
 from parley.engine.conversation import Conversation
+from parley.engine.fallback import Fallback
 from parley.engine.heartbeat import Pulse
 from parley.engine.inbox import Prompt
 from parley.errors import ModelError
@@ -43,6 +44,7 @@ class Exchange:
         self._conversation = conversation
         self._prompts = prompts
         """What is answered; the first line of the answer says so."""
+        self.fallback = Fallback(conversation)
         self.calls = 0
         self.first_token_at: float | None = None
         self.growing = Growing()
@@ -107,7 +109,8 @@ class Exchange:
             async with aclosing(model.stream(talk.request())) as events:
                 async for event in events:
                     self._take(event, growing, begun)
-        except ModelError:
+        except ModelError as flaw:
+            talk.tell_quota(flaw.quota)
             if not growing.complete:
                 raise
         finally:
@@ -117,6 +120,7 @@ class Exchange:
             raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
         if not growing.finished:
             self._tell_own({"type": "message_stop"})
+        talk.tell_quota(growing.quota)
         return growing
 
     # A stream that broke.
@@ -131,21 +135,24 @@ class Exchange:
         most = retry.most_retries(flaw, talk.limits.max_retries)
         trouble = now - self._trouble_since
         delay = retry.delay_seconds(flaw, self._failures, talk.limits.max_retries, talk.setup.dice(), trouble)
-        if delay is None:
-            raise flaw
-        self._quiet_looks = 0
-        talk.tell(
-            ApiRetry(
-                attempt=self._failures,
-                max_retries=most,
-                retry_delay_ms=round(delay * 1000),
-                error_status=flaw.status,
-                error=outcome.error_name(flaw),
-            )
-        )
         if growing.blocks:
             self._broken_ids.add(growing.id)
-        await talk.stamp.pause(delay)
+        if self.fallback.takes_over(flaw, self._failures, is_last=delay is None):
+            self._failures, self._trouble_since = 0, None
+        elif delay is None:
+            raise flaw
+        else:
+            self._quiet_looks = 0
+            talk.tell(
+                ApiRetry(
+                    attempt=self._failures,
+                    max_retries=most,
+                    retry_delay_ms=round(delay * 1000),
+                    error_status=flaw.status,
+                    error=outcome.error_name(flaw),
+                )
+            )
+            await talk.stamp.pause(delay)
         if not calls_in(growing) and (said := texts_of(growing)):
             self._texts += said[-1:]
             talk.say_user(Text.of(GO_ON), isSynthetic=True)

@@ -15,7 +15,7 @@ from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
 from parley.mcp.base import Supply
 from parley.models.base import Model
-from parley.models.names import Choice
+from parley.models.names import Choice, Facts, facts
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.protocol.base import Struct
@@ -53,6 +53,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     open_model: Callable[[Choice], Model]
     """Raises UsageError or ModelError if there is no such model."""
     model_name: str = "default"
+    facts_of: Callable[[Choice], Facts] = lambda choice: facts(choice.name)
+    """What is known of a model, and of the server behind it."""
+    fallback_models: tuple[str, ...] = ()
+    """Who goes on with a turn whose own model cannot answer, in this order."""
     small_model: str = "haiku"
     """Who is asked beside the conversation, where the session's model is on the API."""
     instructions: Instructions = Instructions()
@@ -86,6 +90,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     form: Form | None = None
     """What an answer must look like."""
+    tells_quota: bool = True
+    """Whether the client can bear a line about its quota."""
     state_events: str | None = None
     """Who reads session_state_changed: `sdk`, `everybody`, or None for nobody."""
     api_key_source: str = "none"

@@ -118,6 +118,8 @@ class Turn:
             if self.cut is None:
                 raise
             return self._aborted()
+        finally:
+            self.exchange.fallback.end()
 
     async def _converse(self) -> Outcome:
         limits = self.conversation.limits

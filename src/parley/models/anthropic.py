@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from parley.models.base import Event, ModelRequest, read_event
 from parley.models.endpoint import Endpoint
 from parley.models.http import EVENT_STREAM, Deadlines, Pool, refusal
 from parley.models.optional import blamed, warning
+from parley.models.quota import quota
 from parley.protocol.base import Json
 
 API_VERSION = "2023-06-01"
@@ -54,16 +55,19 @@ class Anthropic:
                 head[BETA_HEADER] = ",".join(betas)
             try:
                 async with pool.post(
-                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), refusal
+                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), failure
                 ) as answer:
                     async for batch in answer.batches():
                         for data in batch:
                             event = understood(data)
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
+                                event.quota = quota(answer.headers) if has_quota(endpoint) else None
                             yield event
                     return
             except ModelError as flaw:
+                if not has_quota(endpoint):
+                    flaw.quota = None
                 if flaw.status == 401 and self._find is not None:
                     self._endpoint = None
                 name = blamed(flaw, [*betas, *([BETA_HEADER] if betas else []), *optional_fields(fields)])
@@ -127,7 +131,9 @@ def unmarked(value: Any) -> Any:
 
 def optional_fields(fields: Json) -> Iterator[str]:
     """The fields that were sent and could have been left out; marks are somewhere inside."""
-    yield from (name for name in OPTIONAL if name in fields)
+    # Without the form that it may hold, the answer would be another one.
+    has_form = "format" in fields.get("output_config", {})
+    yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_form))
     if CACHE_MARK.encode() in msgspec.json.encode(fields):
         yield CACHE_MARK
 
@@ -137,6 +143,20 @@ def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
     if endpoint.auth is not None:
         fields[endpoint.auth[0]] = endpoint.auth[1]
     return fields
+
+
+def has_quota(endpoint: Endpoint) -> bool:
+    """Whether what is said of a quota concerns whoever asks: one who has a plain key has none."""
+    return endpoint.auth is not None and endpoint.auth[0] == "authorization"
+
+
+def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+    """What an answer other than 200 means."""
+    flaw = refusal(status, headers, content)
+    flaw.quota = found = quota(headers)
+    if status == 429 and found is not None and found.status == "rejected":
+        flaw.retryable = False  # it takes hours until the window opens again
+    return flaw
 
 
 def understood(data: bytes) -> Event:

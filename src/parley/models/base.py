@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from parley.protocol.base import Json, Struct
+from parley.protocol.messages.notices import RateLimitInfo
 
 
 class Delta(Struct, gc=False):
@@ -37,9 +38,12 @@ class Event(Struct, gc=False):
     delta: Delta | None = None
     usage: Json | None = None
     error: Json | None = None
-    raw: bytes = b""
-    request_id: str | None = None
+    # Ours: the names cannot be those of a field that a backend sends.
+    raw: bytes = msgspec.field(default=b"", name="parley:raw")
+    request_id: str | None = msgspec.field(default=None, name="parley:request_id")
     """The backend's id of the request, on message_start."""
+    quota: RateLimitInfo | None = msgspec.field(default=None, name="parley:quota")
+    """The state of the quota, on message_start, where the backend tells it."""
 
 
 class _Head(Struct):

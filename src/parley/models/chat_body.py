@@ -18,10 +18,8 @@ from parley.models.names import UNKNOWN
 from parley.protocol.base import Json
 
 USAGE = "stream_options"
-OPTIONAL = (USAGE, "max_tokens", "max_completion_tokens", "reasoning_effort", "response_format", "reasoning_content")
+OPTIONAL = (USAGE, "max_tokens", "max_completion_tokens", "reasoning_effort", "reasoning_content")
 """Fields that a server may not know, and can do without."""
-DECLARABLE = ("max_completion_tokens", "reasoning_effort", "response_format", "reasoning_content")
-"""Fields that are sent only to a server that is said to know them."""
 
 
 def body(request: ModelRequest, name: str, declared: Collection[str], dropped: Collection[str] = ()) -> Json:
@@ -32,7 +30,7 @@ def body(request: ModelRequest, name: str, declared: Collection[str], dropped: C
     fields.update(most_tokens(request, declared, dropped))
     if request.effort is not None and "reasoning_effort" in declared and "reasoning_effort" not in dropped:
         fields["reasoning_effort"] = request.effort
-    if request.output_schema is not None and "response_format" in declared and "response_format" not in dropped:
+    if request.output_schema is not None:
         form = {"name": "answer", "schema": request.output_schema}
         fields["response_format"] = {"type": "json_schema", "json_schema": form}
     if tools := [function(tool) for tool in request.tools if "input_schema" in tool]:

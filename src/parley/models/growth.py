@@ -17,6 +17,7 @@ from parley.errors import ModelError
 from parley.models.base import Delta, Event
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import Block, ToolUse, read
+from parley.protocol.messages.notices import RateLimitInfo
 
 # Which field of a block each type of delta adds to, and the delta's own name for it.
 TEXT_DELTAS = {
@@ -45,6 +46,7 @@ class Growing:
         self.id = ""
         self.model = ""
         self.request_id: str | None = None
+        self.quota: RateLimitInfo | None = None
         self.usage: Json = {}
         """As message_start told it; the final one is `final_usage`."""
         self.final_usage: Json = {}
@@ -85,6 +87,7 @@ class Growing:
                 if self.started:
                     raise out_of_order("a message began twice")
                 self._start(event.message, event.request_id)
+                self.quota = event.quota
             case "message_delta":
                 self._end(event)
             case "message_stop":

@@ -62,6 +62,11 @@ def openai(environment: Mapping[str, str]) -> Endpoint:
     )
 
 
+def openai_key_source(environment: Mapping[str, str]) -> str:
+    given = (name for name in ("OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS") if environment.get(name))
+    return next(given, "none")
+
+
 def declared(environment: Mapping[str, str], base_url: str) -> frozenset[str]:
     """The optional fields that the server is said to know."""
     said = environment.get("PARLEY_OPENAI_FIELDS")

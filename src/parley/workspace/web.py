@@ -81,7 +81,10 @@ class Web:
         limits: Limits | None = None,
         resolve: Resolver | None = None,
         judge: Callable[[str], bool] = is_public,
+        closed: bool = False,
     ) -> None:
+        self._closed = closed
+        """Whether nothing may be fetched at all."""
         self._allow_private = allow_private
         self._judge = judge
         """Whether an address is the public's."""
@@ -96,6 +99,8 @@ class Web:
     async def fetch(self, text: str, *, own: bool = False) -> Page | Moved:
         """The page at a URL; `own` says that the person, not the model, chose it. Raises ToolError."""
         url = read_url(text)
+        if self._closed:
+            raise ToolError(f"{url} was not fetched: this session runs with --offline.")
         try:
             async with asyncio.timeout(self._limits.seconds):
                 for _ in range(self._limits.redirects + 1):

@@ -1,0 +1,69 @@
+"""`parley models`: what is configured, and whether it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.models.script import read_script
+from parley.testing.model_server import running
+
+
+def test_what_is_configured_is_listed_without_asking_anybody_and_without_secrets(run: Any) -> None:
+    done = run(
+        "models",
+        ANTHROPIC_API_KEY="sk-hush",
+        OPENAI_BASE_URL="http://me:hush@gate.test/v1?key=hush",
+        OPENAI_API_KEY="sk-hush",
+        ANTHROPIC_MODEL="openai:gpt",
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hush" not in done.stdout
+    assert done.stdout.startswith("model of a session here: openai:gpt (price not known: costs are null)\n")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "known"] in rows
+    assert ["anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"] in rows
+    assert ["openai", "http://gate.test/v1", "OPENAI_API_KEY"] in rows
+
+
+def test_a_check_asks_each_model_once(run: Any) -> None:
+    with running(read_script("[[turn]]\ntext = 'OK'\n", "test")) as server:
+        done = run("models", "--check", "offline", "sonnet", ANTHROPIC_BASE_URL=server.url)
+
+    assert (done.returncode, done.stderr, len(server.exchanges)) == (0, "", 1)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("offline            answers (offline, ")
+    assert second.startswith("claude-sonnet-5-5  answers (claude-sonnet-5-5, ")
+
+
+def test_a_check_that_fails_says_why_and_goes_on(run: Any) -> None:
+    done = run("models", "--check", "sonnet", "scripted:nope.toml", "offline")
+
+    assert done.returncode == 1
+    rows = done.stdout.splitlines()
+    assert rows[0].startswith("sonnet              fails: No API key: set ANTHROPIC_API_KEY")
+    assert rows[1].startswith("scripted:nope.toml  fails: the script ")
+    assert rows[2].startswith("offline             answers")
+
+
+def test_without_a_name_the_model_of_a_session_here_is_checked(run: Any) -> None:
+    done = run("models", "--check", ANTHROPIC_MODEL="offline")
+
+    assert (done.returncode, done.stdout[:7]) == (0, "offline")
+
+
+@pytest.mark.parametrize("argv", [["all"], ["--list"], ["--check", "--all"]])
+def test_anything_else_is_answered_with_the_usage(run: Any, argv: list[str]) -> None:
+    done = run("models", *argv)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: usage: parley models | parley models --check [NAME ...]\n"
+
+
+def test_an_address_that_is_none_is_one_sentence(run: Any) -> None:
+    done = run("models", OPENAI_BASE_URL="gate.test")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: OPENAI_BASE_URL must be an address that begins with http:// or https://\n"
