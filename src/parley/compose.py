@@ -9,12 +9,12 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -39,7 +39,7 @@ from parley.permissions.later import Later
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import backends, credentials, layers
-from parley.settings.base import shown
+from parley.settings.base import Value, shown
 from parley.settings.client import takes_rate_limits
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
@@ -65,6 +65,11 @@ from parley.workspace.local import LocalFiles
 from parley.workspace.processes import Processes
 from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
+
+if TYPE_CHECKING:
+    from parley.hooks.base import Hook
+    from parley.host import Host
+    from parley.protocol.messages.requests import HookMatcher
 
 SMALLEST_LINE_BYTES = 50_000
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
@@ -104,7 +109,7 @@ WEB = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
 NOT_YET = (
     *("task_budget", "agents", "agent"),
-    *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "include_hook_events", "client_tools"),
+    *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "client_tools"),
     *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
@@ -115,6 +120,7 @@ WIRES = {
     "sse": "parley.mcp.remote:Sse",
     "http": "parley.mcp.remote:Http",
 }
+HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
 DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
 
 
@@ -218,6 +224,11 @@ class Composer:
             may_bypass=self.may_bypass(begins_in),
             partial=options.include_partial_messages and options.output_format != "message",
             replay=options.replay_user_messages,
+            hook_events=options.include_hook_events,
+            make_callbacks=self.callbacks,
+            make_commands=lambda layers: self.commands(layers, context, complain),
+            transcript_path=lambda: self.store(complain).path(session_id),
+            begins_as=self.begins_as(),
             thinking=Wish(
                 tokens=options.max_thinking_tokens
                 if options.max_thinking_tokens is not None
@@ -452,6 +463,18 @@ class Composer:
             search=LocalSearch(children),
         )
 
+    def callbacks(self, host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Sequence[Hook]:
+        found: Sequence[Hook] = variety(HOOKS, "callback", "hook")(host, hooks)
+        return found
+
+    def commands(self, layers: Sequence[Value], context: Context, complain: Callable[[str], None]) -> Sequence[Hook]:
+        """The commands that settings have as hooks. What is wrong with them is told."""
+        found, flaws = variety(HOOKS, "command", "hook")(layers, context, self.cwd)
+        for flaw in flaws:
+            complain(str(flaw))
+        hooks: Sequence[Hook] = found
+        return hooks
+
     def tools(self) -> Shelf:
         """The tools the model may call, by the names they are listed under."""
         tasks = self.environment.get("CLAUDE_CODE_ENABLE_TASKS")
@@ -610,6 +633,13 @@ class Composer:
         if not options.no_session_persistence:
             Checkpoints(self.file_history(session_id)).inherit(Checkpoints(self.file_history(old)))
         return session_id, fork
+
+    def begins_as(self) -> str:
+        """How the session comes about."""
+        options = self.options
+        if not (options.resume or options.continue_conversation):
+            return "startup"
+        return "fork" if options.fork_session else "resume"
 
     # Files.
 

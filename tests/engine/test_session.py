@@ -85,7 +85,7 @@ def test_initialize_is_answered_before_the_turn_in_every_order_clients_use(tmp_p
     run(talk)
 
 
-def test_the_initialize_answer_tells_models_account_and_that_no_hook_will_run(tmp_path: Path) -> None:
+def test_the_initialize_answer_tells_models_account_and_whether_hooks_are_applied(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             first = await room.ask("initialize", hooks=None, protocolVersion="1.0", features=[], unknown=1)
@@ -95,7 +95,7 @@ def test_the_initialize_answer_tells_models_account_and_that_no_hook_will_run(tm
         assert answer["models"][0]["value"] == "default"
         assert answer["account"]["apiKeySource"] == "none"
         assert answer["claude_code_version"].startswith("2.1.")
-        assert (answer["hooks_applied"], second["response"]["response"]["hooks_applied"]) == (True, False)
+        assert ("hooks_applied" in answer, second["response"]["response"]["hooks_applied"]) == (False, True)
 
     run(talk)
 

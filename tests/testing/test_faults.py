@@ -94,7 +94,8 @@ def test_pings_drip(api: str, ping: bytes) -> None:
     dripping = heard("pings=0.01", api, until=ping + b"\n\n")
 
     assert dripping.data.count(ping) > 0
-    assert not (dripping.reset or dripping.silent)
+    assert not dripping.reset
+    assert not dripping.silent
 
 
 @pytest.mark.parametrize("api", PATHS)

@@ -35,6 +35,8 @@ TASK_TAIL_BYTES = 8 * 1024
 def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer | Awaitable[ask.InitializeAnswer]:
     if request.guard is True:
         session.asker.guard(session.host)
+    # What cannot be relied on is not applied: a client that relies on it must hear of it.
+    applied = request.hooks is UNSET or session.listeners.register(session, request.hooks or {})
     conversation, own = session.conversation, request.systemPrompt
     if isinstance(own, str | list):
         conversation.instructions = msgspec.structs.replace(
@@ -58,9 +60,9 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
         current_permission_mode=session.mode,
-        # Nobody runs hooks yet: a client that relies on one must hear of it.
-        hook_on_failure_supported=False,
-        hooks_applied=not request.hooks,
+        hook_on_failure_supported=True,
+        hooks_applied=applied if request.hooks else UNSET,
+        other_hook_ask_outranks_host=True,
         fast_mode_state="off",
         session_state=session.state,
         analytics_disabled=True,
@@ -212,6 +214,7 @@ def change_settings(session: Session, settings: Json, change: Callable[[Held], M
     except NotWritten as flaw:
         raise NotPossible(str(flaw)) from None
     session.setup.permits.settle(after)
+    session.listeners.settle(session, after)
     environment = session.setup.tool_context.environment
     environment.clear()
     environment.update(held.child_environment())
@@ -243,6 +246,24 @@ def known_settings(session: Session) -> Held:
 
 def list_permission_rules(session: Session, request: ask.ListPermissionRules) -> Json:
     return {"state": session.setup.permits.listed()}
+
+
+def get_hooks_listing(session: Session, request: ask.GetHooksListing) -> Json:
+    from parley.hooks.base import EVENTS
+
+    live, merged = session.listeners.live, known_settings(session).merged
+    listed = [hook.listed() for hook in live.all()] if live is not None else []
+    inert = [found for found in merged.inert if found.key == "hooks"]
+    return {
+        "events": list(dict.fromkeys(hook["event"] for hook in listed)),
+        "hooks": listed,
+        "eventCatalog": [
+            {"name": event.name, "description": event.when, "matchField": event.matched or None}
+            for event in EVENTS.values()
+        ],
+        "policy": {"disableAllHooks": merged.get("disableAllHooks") is True},
+        "errors": [f"{found.path}: without effect: {found.reason}" for found in inert],
+    }
 
 
 def list_models(session: Session, request: ask.ListModels) -> Json:
@@ -325,6 +346,7 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.UpdateSettings: update_settings,
     ask.GetSettings: get_settings,
     ask.ListPermissionRules: list_permission_rules,
+    ask.GetHooksListing: get_hooks_listing,
     ask.ListModels: list_models,
     ask.GetBinaryVersion: version,
     ask.McpStatus: server_answers.mcp_status,

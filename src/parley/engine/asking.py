@@ -7,12 +7,14 @@ error, an answer that cannot be read, one for another call, a host that has gone
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from parley.engine.listeners import Listeners
 from parley.engine.question import question
 from parley.host import AnswerIsError, HostGone
 from parley.permissions.base import Allow, Ask, BadUpdate, Decision, Deny, Permits, Request
@@ -20,6 +22,9 @@ from parley.protocol.base import Json, UnsetType, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.tools.base import Tool
+
+if TYPE_CHECKING:
+    from parley.engine.weighing import Opinion
 
 GUARDED = "The guard wants to be asked about every call"
 
@@ -46,6 +51,7 @@ class Asker:
         keep: Callable[[list[Json]], None] = lambda updates: None,
         tell_state: Callable[[str], None] = lambda state: None,
         complain: Callable[[str], None] = lambda text: None,
+        listeners: Listeners | None = None,
     ) -> None:
         self.permits = permits
         self._answerer = answerer
@@ -59,6 +65,7 @@ class Asker:
         """Puts updates on record that were taken in."""
         self._tell_state = tell_state
         self._complain = complain
+        self._listeners = listeners or Listeners()
         self._open = 0
         """Questions that wait for their answers."""
 
@@ -71,17 +78,46 @@ class Asker:
         self._guarded = True
         self._answerer, self._prompt_tool = host, None
 
-    def judge(self, request: Request, mode: str) -> Decision:
-        """What the rules and the mode say, before anybody is asked."""
+    def judge(self, request: Request, mode: str, *opinions: Opinion) -> Decision:
+        """What the rules and the mode say, given what hooks say, before anybody is asked."""
         decision = self.permits.decide(request, mode)
+        for opinion in opinions:
+            from parley.engine.weighing import weighed
+
+            decision = weighed(request, decision, opinion, lambda: self.permits.decide(request, "default"))
         if self._guarded and isinstance(decision, Allow):
             return Ask(reason=GUARDED, reason_type="other", reach=decision.reach)
         return decision
 
+    def is_denied_by_rule(self, request: Request, mode: str) -> bool:
+        decision = self.permits.decide(request, mode)
+        return isinstance(decision, Deny) and decision.source == "rule"
+
     async def ask(
         self, asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None
     ) -> Allow | Deny:
-        """What the host says. `agent_id` is that of the subagent that calls."""
+        """What the host says, or a hook that is faster. `agent_id` is that of the subagent that calls."""
+        live = self._listeners.live
+        if live is None or not live.wants("PermissionRequest"):
+            return await self._ask_host(asking, request, call, tool, agent_id)
+        from parley.engine.tool_hooks import names, race
+
+        agent = None if agent_id is None else {"agent_id": agent_id}
+        asked = question(asking, request, call, tool, agent_id)
+        first = await race(
+            self._ask_host(asking, request, call, tool, agent_id),
+            live.calls.permission(asked, names(call, tool), agent),
+        )
+        if not isinstance(first, dict):
+            return first
+        decision = self._taken(first, asking, request, call, tool)
+        if decision.source not in ("host", "reply"):
+            return decision  # a rule's
+        return msgspec.structs.replace(decision, source="hook", reason="PermissionRequest", reason_type="hook")
+
+    async def _ask_host(
+        self, asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None
+    ) -> Allow | Deny:
         if self._answerer is None:
             why = f" {asking.reason}." if asking.reason else ""
             text = f"Permission to use {call.name} was not given: there is nobody to ask.{why}"
@@ -106,8 +142,11 @@ class Asker:
         self._open += 1
         if self._open == 1:
             self._tell_state("requires_action")
+        live = self._listeners.live
+        waiting = live.calls.patience(asked) if live is not None else contextlib.nullcontext()
         try:
-            return await answerer.ask(asked)
+            with waiting:
+                return await answerer.ask(asked)
         finally:
             self._open -= 1
             # The end of a question that was cut off is told by the end of its turn.

@@ -21,6 +21,7 @@ import msgspec
 from parley.engine.access import Access
 from parley.engine.form import Form
 from parley.engine.history import marked
+from parley.engine.listeners import Listeners
 from parley.engine.prompt import render, system_blocks
 from parley.engine.record import Record
 from parley.engine.setup import Setup
@@ -30,7 +31,7 @@ from parley.engine.usage import Ledger
 from parley.models.base import Model, ModelRequest
 from parley.models.names import PUPPETS, Choice, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
-from parley.protocol.blocks import Block, ToolResult
+from parley.protocol.blocks import Block, Text, ToolResult
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
 
@@ -46,6 +47,7 @@ class Conversation:
         caller: Caller,
         access: Access,
         mode: Callable[[], str],
+        listeners: Listeners | None = None,
         parent_tool_use_id: str | None = None,
     ) -> None:
         self.setup = setup
@@ -54,6 +56,7 @@ class Conversation:
         self.caller = caller
         self.mode = mode
         """The permission mode, which may change."""
+        self.listeners = listeners or Listeners()
         self.parent_tool_use_id = parent_tool_use_id
         self.limits = setup.limits
         self.stamp = setup.stamp
@@ -172,6 +175,12 @@ class Conversation:
     def say_user(self, *content: Block, **fields: Any) -> None:
         """Raises SessionError."""
         self.say(self._user_line(*content, **fields))
+
+    def keep_contexts(self, texts: list[str]) -> None:
+        """Record what hooks have to say to the model; the host is not told. Raises SessionError."""
+        if texts:
+            line = self._user_line(*(Text.of(text) for text in texts), isSynthetic=True)
+            self.record.keep(self.stamp.on(line, self.setup.session_id))
 
     def answer_open_calls(self, text: str, *, told: bool = True) -> None:
         """Give every call that has no result one that says why. Raises SessionError."""

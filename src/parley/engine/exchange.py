@@ -13,6 +13,7 @@ Not here: what is asked (conversation.py), when it is worth another try (retry.p
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,6 +29,9 @@ from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, Text, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.system import ApiRetry, Status
+
+if TYPE_CHECKING:
+    from parley.engine.hooking import Hooking
 
 GO_ON = (
     "[The connection broke and your answer was cut off here. What you have said so far has arrived. "
@@ -58,6 +62,7 @@ class Exchange:
         """What was said before the stream broke, in answers that the last one goes on with."""
         self._quiet_looks = 0
         """How often somebody looked, and nothing had been told since."""
+        self._turn_id = prompts[0].uuid if prompts else ""
 
     async def ask(self) -> Growing:
         """One model call, tried again where that may help; the answer may be cut behind a tool call.
@@ -108,6 +113,8 @@ class Exchange:
             model = talk.current_model()
             async with aclosing(model.stream(talk.request())) as events:
                 async for event in events:
+                    if event.type == "content_block_stop" and talk.listeners.live is not None:
+                        await self._show(talk.listeners.live, growing)
                     self._take(event, growing, begun)
         except ModelError as flaw:
             talk.tell_quota(flaw.quota)
@@ -198,6 +205,13 @@ class Exchange:
             block = growing.blocks[-1] = self._conversation.caller.prepared(block)
         self._quiet_looks = 0
         self.tell_block(block)
+
+    async def _show(self, live: Hooking, growing: Growing) -> None:
+        """Hooks hear of a text before the host does. A subagent's is not shown to anybody."""
+        if self._conversation.parent_tool_use_id is None and live.wants("MessageDisplay"):
+            for block in growing.partial():
+                if isinstance(block, Text):
+                    await live.turns.show(self._turn_id, block.text)
 
     def _first_token(self, begun: float) -> int:
         """Note when the turn's first answer began; how many ms this one took to begin."""

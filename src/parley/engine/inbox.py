@@ -62,6 +62,13 @@ class Inbox:
         self._waiting.insert(ahead, item)
         self._news.set()
 
+    def put_back(self, prompts: list[Prompt]) -> None:
+        """They are the first of their priority again."""
+        for prompt in reversed(prompts):
+            ahead = sum(waiting.rank < prompt.rank for waiting in self._waiting)
+            self._waiting.insert(ahead, prompt)
+        self._news.set()
+
     def close(self) -> None:
         """Nothing more will come; what waits is still to be taken."""
         self._closed = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from parley.errors import ModelError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
@@ -57,6 +59,16 @@ def not_formed(report: Json, stop_reason: str | None) -> Outcome:
         stop_reason=stop_reason,
         structured_output_report=report,
     )
+
+
+def stopped(ended: Outcome) -> Outcome:
+    """The same end, because a hook wants it."""
+    return msgspec.structs.replace(ended, terminal_reason="hook_stopped")
+
+
+def blocked(text: str) -> Outcome:
+    """A hook did not let the prompt in."""
+    return Outcome(text=text)
 
 
 def api_failed(flaw: ModelError, text: str) -> Outcome:

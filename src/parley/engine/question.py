@@ -52,6 +52,8 @@ def question(asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id:
         blocked_path=asking.blocked_path or UNSET,
         decision_reason=asking.reason or UNSET,
         decision_reason_type=asking.reason_type or UNSET,
+        decision_reason_hook_event="PreToolUse" if asking.reason_type == "hook" else UNSET,
+        decision_reason_hook_source="settings" if asking.reason_type == "hook" else UNSET,
         matched_ask_rule=asking.rule.text if asking.rule is not None else UNSET,
         tool_use_id=call.id,
         agent_id=agent_id or UNSET,

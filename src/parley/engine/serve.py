@@ -77,6 +77,7 @@ class Pump:
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(HostGone("the host hung up before it answered"))
+        session.has_hung_up = True
         session.finish()
 
     def _dispatch(self, message: Message, session: Session) -> None:

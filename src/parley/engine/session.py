@@ -27,6 +27,7 @@ from parley.engine.errand import Errand
 from parley.engine.grants import Grants
 from parley.engine.inbox import Inbox, Prompt, Rejected
 from parley.engine.lines import init_line, result_line
+from parley.engine.listeners import Listeners
 from parley.engine.outcome import Outcome
 from parley.engine.prompts import Prompts, check_size
 from parley.engine.record import Record
@@ -67,6 +68,9 @@ class Session:
         self.inbox = Inbox()
         self.prompts = Prompts(self)
         self.control = Control(self)
+        self.listeners = Listeners()
+        self.has_hung_up = False
+        """Whether the host has closed its end: it cannot be asked any more."""
         self._access = Access(setup.open_model)
         self.tasks = setup.tool_context.tasks = Tasks(
             processes=setup.tool_context.processes,
@@ -92,8 +96,16 @@ class Session:
             keep=self._keep_grant,
             tell_state=self._tell_state,
             complain=setup.complain,
+            listeners=self.listeners,
         )
-        self.caller = Caller(setup.tools, self.asker, setup.tool_context, self.record.note, setup.complain)
+        self.caller = Caller(
+            setup.tools,
+            self.asker,
+            setup.tool_context,
+            self.record.note,
+            setup.complain,
+            listeners=self.listeners,
+        )
         self.conversation = Conversation(
             setup,
             self.record,
@@ -102,8 +114,11 @@ class Session:
             caller=self.caller,
             access=self._access,
             mode=lambda: self.mode,
+            listeners=self.listeners,
         )
         self._lend(setup.tool_context)
+        if setup.settings is not None:
+            self.listeners.settle(self, setup.settings.merged)
         lost = "The engine ended while this call ran. Its outcome is unknown."
         self.conversation.answer_open_calls(lost, told=False)
 
@@ -229,6 +244,8 @@ class Session:
 
     async def _close(self) -> None:
         """Leave nothing behind, also when we are cancelled: the process may go on without us."""
+        if self.listeners.live is not None:
+            await self.listeners.live.turns.end("other")
         self.tasks.end()
         await self.control.close()
         await self.servers.close()
@@ -245,8 +262,14 @@ class Session:
 
     async def _run_turn(self, prompts: list[Prompt]) -> None:
         self._tell_state("running")
+        live = self.listeners.live
         turn = self._turn = Turn(
-            self.conversation, prompts, begin=self._begin, join=self._join_waiting, must_yield=self.inbox.is_urgent
+            self.conversation,
+            prompts,
+            admit=live.turns.admit if live is not None else None,
+            begin=self._begin,
+            join=self._join_waiting,
+            must_yield=self.inbox.is_urgent,
         )
         if self._abort_next in [prompt.uuid for prompt in prompts]:
             turn.cut, self._abort_next = Cut.INTERRUPT, None
@@ -298,6 +321,8 @@ class Session:
         """Prompts that came while tools ran go into the running turn, before its next model call."""
         await self.control.settled()
         joining = self.inbox.take_prompts()
+        if joining and self.listeners.live is not None:
+            joining = await self.listeners.live.turns.let_in(turn, joining)
         if joining:
             self.prompts.keep(joining)
             self.prompts.echo(joining)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,10 +20,15 @@ from parley.models.names import Choice, Facts, facts
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.protocol.base import Struct
-from parley.settings.base import Held
+from parley.settings.base import Held, Value
 from parley.stores.base import Log
 from parley.tools.base import Context
 from parley.tools.shelf import Shelf
+
+if TYPE_CHECKING:
+    from parley.hooks.base import Hook
+    from parley.host import Host
+    from parley.protocol.messages.requests import HookMatcher
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -79,6 +85,15 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
     partial: bool = False
     replay: bool = False
+    hook_events: bool = False
+    """Whether the host is told of every run of a hook."""
+    make_callbacks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
+    make_commands: Callable[[Sequence[Value]], Sequence[Hook]] = lambda layers: ()
+    """The hooks of a host's registration, and of the layers of settings."""
+    transcript_path: Callable[[], str] = lambda: ""
+    """Where hooks find the transcript; empty if nowhere."""
+    begins_as: str = "startup"
+    """How the session came about: `startup`, `resume` or `fork`."""
     thinking: Wish = Wish()
     effort: str | None = None
     mcp: Supply | None = None

@@ -10,11 +10,13 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from parley.engine.asking import Asker
 from parley.engine.digest import digest
+from parley.engine.listeners import Listeners
 from parley.errors import ToolError
 from parley.models.growth import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
@@ -25,6 +27,10 @@ from parley.tools.offer import canonical
 from parley.tools.shelf import Shelf
 from parley.workspace.base import Files
 
+if TYPE_CHECKING:
+    from parley.engine.hooking import Hooking
+    from parley.engine.weighing import Opinion
+
 
 class Called(Struct, frozen=True, kw_only=True):
     """How a call ended."""
@@ -33,6 +39,12 @@ class Called(Struct, frozen=True, kw_only=True):
     denied: Deny | None = None
     meta: Json | None = None
     """For the line's `tool_result_meta`."""
+    contexts: tuple[str, ...] = ()
+    """What hooks have to say to the model beside the result."""
+    stopped: str | None = None
+    """Why a hook wants the turn to end, if one does."""
+    ran: Json | None = None
+    """The input it ran with, if it ran."""
 
     @property
     def stops_turn(self) -> bool:
@@ -67,6 +79,7 @@ class Caller:
         note: Callable[[str, Json], None],
         complain: Callable[[str], None],
         agent_id: str | None = None,
+        listeners: Listeners | None = None,
     ) -> None:
         self.tools = tools
         self.asker = asker
@@ -76,6 +89,12 @@ class Caller:
         """Keeps a record in the session's log."""
         self._agent_id = agent_id
         """Who calls; None for the session's own model."""
+        self._listeners = listeners or Listeners()
+
+    @property
+    def agent(self) -> Json | None:
+        """Who calls, as hooks are told."""
+        return None if self._agent_id is None else {"agent_id": self._agent_id}
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing, so that others may run beside it."""
@@ -116,16 +135,42 @@ class Caller:
             read_input(tool, call.input)
         except BadInput as flaw:
             return Called(result=unusable(f"InputValidationError: {flaw}"))
-        decided = await self._decide(call, tool, mode)
+        if self._listeners.live is not None:
+            return await self._run_hooked(self._listeners.live, call, tool, mode)
+        return await self._carry_out(tool, await self._decide(call, tool, mode))
+
+    async def _run_hooked(self, live: Hooking, call: ToolUse, tool: Tool, mode: str) -> Called:
+        """The same with hooks around it. They are over before anything is decided, and before anything runs."""
+        before = await live.calls.before(call, tool, self.agent)
+        opinions = [before.opinion] if before.opinion is not None else []
+        if before.updated_input is not None:
+            # A rule that denies what the model wanted denies it, whatever a hook makes of it.
+            if not self.asker.is_denied_by_rule(request_of(tool, call.input, self._context), mode):
+                call = ToolUse({**call.json, "input": before.updated_input})
+            try:
+                read_input(tool, call.input)
+            except BadInput as flaw:
+                return Called(result=unusable(f"InputValidationError: the input a hook gave: {flaw}"))
+        decided = await self._decide(call, tool, mode, *opinions)
+        begun = self._context.clock()
+        called = await self._carry_out(tool, decided)
+        contexts, stopped, result = before.contexts, before.stopped, called.result
+        if called.ran is not None:
+            seconds = self._context.clock() - begun
+            after = await live.calls.after(call, tool, called.ran, result, seconds, self.agent)
+            contexts, stopped, result = (*contexts, *after.contexts), after.stopped, after.result
+        return msgspec.structs.replace(called, result=result, contexts=contexts, stopped=stopped)
+
+    async def _carry_out(self, tool: Tool, decided: Decided) -> Called:
         if isinstance(decided.decision, Deny):
             return refused(decided.decision)
         return await self._execute(tool, decided.decision, decided)
 
-    async def _decide(self, call: ToolUse, tool: Tool, mode: str) -> Decided:
+    async def _decide(self, call: ToolUse, tool: Tool, mode: str, *opinions: Opinion) -> Decided:
         context = self._context
         begun, shown = context.clock(), digest(call.input)
         request = request_of(tool, call.input, context)
-        decision = self.asker.judge(request, mode)
+        decision = self.asker.judge(request, mode, *opinions)
         asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
             decision = await self.asker.ask(decision, request, call, tool, self._agent_id)
@@ -144,7 +189,7 @@ class Caller:
         return decided
 
     async def _execute(self, tool: Tool, decision: Allow, decided: Decided) -> Called:
-        meta = {"decision": "accept", "source": "user_temporary" if decision.source == "host" else "config"}
+        meta = {"decision": "accept", "source": ACCEPTED.get(decision.source, "config")}
         if decision.source != "host":
             meta["reason_type"] = decision.reason_type
         self._context.tool_use_id = decided.call.id
@@ -163,7 +208,7 @@ class Caller:
             self._complain("".join(traceback.format_exception(bug)))
             text = f"{tool.name} failed with an internal error: {type(bug).__name__}: {bug}"
             result = Result(content=text, detail=f"Error: {text}", is_error=True)
-        return Called(result=result, meta={"permission_decision": meta})
+        return Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
 
     def _altered(self, decision: Allow, decided: Decided) -> Called:
         """An input that is not the approved one: a fault of ours, and the call does not run."""
@@ -221,9 +266,12 @@ async def watched(files: Files, tool: Tool) -> AsyncIterator[None]:
         await asyncio.to_thread(files.after_command)
 
 
+ACCEPTED = {"host": "user_temporary", "hook": "hook"}
+"""Who let a call run, as the line says it."""
 NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
 """How and by whom, as the line says it of a call that did not run; by who denied it."""
 BY_RULE = ("permission-rule", "config")
+BY_HOOK = ("permission-rule", "hook")
 STOPPED = "The user did not want this tool call and ended the turn. Wait for what they say next."
 
 
@@ -232,7 +280,7 @@ def refused(denial: Deny) -> Called:
     if denial.interrupt:
         result = Result(content=STOPPED, detail="User rejected tool use", is_error=True)
         return Called(result=result, denied=denial, meta={"non_execution_kind": "user-rejected"})
-    kind, source = NOT_RUN.get(denial.source, BY_RULE)
+    kind, source = NOT_RUN.get(denial.source, BY_HOOK if denial.source == "hook" else BY_RULE)
     decision = {"decision": "reject", "source": source}
     if denial.reason_type and denial.source not in NOT_RUN:
         decision["reason_type"] = denial.reason_type

@@ -22,6 +22,7 @@ from parley.engine.bulk import fitted
 from parley.engine.conversation import Conversation
 from parley.engine.exchange import Exchange, calls_in
 from parley.engine.form import Form
+from parley.engine.hearing import Hearing
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
@@ -63,12 +64,15 @@ class Turn:
         conversation: Conversation,
         prompts: list[Prompt],
         *,
+        admit: Callable[[Turn], Awaitable[Outcome | None]] | None = None,
         begin: Callable[[Turn], None] = nothing,
         join: Callable[[Turn], Awaitable[None]] = nobody,
         must_yield: Callable[[], bool] = never,
     ) -> None:
         self.conversation = conversation
         self.prompts = prompts
+        self._admit = admit
+        """Asks whether the prompts may come in; how the turn ends if they may not."""
         self._begin = begin
         """Announces the turn and takes its prompts into the conversation."""
         self._join = join
@@ -80,6 +84,7 @@ class Turn:
         self.announced = False
         """Whether the turn has told its first line; before that an interrupt only leaves a note."""
         self.denials: list[Denial] = []
+        self.hearing = Hearing(conversation)
         self.begun = conversation.stamp.monotonic()
         self._open_calls: list[ToolUse] = []
         self._formed_by_call = False
@@ -106,20 +111,42 @@ class Turn:
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
         try:
-            if self.conversation.form is not None:
-                self.conversation.form.begin()
-            self._begin(self)
-            self.announced = True
-            await asyncio.sleep(0)  # the first line leaves before the work begins
-            return self._aborted() if self.cut is not None else await self._converse()
-        except ModelError as flaw:
-            return self._failed(flaw)
+            return await self._run()
         except asyncio.CancelledError:
             if self.cut is None:
                 raise
             return self._aborted()
         finally:
             self.exchange.fallback.end()
+
+    async def _run(self) -> Outcome:
+        try:
+            if self.conversation.form is not None:
+                self.conversation.form.begin()
+            refused = None if self._admit is None or self.cut is not None else await self._admitted(self._admit)
+            if refused is not None:
+                return refused
+            self._begin(self)
+            self.hearing.keep()
+            self.announced = True
+            await asyncio.sleep(0)  # the first line leaves before the work begins
+            return self._aborted() if self.cut is not None else await self._converse()
+        except ModelError as flaw:
+            ended = self._failed(flaw)
+            await self.hearing.tell_failure(flaw)
+            return ended
+
+    async def _admitted(self, admit: Callable[[Turn], Awaitable[Outcome | None]]) -> Outcome | None:
+        """What those say who are asked about the prompts. An interrupt ends the asking; the turn still begins."""
+        self.announced = True
+        try:
+            return await admit(self)
+        except asyncio.CancelledError:
+            if self.cut is None:
+                raise
+            return None
+        finally:
+            self.announced = False
 
     async def _converse(self) -> Outcome:
         limits = self.conversation.limits
@@ -130,16 +157,26 @@ class Turn:
             growing = await self.exchange.ask()
             calls = calls_in(growing)
             ended = await self._act(calls, growing.stop_reason) if calls else self._conclude(growing.stop_reason)
-            if ended is not None:
-                return ended
+            if ended is not None and not (await self._hooks_go_on(ended)):
+                return ended if self.hearing.stopped is None else outcome.stopped(ended)
             if limits.max_turns is not None and self.model_calls >= limits.max_turns:
                 return outcome.out_of_turns(limits.max_turns, growing.stop_reason)
             await self._join(self)
+            self.hearing.keep()
+
+    async def _hooks_go_on(self, ended: Outcome) -> bool:
+        """Whether hooks want more before the turn ends; about its bad ends they are not asked."""
+        return ended.terminal_reason == "completed" and await self.hearing.goes_on(self.exchange.final_text())
 
     async def _act(self, calls: list[ToolUse], stop_reason: str | None) -> Outcome | None:
         """The model wants something done: do it; how that ends the turn, if it does."""
-        if await self._run_tools(calls):
+        if await self._run_tools(calls) and self.hearing.stopped is None:
             return self._aborted(in_tools=True)
+        if self.hearing.stopped is not None:
+            self._answer_rest("This call did not run: a hook ended the turn before.")
+        await self.hearing.end_batch()
+        if self.hearing.stopped is not None:
+            return outcome.stopped(outcome.completed("", stop_reason))
         form = self.conversation.form
         if form is not None and (tries := sum(call.name == form.name for call in calls)):
             form.attempts += tries
@@ -184,19 +221,20 @@ class Turn:
         return False
 
     async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
-        """One call and its line; True if the host ends the turn with it."""
+        """One call and its line; True if the host, or a hook, ends the turn with it."""
         async with room or contextlib.nullcontext():
             with Heartbeat(self.conversation.tell, call, self.conversation.limits.heartbeat_seconds):
                 called = await self.conversation.caller.run(call, self.conversation.mode())
-        if called.denied is not None:
+        if called.denied is not None and called.stopped is None:
             self._deny(call, called.denied)
         self._tell_result(call, called.result, called.meta)
-        return called.stops_turn
+        self.hearing.note(call, called)
+        return called.stops_turn or self.hearing.stopped is not None
 
     def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
-        if denial.source in ("host", "reply"):
-            return  # it knows
+        if denial.source in ("host", "reply", "hook"):
+            return  # it knows, or the result says so
         self.conversation.tell(
             PermissionDenied(
                 tool_name=call.name,
@@ -216,6 +254,11 @@ class Turn:
             tool_result_meta=[{"id": call.id, **meta}] if meta else UNSET,
         )
         self._open_calls.remove(call)
+
+    def _answer_rest(self, text: str) -> None:
+        """Calls that will not run need their results all the same."""
+        for call in list(self._open_calls):
+            self._tell_result(call, Result(content=text, detail=f"Error: {text}", is_error=True))
 
     # Bad ends.
 

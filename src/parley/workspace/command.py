@@ -173,6 +173,7 @@ class Feed:
         self._descriptor = descriptor
         self._most_bytes = most_bytes
         self._waiting = bytearray()
+        self._ends = False
         os.set_blocking(descriptor, False)
 
     def put(self, data: bytes) -> None:
@@ -188,8 +189,14 @@ class Feed:
             if self._waiting:
                 asyncio.get_running_loop().add_writer(self._descriptor, self._go_on)
 
+    def finish(self) -> None:
+        """No more: behind what waits the command reads the end."""
+        self._ends = True
+        if not self._waiting:
+            self.close()
+
     def close(self) -> None:
-        """No more: the command reads the end."""
+        """No more, and what waits is dropped."""
         if self._descriptor >= 0:
             asyncio.get_running_loop().remove_writer(self._descriptor)
             os.close(self._descriptor)
@@ -205,7 +212,9 @@ class Feed:
         except OSError:  # it reads no more, and its end will be told
             self.close()
             return
-        if not self._waiting:
+        if not self._waiting and self._ends:
+            self.close()
+        elif not self._waiting:
             asyncio.get_running_loop().remove_writer(self._descriptor)
 
 

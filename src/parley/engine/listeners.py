@@ -1,0 +1,42 @@
+"""Who wants to hear of events. Mostly nobody: then `live` is None, and nothing of the hooks is loaded.
+
+One object a session, shared by its conversations: hooks may come and go while they talk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from parley.protocol.messages.requests import HookMatcher
+from parley.settings.base import Merged
+
+if TYPE_CHECKING:
+    from parley.engine.hooking import Hooking
+    from parley.engine.session import Session
+
+
+class Listeners:
+    def __init__(self) -> None:
+        self.live: Hooking | None = None
+
+    def register(self, session: Session, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
+        """Callbacks of the host, in the place of those it had; False if one that must not fail can never be asked."""
+        if not hooks and self.live is None:
+            return True
+        live = self._opened(session)
+        live.callbacks = session.setup.make_callbacks(session.host, hooks)
+        return live.can_keep_promises(hooks)
+
+    def settle(self, session: Session, merged: Merged) -> None:
+        """The commands that the settings have now."""
+        wanted = merged.hooks if merged.get("disableAllHooks") is not True else ()
+        if wanted or self.live is not None:
+            self._opened(session).commands = session.setup.make_commands(wanted)
+
+    def _opened(self, session: Session) -> Hooking:
+        if self.live is None:
+            from parley.engine.hooking import Hooking
+
+            self.live = Hooking(session)
+        return self.live

@@ -1,0 +1,282 @@
+"""What a hook is: somebody outside who is told of an event and may have a say in it.
+
+`EVENTS` says of every event what a matcher is compared with, what its hooks are told beside
+the common fields, and which parts of an answer count. A `Hook` is one carrier: a callback of
+the host (host.py) or a command of the settings (command.py). The engine fires events
+(engine/hooking.py); what several answers come to is merge.py's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from parley.hooks.matcher import Matcher
+from parley.protocol.base import UNSET, Json, Struct, UnsetType, convert
+
+DEFAULT_SECONDS = 60.0
+"""How long a hook may take, unless it says otherwise."""
+OnFailure = Literal["continue", "block"]
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One kind of event."""
+
+    name: str
+    when: str
+    matched: str = ""
+    """The input field that matchers are compared with; all hooks of the event fire if there is none."""
+    fields: tuple[str, ...] = ()
+    """What the input has beside the common fields."""
+    effects: tuple[str, ...] = ()
+    """Which parts of an answer count, beside those that count everywhere."""
+    block: str = ""
+    """What `decision: block`, exit code 2, or a failure with `onFailure: block` does; nothing if empty."""
+    failure_blocks: bool = True
+    """Whether `onFailure: block` counts."""
+    tells_mode: bool = False
+    tells_effort: bool = False
+    takes_text: bool = False
+    """Whether what a command writes, if it is no JSON, is context for the model."""
+
+
+TOOL = ("tool_name", "tool_input", "tool_use_id")
+CONTEXT = "additionalContext"
+
+EVENTS: dict[str, Event] = {
+    event.name: event
+    for event in (
+        Event(
+            name="PreToolUse",
+            when="before a call is decided on and run",
+            matched="tool_name",
+            fields=TOOL,
+            effects=("permissionDecision", "permissionDecisionReason", "updatedInput", CONTEXT),
+            block="the call is denied",
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="PermissionRequest",
+            when="while a permission question is open, beside can_use_tool",
+            matched="tool_name",
+            fields=("tool_name", "tool_input", "permission_suggestions"),
+            effects=("decision",),
+            block="the call is denied",
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="PostToolUse",
+            when="after a call that succeeded",
+            matched="tool_name",
+            fields=("tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms"),
+            effects=(CONTEXT, "updatedToolOutput", "updatedMCPToolOutput"),
+            block="the reason goes to the model",
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="PostToolUseFailure",
+            when="after a call that ran and failed",
+            matched="tool_name",
+            fields=(*TOOL, "error", "is_interrupt", "duration_ms"),
+            effects=(CONTEXT,),
+            block="the reason goes to the model",
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="PostToolBatch",
+            when="after all calls of one answer of the model",
+            fields=("tool_calls",),
+            effects=(CONTEXT,),
+            block="the reason goes to the model",
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="UserPromptSubmit",
+            when="when a prompt is about to be taken in, before system/init",
+            fields=("prompt",),
+            effects=(CONTEXT,),
+            block="the prompt is dropped",
+            tells_mode=True,
+            takes_text=True,
+        ),
+        Event(
+            name="SessionStart",
+            when="before the first turn (commands only), and after a compaction",
+            matched="source",
+            fields=("source", "model"),
+            effects=(CONTEXT,),
+            takes_text=True,
+        ),
+        Event(name="SessionEnd", when="when the session is over", matched="reason", fields=("reason",)),
+        Event(
+            name="Stop",
+            when="when the model asks for nothing more, before the result",
+            fields=("stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"),
+            effects=(CONTEXT,),
+            block="the turn goes on, the reason goes to the model",
+            failure_blocks=False,
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="StopFailure",
+            when="when a turn ends because the model failed",
+            fields=("error", "error_details", "last_assistant_message"),
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="SubagentStart",
+            when="when a subagent begins",
+            matched="agent_type",
+            fields=("agent_id", "agent_type"),
+            effects=(CONTEXT,),
+        ),
+        Event(
+            name="SubagentStop",
+            when="when a subagent is done",
+            matched="agent_type",
+            fields=(
+                *("stop_hook_active", "agent_id", "agent_type", "agent_transcript_path"),
+                *("last_assistant_message", "background_tasks", "session_crons"),
+            ),
+            effects=(CONTEXT,),
+            block="the subagent goes on, the reason goes to it",
+            failure_blocks=False,
+            tells_mode=True,
+            tells_effort=True,
+        ),
+        Event(
+            name="PreCompact",
+            when="before a compaction",
+            matched="trigger",
+            fields=("trigger", "custom_instructions"),
+            block="there is no compaction",
+        ),
+        Event(name="PostCompact", when="after a compaction", matched="trigger", fields=("trigger", "compact_summary")),
+        Event(
+            name="Notification",
+            when="when a permission question has waited for a while",
+            matched="notification_type",
+            fields=("message", "title", "notification_type"),
+        ),
+        Event(
+            name="MessageDisplay",
+            when="before a text of the model is told",
+            fields=("turn_id", "message_id", "index", "final", "delta"),
+        ),
+    )
+}
+
+
+class Specific(Struct, frozen=True, kw_only=True):
+    """`hookSpecificOutput`: what an answer says about one kind of event."""
+
+    permissionDecision: str | None = None
+    permissionDecisionReason: str | None = None
+    updatedInput: Json | None = None
+    additionalContext: str | None = None
+    updatedToolOutput: Any = UNSET
+    updatedMCPToolOutput: Any = UNSET
+    decision: Json | None = None
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """A hook's answer. An empty one is no opinion."""
+
+    goes_on: bool | None = msgspec.field(default=None, name="continue")
+    stopReason: str | None = None
+    suppressOutput: bool | None = None
+    decision: str | None = None
+    reason: str | None = None
+    systemMessage: str | None = None
+    is_async: bool | None = msgspec.field(default=None, name="async")
+    asyncTimeout: float | None = None
+    """Milliseconds."""
+    hookSpecificOutput: Specific | None = None
+
+
+class HookFailed(Exception):
+    """A hook did not come to an answer, and why."""
+
+
+def read_output(answer: Any) -> Output:
+    """An answer as it came. Raises HookFailed if it cannot be understood."""
+    if answer is None or answer is UNSET:
+        return Output()
+    try:
+        read: Output = convert(answer, Output)
+    except msgspec.ValidationError as flaw:
+        raise HookFailed(f"its answer cannot be understood: {flaw}") from None
+    return read
+
+
+class Fired(Struct, frozen=True, kw_only=True):
+    """An event that has happened."""
+
+    event: Event
+    input: Json
+    tool_use_id: str
+    subjects: tuple[str, ...] = ()
+    """What matchers are compared with: the names it goes by, the one in the input first."""
+    shown: str = ""
+    """How it is called in lines and texts: `PreToolUse:Bash`."""
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """What came of one hook."""
+
+    output: Output = Output()
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | UnsetType = UNSET
+    blocks: str | None = None
+    """Why it blocks, where it says so by other means than its answer: exit code 2."""
+    failure: str | None = None
+    """Why it did not come to an answer. `onFailure` says what follows."""
+    later: Awaitable[Ran] | None = None
+    """It goes on in the background: what comes of it in the end. Nobody waits for that."""
+
+
+Progress = Callable[[str, str], None]
+"""Told now and then what a hook has written so far: stdout and stderr."""
+
+
+class Hook(Protocol):
+    event: str
+    matcher: Matcher
+    timeout_seconds: float
+    on_failure: OnFailure
+    source: str
+    """`callback`, or the file that has it."""
+    label: str
+    """What people know it by."""
+
+    async def run(self, fired: Fired, progress: Progress) -> Ran:
+        """Ask it. Cancelling withdraws the question. Raises HookFailed."""
+
+    def listed(self) -> Json:
+        """For get_hooks_listing."""
+
+
+def seconds(asked: object) -> float:
+    """How long one may take; what is no time above zero is not heeded."""
+    is_time = isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0
+    return float(asked) if is_time else DEFAULT_SECONDS  # type: ignore[arg-type]  # a number
+
+
+def failure_policy(asked: object) -> OnFailure:
+    """What a failure does. A word that is not known is taken for the careful one."""
+    return "continue" if not asked or asked == "continue" else "block"
+
+
+def context_text(shown: str, text: str) -> str:
+    """What a hook has to say to the model, marked as such."""
+    return f"<hook-context from={shown!r}>\n{text}\n</hook-context>"

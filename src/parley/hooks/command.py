@@ -1,0 +1,224 @@
+"""A command of the settings as a hook: the event as JSON on stdin, the answer by exit code and stdout.
+
+    exit 0     stdout is the answer if it is a JSON object; else it is context, for events that take text
+    exit 2     it blocks, and stderr says why
+    others     it failed; `onFailure` says what follows
+
+A command whose first line is `{"async": true}`, or whose entry says `async`, goes on in the
+background. It runs behind the guard of all commands, without keys in its environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from parley.errors import ToolError
+from parley.hooks.base import (
+    Event,
+    Fired,
+    HookFailed,
+    OnFailure,
+    Output,
+    Progress,
+    Ran,
+    Specific,
+    read_output,
+)
+from parley.hooks.matcher import Matcher
+from parley.protocol.base import Json, Struct
+from parley.workspace.processes import Command as Process
+from parley.workspace.processes import End, Processes
+
+SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
+PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
+"""Runs words as they are, found on the PATH."""
+PROGRESS_SECONDS = 1.0
+KEPT_BYTES = 256 * 1024
+REASON_CHARS = 10_000
+NOT_FOR_COMMANDS = ("BASH_ENV", "ENV")
+"""What would be sourced before the command."""
+BLOCKS = 2
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One command as the settings have it."""
+
+    event: str
+    matcher: str
+    command: str
+    args: tuple[str, ...] | None = None
+    timeout_seconds: float
+    on_failure: OnFailure = "continue"
+    in_background: bool = False
+    source: str
+    """The file it is from."""
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where commands run."""
+
+    processes: Processes
+    environment: Mapping[str, str]
+    """The session's, which changes with its settings."""
+    project: str
+    folder: Callable[[], str]
+    """Where the session's shell stands."""
+
+    def standing(self) -> str:
+        """Where a command starts: the shell's folder may be gone."""
+        folder = self.folder()
+        return folder if os.path.isdir(folder) else self.project
+
+
+class Written:
+    """What a command wrote to one of its streams, as far as it is kept."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self.total_bytes = 0
+        self.has_line: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the first line is there."""
+
+    def take(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self._data += data[: KEPT_BYTES - len(self._data)]
+        if b"\n" in data and not self.has_line.done():
+            self.has_line.set_result(None)
+
+    @property
+    def text(self) -> str:
+        return self._data.decode(errors="replace").replace("\0", "\ufffd")
+
+    def first_line(self) -> bytes | None:
+        line, end, _ = self._data.partition(b"\n")
+        return bytes(line) if end else None
+
+
+class Command:
+    def __init__(self, entry: Entry, place: Place) -> None:
+        self._entry = entry
+        self._place = place
+        self.event = entry.event
+        self.matcher = Matcher(entry.matcher)
+        self.timeout_seconds = entry.timeout_seconds
+        self.on_failure = entry.on_failure
+        self.source = entry.source
+        self.label = f"command {entry.command!r} of {entry.source}"
+
+    async def run(self, fired: Fired, progress: Progress) -> Ran:
+        stdout, stderr = Written(), Written()
+        started = await self._start(fired.input, stdout, stderr)
+        told = 0
+        try:
+            while not started.over.done():
+                if self._entry.in_background or asked_for(stdout) is not None:
+                    return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
+                news: set[asyncio.Future[Any]] = {started.over}
+                if not stdout.has_line.done():
+                    news.add(stdout.has_line)
+                await asyncio.wait(news, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                written = stdout.total_bytes + stderr.total_bytes
+                if told != written and not started.over.done():
+                    progress(stdout.text, stderr.text)
+                    told = written
+        except asyncio.CancelledError:
+            started.drop()
+            raise
+        return ended(fired.event, started.over.result(), stdout.text, stderr.text)
+
+    async def _start(self, input: Json, stdout: Written, stderr: Written) -> Process:
+        """Raises HookFailed."""
+        entry, place = self._entry, self._place
+        argv = [*SHELL, entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
+        inherited = {name: value for name, value in place.environment.items() if name not in NOT_FOR_COMMANDS}
+        try:
+            started = await place.processes.start(
+                argv,
+                cwd=place.standing(),
+                environment={**inherited, "CLAUDE_PROJECT_DIR": place.project},
+                take=stdout.take,
+                take_errors=stderr.take,
+            )
+        except ToolError as flaw:
+            raise HookFailed(str(flaw)) from None
+        if started.feed is not None:
+            with contextlib.suppress(OSError):  # it need not read what it is told
+                started.feed.put(msgspec.json.encode(input) + b"\n")
+                started.feed.finish()
+        return started
+
+    async def _later(self, started: Process, event: Event, stdout: Written, stderr: Written) -> Ran:
+        """Wait for one that goes on in the background, no longer than it may take."""
+        asked = asked_for(stdout)
+        seconds = asked.asyncTimeout / 1000 if asked is not None and asked.asyncTimeout else self.timeout_seconds
+        try:
+            done, _ = await asyncio.wait({started.over}, timeout=seconds)
+        finally:
+            if not started.over.done():
+                started.drop()
+        if not done:
+            return Ran(
+                stdout=stdout.text, stderr=stderr.text, failure=f"it did not end within {seconds:g} s and was ended"
+            )
+        text = stdout.text
+        if asked is not None:
+            text = text.partition("\n")[2]  # the first line only said that there is more to come
+        return ended(event, started.over.result(), text, stderr.text)
+
+    def listed(self) -> Json:
+        entry = self._entry
+        return {
+            "event": entry.event,
+            "matcher": entry.matcher,
+            "type": "command",
+            "command": entry.command,
+            **({"args": list(entry.args)} if entry.args is not None else {}),
+            "source": entry.source,
+            "timeout": entry.timeout_seconds,
+            "onFailure": entry.on_failure,
+            "async": entry.in_background,
+        }
+
+
+def asked_for(stdout: Written) -> Output | None:
+    """What the first line says, if it says that the rest comes later."""
+    line = stdout.first_line()
+    if line is None or not line.lstrip().startswith(b"{"):
+        return None
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, HookFailed):
+        read = read_output(msgspec.json.decode(line))
+        return read if read.is_async else None
+    return None
+
+
+def ended(event: Event, end: End, stdout: str, stderr: str) -> Ran:
+    """What a command that is over has said."""
+    code = 128 - end.exit_code if end.exit_code < 0 else end.exit_code
+    told: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
+    if end.flaw:
+        return Ran(failure=end.flaw, **told)
+    if code == BLOCKS:
+        return Ran(blocks=(stderr.strip() or stdout.strip())[:REASON_CHARS], **told)
+    if code != 0:
+        why = stderr.strip()[:REASON_CHARS]
+        return Ran(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
+    try:
+        return Ran(output=understood(event, stdout.strip()), **told)
+    except HookFailed as flaw:
+        return Ran(failure=str(flaw), **told)
+
+
+def understood(event: Event, text: str) -> Output:
+    """The answer in what a command wrote. Raises HookFailed if it is a wrong one."""
+    if text.startswith("{"):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeEncodeError):
+            return read_output(msgspec.json.decode(text))
+    if text and event.takes_text:
+        return Output(hookSpecificOutput=Specific(additionalContext=text[:REASON_CHARS]))
+    return Output()

@@ -1,0 +1,89 @@
+"""The `hooks` of settings, read: which commands are there, and what is wrong with them.
+
+    {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check.sh"}]}]}
+
+Which layers count at all is settings/merge.py's business: those of a tree that is not trusted do not come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from parley.hooks.base import EVENTS, failure_policy, seconds
+from parley.hooks.command import Command, Entry, Place
+from parley.hooks.matcher import Matcher
+from parley.settings.base import Flaw, Value
+from parley.tools.base import Context
+
+KNOWN = frozenset({"type", "command", "args", "timeout", "async", "onFailure", "statusMessage", "shell"})
+
+
+def commands(layers: Sequence[Value], context: Context, project: str) -> tuple[list[Command], list[Flaw]]:
+    """The commands of all layers as hooks, and what is wrong with them."""
+    place = Place(
+        processes=context.processes,
+        environment=context.environment,
+        project=project,
+        folder=lambda: context.cwd,
+    )
+    found, flaws = entries(layers)
+    return [Command(entry, place) for entry in found], flaws
+
+
+def entries(layers: Sequence[Value]) -> tuple[list[Entry], list[Flaw]]:
+    """All commands in the order of their layers, the strongest first, none of them twice; and what is wrong."""
+    found: dict[tuple[Any, ...], Entry] = {}
+    flaws: list[Flaw] = []
+    for layer in layers:
+        for event, matcher, handler in handlers(layer, flaws):
+            entry = command(layer, event, matcher, handler, flaws)
+            if entry is not None:
+                found.setdefault((entry.event, entry.matcher, entry.command, entry.args), entry)
+    return list(found.values()), flaws
+
+
+def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Event, matcher and handler of everything that is written."""
+    for event, groups in layer.value.items():
+        if event not in EVENTS:
+            flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: there is no such event here, so it never fires"))
+            continue
+        for group in groups if isinstance(groups, list) else [groups]:
+            matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
+            listed = group.get("hooks") if isinstance(group, dict) else None
+            if not isinstance(listed, list) or not isinstance(matcher, str):
+                text = f"hooks.{event}: an entry must be an object with a matcher (a text) and hooks (a list)"
+                flaws.append(Flaw(path=layer.path, text=text))
+                continue
+            if (flaw := Matcher(matcher).flaw) is not None:
+                flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {flaw}"))
+            for handler in listed:
+                if isinstance(handler, dict):
+                    yield event, matcher, handler
+                else:
+                    flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: a hook must be an object"))
+
+
+def command(layer: Value, event: str, matcher: str, handler: dict[str, Any], flaws: list[Flaw]) -> Entry | None:
+    """One handler as a command; None if it is none that we can run."""
+    kind, line, words = handler.get("type", "command"), handler.get("command"), handler.get("args")
+    if kind != "command":
+        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: hooks of type {kind!r} are not run, only commands"))
+        return None
+    is_words = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    if not isinstance(line, str) or not line or not (words is None or is_words):
+        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: a command must be a text, its args a list of texts"))
+        return None
+    if more := sorted(set(handler) - KNOWN):
+        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
+    return Entry(
+        event=event,
+        matcher=matcher,
+        command=line,
+        args=tuple(words) if words is not None else None,
+        timeout_seconds=seconds(handler.get("timeout")),
+        on_failure=failure_policy(handler.get("onFailure")),
+        in_background=handler.get("async") is True,
+        source=layer.path,
+    )

@@ -1,0 +1,155 @@
+"""What the answers of several hooks to one event come to. Pure; `RULES` is the table in docs/hooks.md.
+
+Answers count in the order in which the hooks were registered, never in the order in which
+they arrived: host callbacks first, then the commands of the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from parley.hooks.base import CONTEXT, Event, OnFailure, Ran, Specific
+from parley.protocol.base import UNSET, Json, Struct
+
+Permission = Literal["allow", "ask", "deny"]
+STRENGTH: dict[str, int] = {"allow": 1, "ask": 2, "deny": 3}
+OLD_WORDS = {"block": "deny", "approve": "allow"}
+"""`decision` said it before there was `permissionDecision`."""
+
+RULES = {
+    "permissionDecision": "the strongest: deny, then ask, then allow; a word that is not known is a deny",
+    "permissionDecisionReason": "of the first hook that said what won",
+    "updatedInput": "the first",
+    "additionalContext": "all, each as a paragraph of its own",
+    "decision block and reason": "one is enough; the reasons of all that block, joined by line breaks",
+    "continue false and stopReason": "one is enough; the first reason",
+    "systemMessage": "all, each as a line of its own",
+    "suppressOutput": "counts for the hook that says it: what it wrote is not told",
+    "updatedToolOutput, updatedMCPToolOutput": "the first; the one for MCP counts for tools of MCP servers only",
+    "decision of PermissionRequest": "the first deny, else the first allow",
+    "async": "what that hook says now has no effect",
+    "a failure with onFailure block": "as a block",
+    "a failure with onFailure continue": "as if there were no such hook, but told",
+}
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What one hook said."""
+
+    label: str
+    source: str
+    on_failure: OnFailure
+    ran: Ran
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What all of them come to."""
+
+    permission: Permission | None = None
+    permission_reason: str = ""
+    decided_by: str = ""
+    """The source of the hook whose decision won."""
+    updated_input: Json | None = None
+    contexts: tuple[str, ...] = ()
+    blocked: str | None = None
+    """Why, if it is blocked."""
+    stopped: str | None = None
+    """Why the turn is to end, if it is."""
+    messages: tuple[str, ...] = ()
+    """For the person."""
+    updated_output: Any = UNSET
+    updated_mcp_output: Any = UNSET
+    answer: Json | None = None
+    """The answer to a permission question."""
+
+
+def merge(event: Event, answers: Sequence[Answer]) -> Verdict:
+    """One verdict from all answers."""
+    heard = [answer for answer in answers if not answer.ran.output.is_async]
+    outputs = [answer.ran.output for answer in heard]
+    specifics = [output.hookSpecificOutput for output in outputs if output.hookSpecificOutput is not None]
+    blocks = [reason for answer in heard if (reason := why_blocked(event, answer)) is not None]
+    permission, decider = strongest(event, heard)
+    return Verdict(
+        permission=permission,
+        permission_reason=reason_of(decider.ran) if decider is not None else "",
+        decided_by=decider.source if decider is not None else "",
+        updated_input=first(event, specifics, "updatedInput", None),
+        contexts=tuple(said.additionalContext for said in specifics if said.additionalContext)
+        if CONTEXT in event.effects
+        else (),
+        blocked="\n".join(blocks) if blocks else None,
+        stopped=next((output.stopReason or "" for output in outputs if output.goes_on is False), None),
+        messages=tuple(output.systemMessage for output in outputs if output.systemMessage),
+        updated_output=first(event, specifics, "updatedToolOutput", UNSET),
+        updated_mcp_output=first(event, specifics, "updatedMCPToolOutput", UNSET),
+        answer=permission_answer(event, specifics, blocks),
+    )
+
+
+def why_blocked(event: Event, answer: Answer) -> str | None:
+    """The reason of one that blocks, where the event can be blocked."""
+    ran = answer.ran
+    if not event.block:
+        return None
+    if ran.failure is not None:
+        fails = answer.on_failure == "block" and event.failure_blocks
+        return f"the hook ({answer.label}) failed: {ran.failure}" if fails else None
+    if ran.blocks is not None:
+        return ran.blocks or "blocked without a reason"
+    return (ran.output.reason or "blocked without a reason") if ran.output.decision == "block" else None
+
+
+def strongest(event: Event, answers: Sequence[Answer]) -> tuple[Permission | None, Answer | None]:
+    """The permission decision that wins, and whose it is."""
+    best: tuple[Permission | None, Answer | None] = (None, None)
+    for answer in answers:
+        said = permission_of(event, answer)
+        if said is not None and (best[0] is None or STRENGTH[said] > STRENGTH[best[0]]):
+            best = (said, answer)
+    return best
+
+
+def permission_of(event: Event, answer: Answer) -> Permission | None:
+    if "permissionDecision" not in event.effects:
+        return None
+    if why_blocked(event, answer) is not None:
+        return "deny"
+    if answer.ran.failure is not None:
+        return None
+    specific = answer.ran.output.hookSpecificOutput
+    word = (specific.permissionDecision if specific else None) or OLD_WORDS.get(answer.ran.output.decision or "")
+    if word is None:
+        return None
+    # What we do not understand must not open a door.
+    return word if word in ("allow", "ask") else "deny"  # type: ignore[return-value]  # two of three
+
+
+def reason_of(ran: Ran) -> str:
+    """Why a hook decided as it did, in its own words."""
+    if ran.failure is not None:
+        return f"the hook failed: {ran.failure}"
+    specific = ran.output.hookSpecificOutput
+    told = (specific.permissionDecisionReason if specific else None) or ran.output.reason or ran.blocks
+    if told:
+        return told
+    word = specific.permissionDecision if specific else None
+    return f"the decision {word!r} is not supported here" if word and word not in STRENGTH else ""
+
+
+def first(event: Event, specifics: Sequence[Specific], name: str, absent: Any) -> Any:
+    """The first that says something under this name, where the event heeds it."""
+    if name not in event.effects:
+        return absent
+    return next((value for said in specifics if (value := getattr(said, name)) not in (None, UNSET)), absent)
+
+
+def permission_answer(event: Event, specifics: Sequence[Specific], blocks: Sequence[str]) -> Json | None:
+    if "decision" not in event.effects:
+        return None
+    if blocks:
+        return {"behavior": "deny", "message": "\n".join(blocks)}
+    said = [specific.decision for specific in specifics if specific.decision]
+    denies = [decision for decision in said if decision.get("behavior") != "allow"]
+    return next(iter(denies or said), None)

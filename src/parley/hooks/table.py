@@ -1,0 +1,121 @@
+"""docs/hooks.md, made from the tables that the code goes by.
+
+python -m parley.hooks.table > docs/hooks.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from parley.hooks.base import DEFAULT_SECONDS, EVENTS, Event
+from parley.hooks.merge import RULES
+
+INTRODUCTION = f"""\
+# Hooks
+
+Made by `python -m parley.hooks.table`; do not edit. Every row of the second table has a test.
+
+A hook is told of an event and may have a say in it. There are two carriers, for the same events:
+
+- **Callbacks of the host**, registered in `initialize.hooks` and asked with `hook_callback`. A second `initialize`
+  puts its hooks in the place of the first one's.
+- **Commands of the settings**, under `hooks`. Those of a project run only if it is trusted (`docs/settings.md`);
+  `disableAllHooks` switches all commands off.
+
+All hooks of an event are asked at the same time, and what happens next waits for all of them: a tool does not start
+before its hooks are done. Each has {DEFAULT_SECONDS:g} s, or its own `timeout` in seconds. One that fails (an error, an
+answer that cannot be understood, no answer in time, a host that has gone) is told on stderr and in its
+`hook_response`; then `onFailure` counts: `continue` (the default) is as if there were no such hook, `block` blocks
+what the hook guards. An interrupt withdraws all open questions with `control_cancel_request`.
+
+`matcher` is compared with the field in the first table: empty or `*` fits everything, `Edit|Write` fits these
+names, anything else is a regular expression that is searched for in the name. `Task` and `Agent` are one tool.
+
+## Events
+"""
+OUTPUT = """
+Every input also has `session_id`, `transcript_path`, `cwd`, `prompt_id` and `hook_event_name`; those marked with * have
+`permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`. Callbacks
+are not asked about a SessionStart of the kind `startup`, `resume` or `fork`: the host knows that it has started us.
+SessionEnd has four seconds in all. Events that are not listed may be registered and never fire; if one of them has
+`onFailure: block`, `initialize` is answered with `hooks_applied: false`.
+
+## Answers
+
+An answer is a JSON object; `{}` is no opinion. Where several hooks answer, their answers count in the order of their
+registration, callbacks first:
+"""
+REST = """
+- **Permission.** The order is: deny rule > PreToolUse > ask rule > allow rule > mode > `can_use_tool` and
+  PermissionRequest. A hook may deny and ask whatever it likes. Its allow spares a question that only the mode would
+  ask: it opens nothing that a rule denies or wants asked, no protected file, no question to a person, and nothing
+  while `--guard` is on. An input that a hook changed is checked and judged again; a deny rule for the old one still
+  counts. Every decision is in the permission record, with the source `hook` where a hook took it.
+- **PermissionRequest** and `can_use_tool` are asked at the same time; the first decision counts and the other question
+  is withdrawn. Where nobody can be asked, the hook alone decides.
+- **Context** for the model goes behind the prompt, or behind all results of that answer of the model; the transcript
+  has it as a message with `isMeta`. The host is not told.
+- **Stop**: the reason of a block goes to the model and the turn goes on; the next Stop has `stop_hook_active: true`.
+  After eight blocks in one turn it ends all the same.
+- **continue: false** ends the turn with `terminal_reason` `hook_stopped`; before a call, the call does not run.
+- **updatedToolOutput** may be a text, a list of content blocks, or an object like the tool's own; it replaces both what
+  the model sees and `tool_use_result`.
+- **async: true** says that the hook goes on by itself: the engine does not wait. For a command, what it says in the
+  end (context, `systemMessage`) reaches the model with its next message; it is ended after `asyncTimeout` ms.
+- **suppressOutput** keeps what the hook wrote out of its `hook_response`.
+- `systemMessage` and the reason of a stop are told as `system/informational`.
+
+## Commands
+
+```json
+{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh", "timeout": 10}]}]}}
+```
+
+The command is run by bash in the session's directory, with the input as JSON on stdin and `CLAUDE_PROJECT_DIR` in its
+environment, which has no key of ours. With `args` it is run without a shell. `onFailure` and `async` may stand beside
+it. Other types than `command` are not run, and said to be so.
+
+| exit code | means |
+|---|---|
+| 0 | stdout is the answer if it is a JSON object; else it is context, for UserPromptSubmit and SessionStart |
+| 2 | it blocks; stderr says why |
+| others | it failed |
+
+Commands and all they start end with their time, with an interrupt, and with the engine.
+
+## What the host sees
+
+With `--include-hook-events` every run of a hook is told: `hook_started`, `hook_progress` once a second while a command
+writes, `hook_response` with `outcome` success, error or cancelled. Runs for SessionStart are always told.
+`get_hooks_listing` lists the hooks with their sources.
+"""
+
+
+def rows(header: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield "|---" * len(header) + "|"
+    yield from (f"| {' | '.join(line)} |" for line in lines)
+
+
+def event_row(event: Event) -> tuple[str, ...]:
+    mark = "\\*\\*" if event.tells_effort else "\\*" if event.tells_mode else ""
+    fields = ", ".join(f"`{name}`" for name in event.fields)
+    effects = ", ".join(f"`{name}`" for name in event.effects)
+    matched = f"`{event.matched}`" if event.matched else ""
+    block = event.block + ("" if event.failure_blocks or not event.block else " (`onFailure` does not count)")
+    return (event.name + mark, event.when, matched, fields, effects, block)
+
+
+def text() -> str:
+    events = rows(
+        ("event", "fires", "matched", "input", "`hookSpecificOutput`", "`decision: block`"),
+        map(event_row, EVENTS.values()),
+    )
+    merging = rows(("answers", "come to"), ((name, rule) for name, rule in RULES.items()))
+    return "\n".join([INTRODUCTION, *events, OUTPUT, *merging, REST])
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(text())

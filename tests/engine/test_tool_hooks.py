@@ -1,0 +1,413 @@
+"""Hooks around tool calls, through a real session: what they may decide, change and say."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hooked import (
+    SILENCE,
+    answering,
+    asked,
+    contexts,
+    matcher,
+    permissions,
+    play,
+    questions,
+    register,
+    results,
+    specific,
+    transcript,
+    until_result,
+)
+from room import Json, Room
+
+from parley.engine import tool_hooks
+from parley.engine.tool_hooks import replaced
+from parley.tools.base import Result
+
+
+def script(*commands: str) -> str:
+    turns = [f"[[turn]]\ntools = [{{ name = 'Bash', input = {{ command = '{command}' }} }}]" for command in commands]
+    return "\n".join([*turns, "[[turn]]\ntext = 'Done.'"])
+
+
+TOUCH = script("touch a.txt")
+STDIO = {"permission_prompt_tool": "stdio"}
+
+
+def run(talk: Any) -> None:
+    asyncio.run(talk())
+
+
+def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await play(room, {"PreToolUse": {}})
+        (input,) = asked(room)
+        assert input == {
+            "session_id": room.session.id,
+            "transcript_path": str(transcript(room)),
+            "cwd": str(tmp_path),
+            "prompt_id": input["prompt_id"],
+            "permission_mode": "default",
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Bash",
+            "tool_input": {"command": "touch a.txt"},
+            "tool_use_id": input["tool_use_id"],
+        }
+        kinds = [line["request"]["subtype"] for line in room.told("control_request")]
+        assert kinds == ["hook_callback", "can_use_tool"]
+        assert permissions(room) == [("allow", "host")]
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("word", "ran", "was_asked", "record"),
+    [("allow", True, 0, ("allow", "hook")), ("deny", False, 0, ("deny", "hook")), ("ask", True, 1, ("allow", "host"))],
+)
+def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            said = specific(permissionDecision=word, permissionDecisionReason="because")
+            result = await play(room, {"PreToolUse": said})
+        assert ((tmp_path / "a.txt").exists(), len(questions(room)), permissions(room)) == (ran, was_asked, [record])
+        assert [denial["tool_name"] for denial in result["permission_denials"]] == ([] if ran else ["Bash"])
+        if word == "deny":
+            assert results(room) == ["PreToolUse:Bash hook error: because"]
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("options", "word", "record"),
+    [
+        ({"disallowed_tools": ("Bash(touch:*)",)}, "allow", ("deny", "rule")),
+        ({"settings": '{"permissions": {"ask": ["Bash(touch:*)"]}}'}, "allow", ("deny", "nobody")),
+        ({"guard": True}, "allow", ("deny", "nobody")),
+        ({"allowed_tools": ("Bash(touch:*)",)}, "deny", ("deny", "hook")),
+        ({"allowed_tools": ("Bash(touch:*)",)}, "ask", ("deny", "nobody")),
+        ({"permission_mode": "bypassPermissions"}, "deny", ("deny", "hook")),
+        ({"permission_mode": "dontAsk"}, "allow", ("allow", "hook")),
+        ({"permission_mode": "dontAsk"}, "ask", ("deny", "mode")),
+        ({"permission_mode": "plan"}, "allow", ("allow", "hook")),
+    ],
+)
+def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **options) as room:
+            await play(room, {"PreToolUse": specific(permissionDecision=word)})
+        assert permissions(room) == [record]
+        assert (tmp_path / "a.txt").exists() is (record[0] == "allow")
+
+    run(talk)
+
+
+def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            said = specific(updatedInput={"command": "touch b.txt"}, permissionDecision="allow")
+            await play(room, {"PreToolUse": said})
+        assert (tmp_path / "b.txt").exists()
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, disallowed_tools=("Bash(rm:*)",)) as room:
+            said = specific(updatedInput={"command": "rm script.toml"}, permissionDecision="allow")
+            await play(room, {"PreToolUse": said})
+        assert permissions(room) == [("deny", "rule")]
+        assert (tmp_path / "script.toml").exists()
+
+    run(talk)
+
+
+def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("rm script.toml"), disallowed_tools=("Bash(rm:*)",)) as room:
+            said = specific(updatedInput={"command": "true"}, permissionDecision="allow")
+            await play(room, {"PreToolUse": said})
+        assert permissions(room) == [("deny", "rule")]
+
+    run(talk)
+
+
+def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH) as room:
+            await play(room, {"PreToolUse": specific(updatedInput={"cmd": 1}, permissionDecision="allow")})
+        assert "the input a hook gave" in results(room)[0]
+        assert permissions(room) == []
+
+    run(talk)
+
+
+def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
+    async def talk() -> None:
+        two = (
+            "{ name = 'Bash', input = { command = 'touch a.txt' } }, { name = 'Bash', input = { command = 'touch b' } }"
+        )
+        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'never'", **STDIO) as room:
+            said = {"continue": False, "stopReason": "enough", "systemMessage": "hello"}
+            result = await play(room, {"PreToolUse": said})
+        assert (result["terminal_reason"], result["subtype"], result["result"]) == ("hook_stopped", "success", "")
+        assert (result["permission_denials"], questions(room), len(asked(room))) == ([], [], 1)
+        assert [text.split(":")[0] for text in results(room)] == ["PreToolUse", "This call did not run"]
+        texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert texts == ["PreToolUse:Bash says: hello", "PreToolUse:Bash hook stopped the turn: enough"]
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo one", "exit 3"), **STDIO) as room:
+            answers = {
+                "PostToolUse": specific(additionalContext="seen"),
+                "PostToolUseFailure": {"decision": "block", "reason": "look again"},
+                "PostToolBatch": specific(additionalContext="batch"),
+            }
+            await play(room, answers)
+        good, bad = asked(room, "PostToolUse")[0], asked(room, "PostToolUseFailure")[0]
+        assert (good["tool_response"]["stdout"], good["duration_ms"] >= 0) == ("one", True)
+        assert (bad["error"], bad["is_interrupt"]) == ("Exit code 3", False)
+        batches = [call["tool_response"] for input in asked(room, "PostToolBatch") for call in input["tool_calls"]]
+        assert batches == ["one", "Exit code 3"]
+        assert [text.splitlines()[1] for text in contexts(room)] == [
+            "seen",
+            "batch",
+            "The hook objects: look again",
+            "batch",
+        ]
+
+    run(talk)
+
+
+def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
+    async def talk() -> None:
+        two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'echo b' } }"
+        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as room:
+            await play(room, {"PostToolUse": specific(additionalContext="seen")})
+            messages = room.session.record.history.messages()
+        kinds = [block["type"] for block in messages[2]["content"]]
+        assert kinds == ["tool_result", "tool_result", "text", "text"]
+
+    run(talk)
+
+
+def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo secret")) as room:
+            new = {"stdout": "replaced", "stderr": "", "interrupted": False, "isImage": False}
+            await play(room, {"PostToolUse": specific(updatedToolOutput=new, updatedMCPToolOutput="not this")})
+        (line,) = room.told("user")
+        assert (results(room), line["tool_use_result"]) == (["replaced"], new)
+        assert "secret" not in room.raw.decode().replace("echo secret", "").replace('"stdout":"secret"', "")
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("new", "content"),
+    [
+        ("text", "text"),
+        ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
+        ({"content": [{"type": "text", "text": "a"}]}, [{"type": "text", "text": "a"}]),
+        ({"stdout": "out", "stderr": "err"}, "out\nerr"),
+        ({"any": 1}, '{"any":1}'),
+    ],
+)
+def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None:
+    assert replaced(Result(content="old", detail="old"), new) == Result(content=content, detail=new)
+
+
+def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo one")) as room:
+            result = await play(room, {"PostToolUse": {"continue": False, "stopReason": "enough"}})
+        assert (result["terminal_reason"], results(room)) == ("hook_stopped", ["one"])
+
+    run(talk)
+
+
+def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo one")) as room:
+            hooks = [matcher("bash", matcher="Bash"), matcher("edits", matcher="Edit|Write"), matcher("all", "more")]
+            await register(room, {"PreToolUse": hooks})
+            room.prompt("go")
+            await until_result(room, {})
+        ids = [line["request"]["callback_id"] for line in room.told("control_request")]
+        assert ids == ["bash", "all", "more"]
+
+    run(talk)
+
+
+def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH) as room:
+            await register(room, {"PreToolUse": [matcher(*(f"h{n}" for n in range(32)))]})
+            room.prompt("go")
+            lines = [await room.hear("control_request") for _ in range(32)]
+            allow = specific(permissionDecision="allow")
+            for line in reversed(lines[1:]):
+                room.say({"type": "control_response", "response": success(line, allow)})
+            assert (await room.ask("get_binary_version"))["response"]["subtype"] == "success"
+            assert not (tmp_path / "a.txt").exists()
+            room.say({"type": "control_response", "response": success(lines[0], allow)})
+            await room.hear("result")
+        assert (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def success(line: Json, answer: Json) -> Json:
+    return {"subtype": "success", "request_id": line["request_id"], "response": answer}
+
+
+# Permission questions.
+
+
+def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await play(room, {"PermissionRequest": SILENCE})
+            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
+        asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
+        assert cancelled == [asks["hook_callback"]]
+        assert permissions(room) == [("allow", "host")]
+        suggestions = questions(room)[0]["permission_suggestions"]
+        assert asked(room)[0]["permission_suggestions"] == suggestions
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("decision", "record", "text"),
+    [
+        ({"behavior": "allow"}, ("allow", "hook"), "(Bash completed with no output)"),
+        ({"behavior": "deny", "message": "no"}, ("deny", "hook"), "no"),
+        ({"behavior": "deny"}, ("deny", "hook"), "A hook denied the permission."),
+    ],
+)
+def test_a_hook_that_is_faster_than_the_host_decides(tmp_path: Path, decision: Json, record: Any, text: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await play(room, {"PermissionRequest": specific(decision=decision)}, permission=SILENCE)
+            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
+        asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
+        assert (cancelled, permissions(room), results(room)) == ([asks["can_use_tool"]], [record], [text])
+
+    run(talk)
+
+
+@pytest.mark.parametrize(("said", "source"), [(specific(decision={"behavior": "allow"}), "hook"), ({}, "nobody")])
+def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH) as room:
+            await play(room, {"PermissionRequest": said})
+        assert permissions(room) == [("allow" if source == "hook" else "deny", source)]
+
+    run(talk)
+
+
+def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await register(room, {"PermissionRequest": [matcher("h")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            result = await room.hear("result")
+            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
+        assert sorted(cancelled) == sorted(line["request_id"] for line in room.told("control_request"))
+        assert result["terminal_reason"] == "aborted_tools"
+
+    run(talk)
+
+
+def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_hooks, "NOTIFICATION_SECONDS", 0)
+
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await register(room, {"Notification": [matcher("h", matcher="permission_prompt")]})
+            room.prompt("go")
+            react = answering(room, {}, permission=SILENCE)
+            line = await room.until(
+                lambda line: (react(line), line.get("request", {}).get("subtype") == "hook_callback")[1]
+            )
+            question = next(line for line in room.told("control_request"))
+            room.say({"type": "control_response", "response": success(question, {"behavior": "allow"})})
+            await room.hear("result")
+        assert line["request"]["input"]["message"] == "Your permission is needed to use Bash"
+
+    run(talk)
+
+
+# Failures.
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ValueError("broken"), "the host answered with an error: broken"),
+        ({"continue": "maybe"}, "its answer cannot be understood"),
+        (SILENCE, "it did not answer within 0.05 s"),
+    ],
+    ids=["error", "invalid", "timeout"],
+)
+@pytest.mark.parametrize("policy", ["continue", "block"])
+def test_a_failed_hook_blocks_or_not_as_its_matcher_says(tmp_path: Path, answer: Any, told: str, policy: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
+            await register(room, {"PreToolUse": [matcher("h", timeout=0.05, onFailure=policy)]})
+            room.prompt("go")
+            await until_result(room, {"h": answer})
+        blocks = policy == "block"
+        assert permissions(room) == [("deny", "hook") if blocks else ("allow", "host")]
+        assert any(told in complaint and "PreToolUse:Bash" in complaint for complaint in room.complaints)
+        (response,) = [line for line in room.told("system") if line["subtype"] == "hook_response"]
+        assert (response["outcome"], told in response["stderr"]) == ("error", True)
+        assert len(list(room.told("control_cancel_request"))) == (answer is SILENCE)
+
+    run(talk)
+
+
+def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
+            await register(room, {"PreToolUse": [matcher("h")]})
+            room.prompt("go")
+            asked = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            cancelled = await room.hear("control_cancel_request")
+            response = await room.hear("system", "hook_response")
+            result = await room.hear("result")
+            room.prompt("once more")
+            await until_result(room, {})
+        assert cancelled["request_id"] == asked["request_id"]
+        assert (response["outcome"], result["terminal_reason"]) == ("cancelled", "aborted_tools")
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
+    async def talk() -> None:
+        room = Room(tmp_path, TOUCH, permission_mode="acceptEdits")
+        async with room:
+            await register(room, {"PreToolUse": [matcher("h", onFailure="block")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+        assert permissions(room) == [("deny", "hook")]
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)

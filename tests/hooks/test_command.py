@@ -1,0 +1,185 @@
+"""Commands as hooks, run for real: what they are told, and what their ends mean."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.hooks import command as module
+from parley.hooks.base import EVENTS, Fired, HookFailed, Output, Ran, read_output
+from parley.hooks.command import Command, Entry, Place
+from parley.protocol.base import UNSET
+from parley.workspace.processes import Processes
+
+PATIENCE_SECONDS = 30
+
+
+def at(folder: Path, talk: Callable[[Place], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
+        place = Place(processes=Processes(), environment=environment, project=str(folder), folder=lambda: str(folder))
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await talk(place)
+        finally:
+            await place.processes.close()
+
+    asyncio.run(whole())
+
+
+def hook(place: Place, line: str, event: str = "PreToolUse", **fields: Any) -> Command:
+    entry = Entry(event=event, matcher="", command=line, timeout_seconds=PATIENCE_SECONDS, source="/s.json", **fields)
+    return Command(entry, place)
+
+
+async def ran(made: Command, progress: Callable[[str, str], None] = lambda out, err: None) -> Ran:
+    fired = Fired(event=EVENTS[made.event], input={"hook_event_name": made.event}, tool_use_id="t")
+    return await made.run(fired, progress)
+
+
+def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        line = 'cat; env >&2; echo "$PWD $CLAUDE_PROJECT_DIR" >&2'
+        found = await ran(hook(place, line))
+        assert json.loads(found.stdout) == {"hook_event_name": "PreToolUse"}
+        names = {line.partition("=")[0] for line in found.stderr.splitlines()}
+        assert {"PATH", "GIVEN", "CLAUDE_PROJECT_DIR"} <= names
+        assert "BASH_ENV" not in names
+        assert found.stderr.splitlines()[-1] == f"{tmp_path} {tmp_path}"
+
+    at(tmp_path, talk)
+
+
+@pytest.mark.parametrize("line", ["cat > told", "true", "exec <&-; cat told || true"])
+def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none_that_does_not(
+    tmp_path: Path, line: str
+) -> None:
+    async def talk(place: Place) -> None:
+        made = hook(place, line)
+        fired = Fired(event=EVENTS[made.event], input={"prompt": "x" * 1_000_000}, tool_use_id="t")
+        assert (await made.run(fired, lambda out, err: None)).exit_code == 0
+        if line.startswith("cat"):
+            assert len((tmp_path / "told").read_bytes()) == 1_000_014
+
+    at(tmp_path, talk)
+
+
+def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        assert (await ran(hook(place, "printf", args=("%s", "$HOME;")))).stdout == "$HOME;"
+
+    at(tmp_path, talk)
+
+
+DENY = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
+CONTEXT = {"hookSpecificOutput": {"additionalContext": "some text"}}
+
+
+@pytest.mark.parametrize(
+    ("line", "event", "expected"),
+    [
+        (f"echo '{json.dumps(DENY)}'", "PreToolUse", Ran(output=read_output(DENY), exit_code=0)),
+        ("true", "PreToolUse", Ran(exit_code=0)),
+        ("echo some text", "PreToolUse", Ran(exit_code=0)),
+        ("echo some text", "UserPromptSubmit", Ran(output=read_output(CONTEXT), exit_code=0)),
+        ("echo '{ no json'", "PreToolUse", Ran(exit_code=0)),
+        ("echo no >&2; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
+        ("echo no; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
+        ("echo why >&2; exit 3", "PreToolUse", Ran(failure="exit code 3: why", exit_code=3)),
+        ("exit 3", "PreToolUse", Ran(failure="exit code 3", exit_code=3)),
+        ("kill -9 $$", "PreToolUse", Ran(failure="exit code 137", exit_code=137)),
+    ],
+)
+def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: Ran) -> None:
+    async def talk(place: Place) -> None:
+        found = await ran(hook(place, line, event))
+        told = (found.output, found.blocks, found.failure, found.exit_code)
+        assert told == (expected.output, expected.blocks, expected.failure, expected.exit_code)
+
+    at(tmp_path, talk)
+
+
+def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        found = await ran(hook(place, "echo '{\"continue\": 1}'"))
+        assert (found.failure or "").startswith("its answer cannot be understood")
+
+    at(tmp_path, talk)
+
+
+def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        with pytest.raises(HookFailed, match="NUL"):
+            await ran(hook(place, "a\0b"))
+
+    at(tmp_path, talk)
+
+
+def test_cancelling_ends_the_command(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        os.mkfifo(tmp_path / "pid")
+        running = asyncio.create_task(ran(hook(place, "echo $$ > pid; exec sleep 600")))
+        pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
+        running.cancel()
+        await asyncio.wait({running})
+        await place.processes.close()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    at(tmp_path, talk)
+
+
+def test_a_shell_whose_folder_is_gone_starts_in_the_project(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        gone = Place(
+            processes=place.processes, environment={}, project=str(tmp_path), folder=lambda: str(tmp_path / "gone")
+        )
+        assert (await ran(hook(gone, "pwd"))).stdout.strip() == str(tmp_path)
+
+    at(tmp_path, talk)
+
+
+def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
+
+    async def talk(place: Place) -> None:
+        os.mkfifo(tmp_path / "go")
+        told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        progress = lambda out, err: None if told.done() else told.set_result((out, err))  # noqa: E731  # a callback
+        running = asyncio.create_task(ran(hook(place, "echo begun; read < go; echo ended"), progress))
+        assert (await told)[0] == "begun\n"
+        await asyncio.to_thread((tmp_path / "go").write_text, "\n")
+        assert (await running).stdout == "begun\nended\n"
+
+    at(tmp_path, talk)
+
+
+@pytest.mark.parametrize("by", ["entry", "first line"])
+def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
+    async def talk(place: Place) -> None:
+        os.mkfifo(tmp_path / "go")
+        first = "" if by == "entry" else 'echo \'{"async": true, "asyncTimeout": 20000}\'; '
+        made = hook(place, f"{first}read < go; echo '{json.dumps(CONTEXT)}'", "Stop", in_background=by == "entry")
+        found = await ran(made)
+        assert (found.output, found.exit_code, found.later is not None) == (Output(is_async=True), UNSET, True)
+        assert found.later is not None
+        ending = asyncio.ensure_future(found.later)
+        await asyncio.to_thread((tmp_path / "go").write_text, "\n")
+        assert (await ending).output == read_output(CONTEXT)
+
+    at(tmp_path, talk)
+
+
+def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
+        assert found.later is not None
+        assert (await found.later).failure == "it did not end within 0.001 s and was ended"
+
+    at(tmp_path, talk)

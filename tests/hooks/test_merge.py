@@ -1,0 +1,138 @@
+"""One test a row of the table in docs/hooks.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.hooks.base import EVENTS, OnFailure, Ran, read_output
+from parley.hooks.merge import RULES, Answer, Verdict, merge
+
+
+def said(output: Any = None, *, on_failure: OnFailure = "continue", **ran: Any) -> Answer:
+    return Answer(label="h", source="callback", on_failure=on_failure, ran=Ran(output=read_output(output), **ran))
+
+
+def specific(**fields: Any) -> Any:
+    return {"hookSpecificOutput": fields}
+
+
+def decision(word: str, reason: str | None = None) -> Answer:
+    return said(specific(permissionDecision=word, permissionDecisionReason=reason))
+
+
+def decided(word: Any, reason: str = "", **fields: Any) -> Verdict:
+    return Verdict(permission=word, permission_reason=reason, decided_by="callback", **fields)
+
+
+ALLOW, DENY = {"behavior": "allow"}, {"behavior": "deny", "message": "no"}
+ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
+    "permissionDecision": [
+        ("PreToolUse", [decision("allow"), decision("deny"), decision("ask")], decided("deny")),
+        ("PreToolUse", [decision("allow"), decision("ask")], decided("ask")),
+        ("PreToolUse", [said(), decision("allow")], decided("allow")),
+        ("PreToolUse", [decision("defer")], decided("deny", "the decision 'defer' is not supported here")),
+        ("PreToolUse", [said({"decision": "approve"})], decided("allow")),
+        ("PostToolUse", [decision("deny")], Verdict()),
+    ],
+    "permissionDecisionReason": [
+        (
+            "PreToolUse",
+            [decision("allow", "fine"), decision("ask", "one"), decision("ask", "two")],
+            decided("ask", "one"),
+        )
+    ],
+    "updatedInput": [
+        (
+            "PreToolUse",
+            [said(), said(specific(updatedInput={"a": 1})), said(specific(updatedInput={"a": 2}))],
+            Verdict(updated_input={"a": 1}),
+        ),
+        ("PostToolUse", [said(specific(updatedInput={"a": 1}))], Verdict()),
+    ],
+    "additionalContext": [
+        (
+            "UserPromptSubmit",
+            [said(specific(additionalContext="a")), said(specific(additionalContext="b"))],
+            Verdict(contexts=("a", "b")),
+        ),
+        ("Notification", [said(specific(additionalContext="a"))], Verdict()),
+    ],
+    "decision block and reason": [
+        (
+            "Stop",
+            [said({"decision": "block", "reason": "a"}), said(), said(blocks="b", exit_code=2)],
+            Verdict(blocked="a\nb"),
+        ),
+        ("PostToolUse", [said({"decision": "block"})], Verdict(blocked="blocked without a reason")),
+        ("PreToolUse", [said({"decision": "block", "reason": "a"})], decided("deny", "a", blocked="a")),
+        ("SessionEnd", [said({"decision": "block", "reason": "a"})], Verdict()),
+    ],
+    "continue false and stopReason": [
+        (
+            "PostToolUse",
+            [said({"continue": True}), said({"continue": False, "stopReason": "a"}), said({"continue": False})],
+            Verdict(stopped="a"),
+        ),
+        ("PostToolUse", [said({"continue": False})], Verdict(stopped="")),
+    ],
+    "systemMessage": [
+        ("Stop", [said({"systemMessage": "a"}), said({"systemMessage": "b"})], Verdict(messages=("a", "b")))
+    ],
+    "suppressOutput": [("Stop", [said({"suppressOutput": True}, stdout="secret")], Verdict())],
+    "updatedToolOutput, updatedMCPToolOutput": [
+        (
+            "PostToolUse",
+            [said(specific(updatedToolOutput="a", updatedMCPToolOutput=[])), said(specific(updatedToolOutput="b"))],
+            Verdict(updated_output="a", updated_mcp_output=[]),
+        ),
+        ("PostToolUse", [said(specific(updatedToolOutput=None))], Verdict()),
+        ("PreToolUse", [said(specific(updatedToolOutput="a"))], Verdict()),
+    ],
+    "decision of PermissionRequest": [
+        ("PermissionRequest", [said(specific(decision=ALLOW)), said(specific(decision=DENY))], Verdict(answer=DENY)),
+        ("PermissionRequest", [said(), said(specific(decision=ALLOW))], Verdict(answer=ALLOW)),
+        (
+            "PermissionRequest",
+            [said(specific(decision=ALLOW)), said(blocks="no")],
+            Verdict(blocked="no", answer={"behavior": "deny", "message": "no"}),
+        ),
+        ("PreToolUse", [said(specific(decision=DENY))], Verdict()),
+    ],
+    "async": [
+        ("PreToolUse", [said({"async": True, **specific(permissionDecision="allow")})], Verdict()),
+        ("Stop", [said({"async": True, "decision": "block"})], Verdict()),
+    ],
+    "a failure with onFailure block": [
+        (
+            "PreToolUse",
+            [decision("allow"), said(failure="late", on_failure="block")],
+            decided("deny", "the hook failed: late", blocked="the hook (h) failed: late"),
+        ),
+        (
+            "UserPromptSubmit",
+            [said(failure="late", on_failure="block")],
+            Verdict(blocked="the hook (h) failed: late"),
+        ),
+        ("Stop", [said(failure="late", on_failure="block")], Verdict()),
+    ],
+    "a failure with onFailure continue": [
+        ("PreToolUse", [said(failure="late"), decision("allow")], decided("allow")),
+        ("UserPromptSubmit", [said(failure="late")], Verdict()),
+    ],
+}
+CASES = [pytest.param(*case, id=f"{row} {number}") for row, cases in ROWS.items() for number, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("event", "answers", "expected"), CASES)
+def test_answers_come_to_what_the_table_says(event: str, answers: list[Answer], expected: Verdict) -> None:
+    assert merge(EVENTS[event], answers) == expected
+
+
+def test_every_row_has_its_test() -> None:
+    assert list(ROWS) == list(RULES)
+
+
+def test_nobody_says_nothing() -> None:
+    assert all(merge(event, []) == Verdict() for event in EVENTS.values())
