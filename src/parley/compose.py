@@ -77,6 +77,8 @@ ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) 
 
 MODELS = {
     "anthropic": "parley.models.anthropic:Anthropic",
+    "bedrock": "parley.models.cloud:Bedrock",
+    "vertex": "parley.models.cloud:Vertex",
     "openai": "parley.models.openai:OpenAI",
     "scripted": "parley.models.scripted:Scripted",
     "offline": "parley.models.offline:Offline",
@@ -372,8 +374,8 @@ class Composer:
     def bare_model(self, choice: Choice) -> Model:
         """Raises UsageError or ModelError."""
         self.check_model(choice)
-        cls = variety(MODELS, choice.adapter, "model adapter")
-        made: Model = OPENERS[choice.adapter](self, cls, choice)
+        adapter = self.service(choice)
+        made: Model = OPENERS[adapter](self, variety(MODELS, adapter, "model adapter"), choice)
         return made
 
     def deadlines(self) -> Any:
@@ -428,8 +430,20 @@ class Composer:
         """Raises UsageError if a model can never be asked."""
         if not choice.name:
             raise UsageError(f"the model {choice.adapter}: needs a name behind the colon")
-        if choice.adapter in ADDRESSES:
-            ADDRESSES[choice.adapter](self.environment)
+        service = self.service(choice)
+        if service in CLOUDS:
+            backends.check_cloud(service)
+        elif service in ADDRESSES:
+            ADDRESSES[service](self.environment)
+
+    def in_cloud(self, name: str, cls: Any) -> Model:
+        made: Model = cls(backends.cloud_options(name, self.environment), warn=self.complain)
+        return made
+
+    def service(self, choice: Choice) -> str:
+        """The adapter that asks a model: the Messages API may stand in a cloud."""
+        cloud = backends.cloud(self.environment) if choice.adapter == "anthropic" else None
+        return cloud or choice.adapter
 
     def places(self) -> credentials.Places:
         return credentials.Places(
@@ -674,6 +688,7 @@ class Composer:
         return Claude(self.config, context, complain)
 
 
+CLOUDS = tuple(backends.CLOUDS)
 ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {
     "anthropic": backends.anthropic_url,
     "openai": backends.openai_url,
@@ -685,6 +700,8 @@ OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
         composer.deadlines(),
         warn=composer.complain,
     ),
+    "bedrock": lambda composer, cls, choice: composer.in_cloud("bedrock", cls),
+    "vertex": lambda composer, cls, choice: composer.in_cloud("vertex", cls),
     "openai": lambda composer, cls, choice: cls(
         lambda: composer.endpoint(lambda: backends.openai(composer.environment)),
         choice.name,

@@ -129,7 +129,7 @@ PYTHON = "claude-agent-sdk"
 CURRENT_PYTHON = Client("python-0.2.182", PYTHON, "0.2.182", make_python, "bin/python")
 OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
 TYPESCRIPT = Client("node", "@anthropic-ai/claude-agent-sdk", "0.3.325", make_node, "node")
-ANTHROPIC = Client("anthropic-2.8.0", "anthropic", "2.8.0", make_wheel, "bin/python")
+ANTHROPIC = Client("anthropic-2.8.0", "anthropic[bedrock,vertex]", "2.8.0", make_wheel, "bin/python")
 OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
 CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI)
 

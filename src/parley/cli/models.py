@@ -14,7 +14,7 @@ import time
 from contextlib import aclosing
 
 from parley.cli.streams import complain
-from parley.compose import ADDRESSES, MODELS, Composer, working_directory
+from parley.compose import ADDRESSES, CLOUDS, MODELS, Composer, working_directory
 from parley.errors import ModelError, UsageError
 from parley.models.base import ModelRequest
 from parley.models.endpoint import without_userinfo
@@ -73,6 +73,8 @@ def price(choice: Choice, prices: Prices) -> str:
 
 
 def backend_row(composer: Composer, name: str) -> tuple[str, str, str]:
+    if name in CLOUDS:
+        return name, f"CLAUDE_CODE_USE_{name.upper()}=1", "the cloud's own credentials"
     if name not in ADDRESSES:
         return name, WITHOUT_SERVER[name], "none needed"
     return name, without_userinfo(ADDRESSES[name](composer.environment)), composer.key_source(name)

@@ -84,6 +84,8 @@ UNKNOWN = Facts(200_000, 32_000, thinks="never")
 
 
 def facts(name: str) -> Facts:
+    # Bedrock writes the maker, and where it runs, before the name: `us.anthropic.claude-...`
+    name = name.rpartition("anthropic.")[2]
     return next((known for start, known in FACTS if name.startswith(start)), UNKNOWN)
 
 

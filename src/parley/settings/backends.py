@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parley.errors import ModelError
+from parley.errors import ModelError, UsageError
 from parley.models.endpoint import Endpoint, checked, is_loopback
 from parley.settings import credentials
-from parley.settings.variables import custom_headers, extra_body
+from parley.settings.variables import custom_headers, extra_body, truthy
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -65,6 +65,50 @@ def openai(environment: Mapping[str, str]) -> Endpoint:
 def openai_key_source(environment: Mapping[str, str]) -> str:
     given = (name for name in ("OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS") if environment.get(name))
     return next(given, "none")
+
+
+CLOUDS = {
+    "bedrock": {
+        "aws_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+        "aws_access_key": ("AWS_ACCESS_KEY_ID",),
+        "aws_secret_key": ("AWS_SECRET_ACCESS_KEY",),
+        "aws_session_token": ("AWS_SESSION_TOKEN",),
+        "aws_profile": ("AWS_PROFILE",),
+        "api_key": ("AWS_BEARER_TOKEN_BEDROCK",),
+        "base_url": ("ANTHROPIC_BEDROCK_BASE_URL",),
+    },
+    "vertex": {
+        "region": ("CLOUD_ML_REGION",),
+        "project_id": ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"),
+        "base_url": ("ANTHROPIC_VERTEX_BASE_URL",),
+    },
+}
+"""What each cloud's client is told, and the variables it is in; the first that is set counts."""
+
+
+def cloud(environment: Mapping[str, str]) -> str | None:
+    """The cloud that stands before the Messages API, if one was asked for."""
+    return next((name for name in CLOUDS if truthy(environment.get(f"CLAUDE_CODE_USE_{name.upper()}"))), None)
+
+
+def check_cloud(name: str) -> None:
+    """Raises UsageError if what signs requests for a cloud is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("anthropic") is None:
+        raise UsageError(f"CLAUDE_CODE_USE_{name.upper()} needs an extra: pip install 'parley-agent[{name}]'")
+
+
+def cloud_options(name: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """What the cloud's client is told."""
+    found = {
+        option: next((environment[variable] for variable in variables if environment.get(variable)), None)
+        for option, variables in CLOUDS[name].items()
+    }
+    if found.get("api_key"):
+        # The one or the other: a token goes instead of a signature.
+        found |= dict.fromkeys(("aws_access_key", "aws_secret_key", "aws_session_token", "aws_profile"))
+    return {option: value for option, value in found.items() if value is not None}
 
 
 def declared(environment: Mapping[str, str], base_url: str) -> frozenset[str]:
