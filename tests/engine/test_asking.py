@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -460,6 +461,20 @@ def test_a_denied_call_stays_denied_under_the_guard(tmp_path: Path) -> None:
 
     assert asked(room) == []
     assert denied_lines(room)[0]["decision_reason"] == "Read(*.toml)"
+
+
+def test_no_hook_answers_for_the_guard(tmp_path: Path) -> None:
+    decision = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
+    hook = {"type": "command", "command": f"echo '{json.dumps(decision)}'"}
+    settings = json.dumps({"hooks": {"PermissionRequest": [{"hooks": [hook]}]}})
+    answer = {"behavior": "deny", "message": "no"}
+    room = talk(tmp_path, script(TOUCH), answering(answer), guard=True, settings=settings)
+
+    assert results(room)[0]["content"] == "no"
+    assert not (tmp_path / "made").exists()
+
+    room = talk(tmp_path, script(TOUCH), settings=settings, permission_prompt_tool=None)
+    assert (tmp_path / "made").exists()
 
 
 # The rest of a session.

@@ -173,6 +173,7 @@ def test_a_suggestion_that_is_taken_ends_the_asking(command: str) -> None:
         ("Bash", {"command": "curl x && curl y"}, "subcommandResults", None),
         ("Bash", {"command": "rm -rf /"}, "safetyCheck", "/"),
         ("Read", {"file_path": "/etc/hosts"}, "workingDir", None),
+        ("Read", {"file_path": "/w/.ssh/id"}, "other", None),
         ("Write", {"file_path": "/w/a"}, "", None),
         ("Write", {"file_path": "/w/.git/config"}, "safetyCheck", None),
         ("WebFetch", {"url": "http://10.0.0.1/"}, "safetyCheck", None),

@@ -98,7 +98,8 @@ class Asker:
     ) -> Allow | Deny:
         """What the host says, or a hook that is faster. `agent_id` is that of the subagent that calls."""
         live = self._listeners.live
-        if live is None or not live.wants("PermissionRequest"):
+        # A guard that a hook could answer for would be none.
+        if live is None or self._guarded or not live.wants("PermissionRequest"):
             return await self._ask_host(asking, request, call, tool, agent_id)
         from parley.engine.tool_hooks import names, race
 

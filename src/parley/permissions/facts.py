@@ -31,6 +31,7 @@ PATH_PARAMETERS = {
 }
 """Which parameter names the file, where it is not `file_path`."""
 OUTSIDE = "The path is outside of the working directories"
+KEYS = "The path leads to keys or passwords"
 ENDLESS = "The path leads from link to link and never ends"
 PROTECTED = "The file decides what runs later, so no rule or mode approves it in advance"
 NEAR_HOST = "The host is this machine, a neighbour, or a number that may be one"
@@ -102,8 +103,8 @@ def of_reader(request: Request, rules: Rules, mode: str, view: View) -> Facts:
         allow=in_favour[-1] if all(in_favour) else None,
         standing="harmless" if inside and not has_keys else "other",
         changes=False,
-        reason="" if inside else OUTSIDE,
-        reason_type="" if inside else "workingDir",
+        reason=OUTSIDE if not inside else KEYS if has_keys else "",
+        reason_type="workingDir" if not inside else "other" if has_keys else "",
         reach=reach_of(ways, beneath=searches),
         suggestions=suggestions.to_read(paths[-1] if searches else os.path.dirname(paths[-1])),
     )

@@ -167,6 +167,7 @@ def text() -> str:
 
 def lines() -> Iterator[str]:
     yield from HEAD.splitlines()
+    yield ""
     yield f"| call | rule | {' | '.join(MODES)} |"
     yield f"|---|---|{'---|' * len(MODES)}"
     for sample in SAMPLES:
@@ -199,7 +200,8 @@ these that applies wins:
 Rules are read from settings (managed, local, project, user), the command line, and what a host adds; where a rule
 comes from does not matter for the order. In `dontAsk` nobody is asked, so what would be asked is denied. `auto` is as
 careful as `acceptEdits`: no model decides on permissions here. With `--guard`, or `guard: true` in `initialize`, the
-host is asked about every call that is not denied, in every mode; without a host every call is denied.
+host is asked about every call that is not denied, in every mode, and no hook answers for it; without a host every call
+is denied.
 """
 TAIL = """
 ## Rules
