@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
 from parley.engine.prompt import Instructions
@@ -44,11 +45,11 @@ from parley.settings.client import takes_rate_limits
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
 from parley.settings.file import read as read_file
+from parley.settings.limits import Given
 from parley.settings.variables import (
     background_wait_seconds,
     child_environment,
     heartbeat_seconds,
-    patience_seconds,
     state_events,
     truthy,
     whole,
@@ -69,6 +70,7 @@ from parley.workspace.web import Web
 if TYPE_CHECKING:
     from parley.hooks.base import Hook
     from parley.host import Host
+    from parley.models.http import Deadlines
     from parley.protocol.messages.requests import HookMatcher
 
 SMALLEST_LINE_BYTES = 50_000
@@ -110,7 +112,7 @@ TOOLS = {
 WEB = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
 NOT_YET = (
-    *("task_budget", "agents", "agent"),
+    *("agents", "agent"),
     *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "client_tools"),
     *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
 )
@@ -184,6 +186,7 @@ class Composer:
         options, environment = self.options, self.environment
         for warning in not_yet(options):
             complain(warning)
+        limits, prices, form = self.limits(), self.prices(), self.form()
         chosen = resolve(self.model_name())
         self.check_model(chosen)
         if chosen.adapter not in ADDRESSES:
@@ -245,24 +248,13 @@ class Composer:
             settings=self.settings,
             output_style=style.name,
             betas=options.betas or (),
-            limits=Limits(
-                max_turns=options.max_turns,
-                max_budget_usd=options.max_budget_usd,
-                max_retries=whole_or(environment, "CLAUDE_CODE_MAX_RETRIES", DEFAULT_RETRIES),
-                max_output_tokens=whole(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
-                max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
-                line_bytes=max(SMALLEST_LINE_BYTES, options.max_line_bytes or LINE_CAP_BYTES),
-                fail_on_denial=options.fail_on_denial,
-                heartbeat_seconds=heartbeat_seconds(environment),
-                background_wait_seconds=background_wait_seconds(environment),
-                max_form_attempts=self.form_attempts(),
-            ),
-            form=self.form(),
+            limits=limits,
+            form=form,
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),
             tells_quota=takes_rate_limits(environment),
             api_key_source=credentials.source(self.places()),
-            prices=self.prices(),
+            prices=prices,
             stamp=self.stamp,
             dice=throw,
             complain=complain,
@@ -337,6 +329,45 @@ class Composer:
                 found.append((path, kind, os.path.getsize(path)))
         return found
 
+    # Limits.
+
+    def limits(self) -> Limits:
+        """Raises UsageError."""
+        given, environment = self.given_limits(), self.environment
+        given.deadlines()
+        return Limits(
+            max_turns=given.get("maxTurns"),
+            budget=Budget(
+                usd=given.get("maxBudgetUsd"),
+                tokens=given.get("maxBudgetTokens"),
+                calls=given.get("maxBudgetCalls"),
+                seconds=given.get("maxBudgetSeconds"),
+            ),
+            task_budget=given.get("taskBudget"),
+            max_retries=given.get_or("maxRetries", DEFAULT_RETRIES),
+            max_form_attempts=given.get_or("structuredOutputAttempts", DEFAULT_ATTEMPTS),
+            max_output_tokens=given.get("maxOutputTokens"),
+            max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
+            line_bytes=max(SMALLEST_LINE_BYTES, self.options.max_line_bytes or LINE_CAP_BYTES),
+            fail_on_denial=self.options.fail_on_denial,
+            heartbeat_seconds=heartbeat_seconds(environment),
+            background_wait_seconds=background_wait_seconds(environment),
+        )
+
+    def given_limits(self) -> Given:
+        return Given(self.options, self.environment, self.settings.merged.get("limits"))
+
+    def deadlines(self) -> Deadlines:
+        """How long a silent backend is waited for. Raises UsageError."""
+        from parley.models.http import Deadlines
+
+        return Deadlines.of(self.given_limits().deadlines())
+
+    def form(self) -> Form | None:
+        """What an answer must look like. Raises UsageError if that is no schema."""
+        text, attempts = self.options.json_schema, self.given_limits().get("structuredOutputAttempts")
+        return None if text is None else read_form(text, attempts or DEFAULT_ATTEMPTS)
+
     # The model.
 
     def model_name(self) -> str:
@@ -377,21 +408,6 @@ class Composer:
         adapter = self.service(choice)
         made: Model = OPENERS[adapter](self, variety(MODELS, adapter, "model adapter"), choice)
         return made
-
-    def deadlines(self) -> Any:
-        """How long a silent backend is waited for. Raises UsageError."""
-        from parley.models.http import Deadlines
-
-        usual = Deadlines()
-        first = patience_seconds(self.environment, "API_TIMEOUT_MS", usual.first_byte_seconds)
-        silence = patience_seconds(self.environment, "CLAUDE_STREAM_IDLE_TIMEOUT_MS", usual.silence_seconds)
-        return Deadlines(
-            first_byte_seconds=first,
-            silence_seconds=silence,
-            # Whoever waits longer for a sign of life waits as long for a word.
-            content_seconds=max(silence, usual.content_seconds),
-            request_seconds=max(first, silence, usual.request_seconds),
-        )
 
     def endpoint(self, find: Callable[[], Endpoint]) -> Endpoint:
         """Raises ModelError if there must be a key and is none."""
@@ -583,14 +599,6 @@ class Composer:
             otherwise=self.config / "projects" / project / session_id / "tasks",
         )
 
-    def form(self) -> Form | None:
-        """What an answer must look like. Raises UsageError if that is no schema."""
-        text = self.options.json_schema
-        return None if text is None else read_form(text, self.form_attempts())
-
-    def form_attempts(self) -> int:
-        return whole_or(self.environment, "MAX_STRUCTURED_OUTPUT_RETRIES", DEFAULT_ATTEMPTS)
-
     # Instructions.
 
     def instructions(self, session_id: str) -> Instructions:
@@ -697,7 +705,7 @@ ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {
 OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
     "anthropic": lambda composer, cls, choice: cls(
         lambda: composer.endpoint(lambda: backends.anthropic(composer.places())),
-        composer.deadlines(),
+        deadlines=composer.deadlines(),
         warn=composer.complain,
     ),
     "bedrock": lambda composer, cls, choice: composer.in_cloud("bedrock", cls),

@@ -8,6 +8,7 @@
     │   └── DamagedSession    its log has a hole; `parley sessions repair` keeps what is before it
     ├── ToolError             the model hears of it as a tool_result with is_error; the turn goes on
     ├── ModelError            the host hears of it as a result (after retries if `retryable`); the turn ends
+    ├── BudgetSpent           the host hears of it as a result; no model is called any more in the turn
     ├── NotPossible           a control request is refused: an error reply, nothing has changed
     ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
     └── LocalProtocolError    we said something we may not: our bug
@@ -93,6 +94,15 @@ class ModelError(ParleyError):
         self.request_id = request_id
         self.quota = quota
         """The state of the quota, where the backend told it."""
+
+
+class BudgetSpent(ParleyError):
+    """A model shall not be called: what may be spent is spent."""
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(words)
+        self.kind = kind
+        """usd, tokens, calls, seconds or task."""
 
 
 class NotPossible(ParleyError):

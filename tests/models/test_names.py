@@ -7,7 +7,7 @@ import pytest
 from parley.models.names import ALIASES, Choice, Facts, facts, listing, resolve
 from parley.protocol.base import Json
 
-BIG = Facts(1_000_000, 128_000, "adaptive", True)
+BIG = Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,7 @@ class Conversation:
             thinking=thinking_field(self.thinking, known, max_tokens),
             effort=self.setup.effort if known.takes_effort else None,
             betas=self.setup.betas,
+            task_budget=self.limits.task_budget if known.takes_task_budget else None,
             session_id=self.setup.session_id,
             output_schema=self.form.schema if self.form is not None and known.knows_schemas else None,
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from parley.engine.usage import Ledger
-from parley.errors import ModelError
+from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Model, ModelRequest
 from parley.models.growth import Growing
 from parley.models.names import Choice, facts
@@ -62,21 +62,28 @@ class Errand:
 
     async def _ask(self, choice: Choice, prompt: str, tools: list[Json]) -> list[Json]:
         growing = Growing()
-        begun = self._clock()
         try:
-            async with asyncio.timeout(self._longest_seconds):
-                stream = self._open_model(choice).stream(self._request(choice, prompt, tools))
-                async with aclosing(stream) as events:
-                    async for event in events:
-                        growing.feed(event)
+            async with self._ledger.call():
+                begun = self._clock()
+                try:
+                    await self._read(choice, prompt, tools, growing)
+                finally:
+                    if growing.started:
+                        self._ledger.count(choice.shown, growing.final_usage, self._clock() - begun, beside=True)
+        except BudgetSpent as flaw:
+            raise ModelError(str(flaw), kind="budget_exhausted") from None
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
-        finally:
-            if growing.id:
-                self._ledger.count(choice.shown, growing.final_usage, self._clock() - begun, beside=True)
         if not growing.finished:
             raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
         return [block.json for block in growing.blocks]
+
+    async def _read(self, choice: Choice, prompt: str, tools: list[Json], growing: Growing) -> None:
+        async with asyncio.timeout(self._longest_seconds):
+            stream = self._open_model(choice).stream(self._request(choice, prompt, tools))
+            async with aclosing(stream) as events:
+                async for event in events:
+                    growing.feed(event)
 
     def _request(self, choice: Choice, prompt: str, tools: list[Json]) -> ModelRequest:
         return ModelRequest(

@@ -22,13 +22,14 @@ from parley.engine.conversation import Conversation
 from parley.engine.fallback import Fallback
 from parley.engine.heartbeat import Pulse
 from parley.engine.inbox import Prompt
-from parley.errors import ModelError
+from parley.engine.usage import tokens_in
+from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Event
 from parley.models.growth import Growing
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, Text, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
-from parley.protocol.messages.system import ApiRetry, Status
+from parley.protocol.messages.system import ApiRetry, Informational, Status
 
 if TYPE_CHECKING:
     from parley.engine.hooking import Hooking
@@ -54,6 +55,10 @@ class Exchange:
         self.growing = Growing()
         """The answer that comes, or came last."""
         self._told_reply = False
+        self._first_tokens: int | None = None
+        """What the turn's first request had in it."""
+        self._context_tokens = 0
+        """What was in the last one, with the answer to it."""
         self._failures = 0
         """In a row; an answer that comes to its end is the end of the row."""
         self._trouble_since: float | None = None
@@ -67,9 +72,8 @@ class Exchange:
     async def ask(self) -> Growing:
         """One model call, tried again where that may help; the answer may be cut behind a tool call.
 
-        Raises ModelError.
+        Raises ModelError or BudgetSpent.
         """
-        self.calls += 1
         most_silence_seconds = self._conversation.limits.heartbeat_seconds
         self._quiet_looks = 0
         with Pulse(self._look, None if most_silence_seconds is None else most_silence_seconds / LOOKS):
@@ -83,9 +87,10 @@ class Exchange:
             self._conversation.tell(Status(status="requesting"))
 
     async def _ask(self) -> Growing:
+        number = self.calls + 1
         while True:
             try:
-                growing = await self._try()
+                growing = await self._try(number)
             except ModelError as flaw:
                 self._abandon()
                 await self._recover(flaw)
@@ -102,12 +107,31 @@ class Exchange:
         """What the model said last: what `result` repeats."""
         return "\n\n".join([*self._texts, *texts_of(self.growing)[-1:]])
 
-    async def _try(self) -> Growing:
-        """Raises ModelError."""
+    async def _try(self, number: int) -> Growing:
+        """Raises ModelError or BudgetSpent."""
+        talk = self._conversation
+        self._check_task_budget()
+        async with talk.ledger.call():
+            self.calls = number
+            if talk.partial:
+                talk.tell(Status(status="requesting"))
+            growing = self.growing = Growing()
+            try:
+                await self._read(growing)
+            except ModelError as flaw:
+                talk.tell_quota(flaw.quota)
+                if not growing.complete:
+                    raise
+        if not growing.complete:
+            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+        if not growing.finished:
+            self._tell_own({"type": "message_stop"})
+        talk.tell_quota(growing.quota)
+        return growing
+
+    async def _read(self, growing: Growing) -> None:
+        """Take the whole answer, and book it, however it ends. Raises ModelError."""
         talk, clock = self._conversation, self._conversation.stamp.monotonic
-        if talk.partial:
-            talk.tell(Status(status="requesting"))
-        growing = self.growing = Growing()
         begun = clock()
         try:
             model = talk.current_model()
@@ -116,19 +140,24 @@ class Exchange:
                     if event.type == "content_block_stop" and talk.listeners.live is not None:
                         await self._show(talk.listeners.live, growing)
                     self._take(event, growing, begun)
-        except ModelError as flaw:
-            talk.tell_quota(flaw.quota)
-            if not growing.complete:
-                raise
         finally:
             if growing.started:
-                talk.ledger.count(talk.model.shown, growing.final_usage, clock() - begun)
-        if not growing.complete:
-            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
-        if not growing.finished:
-            self._tell_own({"type": "message_stop"})
-        talk.tell_quota(growing.quota)
-        return growing
+                self._book(growing.final_usage, clock() - begun)
+
+    def _book(self, usage: Json, seconds: float) -> None:
+        talk = self._conversation
+        talk.ledger.count(talk.model.shown, usage, seconds)
+        self._context_tokens = tokens_in(usage)
+        if self._first_tokens is None:
+            self._first_tokens = self._context_tokens - (usage.get("output_tokens") or 0)
+        for words in talk.ledger.warnings():
+            talk.tell(Informational(content=words, level="warning"))
+
+    def _check_task_budget(self) -> None:
+        """The work of a turn is what came to its first request since. Raises BudgetSpent."""
+        most = self._conversation.limits.task_budget
+        if most is not None and self._first_tokens is not None and self._context_tokens - self._first_tokens >= most:
+            raise BudgetSpent("task", f"Reached the task budget ({most} tokens)")
 
     # A stream that broke.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from parley.errors import ModelError
+from parley.errors import BudgetSpent, ModelError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 
@@ -111,16 +111,14 @@ def denied(tools: list[str], stop_reason: str | None) -> Outcome:
     )
 
 
-def out_of_budget(limit_usd: float, cost_usd: float | None, stop_reason: str | None) -> Outcome:
-    """`cost_usd` is None where a price is not known: a budget that cannot be kept is not spent on."""
-    why = f"Reached maximum budget (${limit_usd:g})"
-    if cost_usd is None:
-        why = "The budget cannot be kept: the price of a model in use is not known (see PARLEY_PRICES)"
+def out_of_budget(flaw: BudgetSpent, stop_reason: str | None) -> Outcome:
+    # Clients know one name for a spent budget, and it says dollars.
+    subtype = "error_max_budget_usd" if flaw.kind == "usd" else "error_during_execution"
     return Outcome(
-        subtype="error_max_budget_usd",
+        subtype=subtype,
         is_error=True,
         terminal_reason="budget_exhausted",
-        errors=[why],
+        errors=[str(flaw)],
         stop_reason=stop_reason,
     )
 

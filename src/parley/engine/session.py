@@ -62,7 +62,7 @@ class Session:
         self.mode = setup.permission_mode
         self._mode_before = "default"
         self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd))
-        self.ledger = Ledger(setup.prices)
+        self.ledger = Ledger(setup.prices, setup.limits.budget, setup.stamp.monotonic)
         self.results = 0
         self.last_result: Result | None = None
         self.inbox = Inbox()

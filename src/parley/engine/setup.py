@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.form import Form
 from parley.engine.heartbeat import EVERY_SECONDS
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 
 class Limits(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
-    max_budget_usd: float | None = None
-    """Looked at before every model call, so it is overshot by one call at most."""
+    budget: Budget = Budget()
+    task_budget: int | None = None
+    """Tokens for the work of one turn: told to the model where it understands that, and kept anyway."""
     max_retries: int = 8
     max_form_attempts: int = 5
     """How often an answer may miss the form that was asked for."""

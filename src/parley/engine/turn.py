@@ -26,7 +26,7 @@ from parley.engine.hearing import Hearing
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
-from parley.errors import ModelError
+from parley.errors import BudgetSpent, ModelError
 from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Text, ToolResult, ToolUse
@@ -135,6 +135,8 @@ class Turn:
             ended = self._failed(flaw)
             await self.hearing.tell_failure(flaw)
             return ended
+        except BudgetSpent as flaw:
+            return outcome.out_of_budget(flaw, self.exchange.growing.stop_reason)
 
     async def _admitted(self, admit: Callable[[Turn], Awaitable[Outcome | None]]) -> Outcome | None:
         """What those say who are asked about the prompts. An interrupt ends the asking; the turn still begins."""
@@ -151,9 +153,6 @@ class Turn:
     async def _converse(self) -> Outcome:
         limits = self.conversation.limits
         while True:
-            spent_usd, budget_usd = self.conversation.ledger.cost_usd, limits.max_budget_usd
-            if budget_usd is not None and (spent_usd is None or spent_usd >= budget_usd):
-                return outcome.out_of_budget(budget_usd, spent_usd, self.exchange.growing.stop_reason)
             growing = await self.exchange.ask()
             calls = calls_in(growing)
             ended = await self._act(calls, growing.stop_reason) if calls else self._conclude(growing.stop_reason)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+
+from parley.engine.budget import Budget, Spent, check, warnings
 from parley.models.names import facts
 from parley.models.prices import Prices
 from parley.protocol.base import Json, Struct
@@ -23,10 +29,18 @@ class Tally(Struct):
 
 
 class Ledger:
-    """The books of a session."""
+    """The books of a session, and the purse of all its agents."""
 
-    def __init__(self, prices: Prices) -> None:
+    def __init__(
+        self, prices: Prices, budget: Budget | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._prices = prices
+        self._budget = budget or Budget()
+        self._clock = clock
+        self._turn_begun = clock()
+        self._calls = 0
+        self._warned: set[tuple[str, float]] = set()
+        self._one_at_a_time = asyncio.Lock()
         self._total: dict[str, Tally] = {}
         self._turn: dict[str, Tally] = {}
         self.turn_usage: Json = blank()
@@ -37,6 +51,27 @@ class Ledger:
     def begin_turn(self) -> None:
         self._turn = {}
         self.turn_usage = blank()
+        self._turn_begun = self._clock()
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Around every model call. Raises BudgetSpent if there shall be none.
+
+        Where a budget is only known to be spent when a call is over, agents call one after the other:
+        several at once would overshoot it together.
+        """
+        async with self._one_at_a_time if self._budget.is_priced else nullcontext():
+            check(self._budget, self.spent())
+            self._calls += 1
+            yield
+
+    def spent(self) -> Spent:
+        tokens = sum(tokens_in(tally.usage) for tally in self._total.values())
+        return Spent(usd=self.cost_usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_begun)
+
+    def warnings(self) -> list[str]:
+        """What is nearly spent; each is said once."""
+        return warnings(self._budget, self.spent(), self._warned)
 
     def count(self, model: str, usage: Json, seconds: float, *, beside: bool = False) -> None:
         """Book one model call; one `beside` the conversation is no part of the turn's own usage."""
@@ -74,6 +109,11 @@ def blank() -> Json:
         "service_tier": "standard",
         "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
     }
+
+
+def tokens_in(usage: Json) -> int:
+    """Everything that went in and out."""
+    return sum(usage.get(key) or 0 for key in COUNTED)
 
 
 def added(one: Json, other: Json) -> Json:

@@ -21,6 +21,7 @@ CACHE_MARK = "cache_control"
 OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
 """Fields that the API has and a server that imitates it may not know."""
 BETA_HEADER = "anthropic-beta"
+TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 
 
 class Anthropic:
@@ -50,7 +51,7 @@ class Anthropic:
         pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines)
         while True:
             fields, head = without(body(request, endpoint.extra_body), self._dropped), headers(request, endpoint)
-            betas = [beta for beta in request.betas if not self._dropped & {beta, BETA_HEADER}]
+            betas = [beta for beta in wanted_betas(request) if not self._dropped & {beta, BETA_HEADER}]
             if betas:
                 head[BETA_HEADER] = ",".join(betas)
             try:
@@ -105,10 +106,18 @@ def body(request: ModelRequest, extra: Json) -> Json:
     return {**fields, **extra, "messages": request.messages, "stream": True}
 
 
+def wanted_betas(request: ModelRequest) -> list[str]:
+    """Those asked for, and those that a field of the body needs."""
+    needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
+    return list(dict.fromkeys([*request.betas, *needed]))
+
+
 def output_config(request: ModelRequest) -> Json:
     fields: Json = {}
     if request.effort is not None:
         fields["effort"] = request.effort
+    if request.task_budget is not None:
+        fields["task_budget"] = {"type": "tokens", "total": request.task_budget}
     if request.output_schema is not None:
         fields["format"] = {"type": "json_schema", "schema": request.output_schema}
     return fields

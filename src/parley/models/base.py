@@ -94,6 +94,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     effort: str | None = None
     betas: tuple[str, ...] = ()
     session_id: str = ""
+    task_budget: int | None = None
+    """Tokens for the whole work, of which the model keeps count."""
     output_schema: Json | None = None
     """The form of the answer, for a model that knows schemas."""
 

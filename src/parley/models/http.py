@@ -64,6 +64,15 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     request_seconds: float = 60 * 60
     """The whole answer. The longest answers of slow models take most of it."""
 
+    @classmethod
+    def of(cls, given: Mapping[str, float]) -> Deadlines:
+        """Those that are given; whoever waits longer than usual for a sign of life waits as long for the rest."""
+        chosen = cls(**given)
+        silence, first = chosen.silence_seconds, chosen.first_byte_seconds
+        content, whole = max(silence, chosen.content_seconds), max(silence, first, chosen.request_seconds)
+        wider = msgspec.structs.replace(chosen, content_seconds=content, request_seconds=whole)
+        return msgspec.structs.replace(wider, **given)
+
 
 class Answer:
     """A stream that has begun."""

@@ -58,16 +58,17 @@ class Facts(Struct, frozen=True):
     takes_effort: bool = False
     reads_first: bool = False
     """Whether it must have read a file before it changes it, as recorded for older models."""
+    takes_task_budget: bool = False
     knows_schemas: bool = False
     """Whether its backend itself holds an answer to a JSON Schema. Where not, a tool does, as recorded for Claude."""
 
 
 # The first row whose words begin the name counts.
 FACTS = (
-    ("claude-opus-5", Facts(1_000_000, 128_000, takes_effort=True)),
-    ("claude-fable-5", Facts(1_000_000, 128_000, takes_effort=True)),
-    ("claude-sonnet-5", Facts(1_000_000, 128_000, takes_effort=True)),
-    ("claude-haiku-5", Facts(1_000_000, 128_000, takes_effort=True)),
+    ("claude-opus-5", Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)),
+    ("claude-fable-5", Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)),
+    ("claude-sonnet-5", Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)),
+    ("claude-haiku-5", Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)),
     ("claude-opus-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),
     ("claude-sonnet-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),
     ("claude-haiku-4", Facts(200_000, 32_000, thinks="budget", reads_first=True)),

@@ -207,6 +207,9 @@ class Options:
     # Limits.
     max_turns = Option[int | None](INTEGER, "--max-turns")
     max_budget_usd = Option[float | None](NUMBER, "--max-budget-usd")
+    max_budget_tokens = Option[int | None](INTEGER, "--max-budget-tokens")
+    max_budget_calls = Option[int | None](INTEGER, "--max-budget-calls")
+    max_budget_seconds = Option[float | None](NUMBER, "--max-budget-seconds")
     task_budget = Option[int | None](INTEGER, "--task-budget")
 
     # Tools and permission.

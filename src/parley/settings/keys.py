@@ -13,6 +13,7 @@ from typing import Any, Literal
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import MODES
 from parley.settings.base import Flaw, Layer
+from parley.settings.limits import LIMITS, are_limits
 
 Reach = Literal["anyone", "trusted", "person"]
 ANYONE: Reach = "anyone"
@@ -37,6 +38,7 @@ LIST = Kind("a list", lambda value: isinstance(value, list))
 TEXTS = Kind("a list of strings", is_texts)
 MODE = Kind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
 DISABLE = Kind('"disable"', lambda value: value == "disable")
+LIMIT_OBJECT = Kind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
 ANY = Kind("anything", lambda value: True)
 
 
@@ -68,6 +70,7 @@ KEYS: dict[str, Key] = {
     "hooks": Key(OBJECT),
     "includeCoAuthoredBy": Key(SWITCH, ANYONE),
     "language": Key(TEXT, ANYONE),
+    "limits": Key(LIMIT_OBJECT),
     "mcpServers": Key(OBJECT),
     "model": Key(TEXT),
     "otelHeadersHelper": Key(TEXT, PERSON),

@@ -64,12 +64,6 @@ def heartbeat_seconds(environment: dict[str, str]) -> float | None:
     return milliseconds / 1000 if milliseconds > 0 else None
 
 
-def patience_seconds(environment: dict[str, str], name: str, default: float) -> float:
-    """How long a model is waited for. Nobody waits for ever: what is no time at all is the default."""
-    milliseconds = whole_or(environment, name, 0)
-    return milliseconds / 1000 if milliseconds > 0 else default
-
-
 def custom_headers(text: str) -> dict[str, str]:
     """`Name: value` lines."""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
