@@ -1,0 +1,67 @@
+"""Limits by flag, by variable and in settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.errors import UsageError
+from parley.protocol.options import Options
+from parley.settings.keys import KEYS
+from parley.settings.limits import LIMITS, Given
+
+
+def given(environment: dict[str, str] | None = None, settings: dict[str, Any] | None = None, **options: Any) -> Given:
+    return Given(Options(**options), environment or {}, settings)
+
+
+def test_the_flag_counts_before_the_variable_and_the_variable_before_the_settings() -> None:
+    assert given(settings={"maxTurns": 3}, max_turns=2).get("maxTurns") == 2
+    assert given({"CLAUDE_CODE_MAX_RETRIES": "4"}, {"maxRetries": 5}).get("maxRetries") == 4
+    assert given({"CLAUDE_CODE_MAX_RETRIES": ""}, {"maxRetries": 5}).get("maxRetries") == 5
+    assert given().get("maxRetries") is None
+
+
+def test_zero_is_a_limit() -> None:
+    assert given(max_budget_usd=0.0).get("maxBudgetUsd") == 0
+    assert given({"CLAUDE_CODE_MAX_RETRIES": "0"}).get_or("maxRetries", 8) == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "name", "words"),
+    [
+        ({}, {"max_turns": 0}, "maxTurns", "option '--max-turns' must be a whole number of at least 1"),
+        ({}, {"max_budget_usd": -1.0}, "maxBudgetUsd", "option '--max-budget-usd' must be a number of at least 0"),
+        ({"API_TIMEOUT_MS": "soon"}, {}, "requestTimeoutMs", "API_TIMEOUT_MS must be a whole number, not 'soon'"),
+        ({"API_TIMEOUT_MS": "0"}, {}, "requestTimeoutMs", "API_TIMEOUT_MS must be a whole number of at least 1"),
+    ],
+)
+def test_what_can_be_no_limit_is_refused(
+    environment: dict[str, str], options: dict[str, Any], name: str, words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        given(environment, **options).get(name)
+
+    assert str(caught.value) == words
+
+
+def test_deadlines_are_in_seconds_and_a_long_request_may_be_long_silent_at_first() -> None:
+    environment = {"API_TIMEOUT_MS": "600000", "CLAUDE_STREAM_IDLE_TIMEOUT_MS": "1500"}
+
+    assert given().deadlines() == {}
+    assert given(environment, {"connectTimeoutMs": 2000}).deadlines() == {
+        "connect_seconds": 2.0,
+        "first_byte_seconds": 600.0,
+        "silence_seconds": 1.5,
+        "request_seconds": 600.0,
+    }
+
+
+@pytest.mark.parametrize("value", [[], {"maxTurn": 3}, {"maxTurns": "3"}, {"maxTurns": 0}, {"maxTurns": True}])
+def test_settings_with_a_limit_that_is_none_are_not_taken(value: Any) -> None:
+    assert not KEYS["limits"].kind.fits(value)
+
+
+def test_settings_may_have_every_limit() -> None:
+    assert KEYS["limits"].kind.fits(dict.fromkeys(LIMITS, 1))
