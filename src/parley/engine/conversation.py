@@ -13,11 +13,13 @@ Not here: a call of the model (exchange.py), a turn (turn.py), prompts (prompts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from parley.engine import recovery
 from parley.engine.access import Access
 from parley.engine.form import Form
 from parley.engine.history import marked
@@ -183,14 +185,24 @@ class Conversation:
             line = self._user_line(*(Text.of(text) for text in texts), isSynthetic=True)
             self.record.keep(self.stamp.on(line, self.setup.session_id))
 
-    def answer_open_calls(self, text: str, *, told: bool = True) -> None:
+    def answer_open_calls(self, text: str) -> None:
         """Give every call that has no result one that says why. Raises SessionError."""
         for call in self.record.history.open_calls():
-            line = self._user_line(ToolResult.of(call, text, is_error=True), tool_use_result=f"Error: {text}")
-            if told:
-                self.say(line)
-            else:
-                self.record.keep(self.stamp.on(line, self.setup.session_id))
+            self.say(self._broken_off(call, text))
+
+    def recover(self) -> None:
+        """Give the calls that an earlier engine left behind the results that are certain. Raises SessionError."""
+        for call, tool in self.record.history.open_calls().items():
+            text = recovery.verdict(
+                tool,
+                allowed=call in self.record.allowed,
+                reads_only=self.caller.is_harmless(tool),
+                changes=partial(self.setup.tool_context.files.changed_by, call),
+            )
+            self.record.keep(self.stamp.on(self._broken_off(call, text), self.setup.session_id))
+
+    def _broken_off(self, call: str, text: str) -> User:
+        return self._user_line(ToolResult.of(call, text, is_error=True), tool_use_result=f"Error: {text}")
 
     def _user_line(self, *content: Block, **fields: Any) -> User:
         return User(

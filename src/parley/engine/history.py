@@ -24,11 +24,11 @@ class Spoken(Struct):
 class History:
     def __init__(self) -> None:
         self._spoken: list[Spoken] = []
-        self._open_calls: dict[str, None] = {}
+        self._open_calls: dict[str, str] = {}
 
-    def open_calls(self) -> list[str]:
-        """The ids of tool calls that have no result yet. A request with one of them in it is refused."""
-        return list(self._open_calls)
+    def open_calls(self) -> dict[str, str]:
+        """The tools of calls that have no result yet, by the calls' ids. A request with one of them is refused."""
+        return dict(self._open_calls)
 
     def apply(self, entry: Entry) -> None:
         """Fold one entry. Entries that are not part of the conversation change nothing."""
@@ -39,7 +39,7 @@ class History:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
         for block in blocks:
             if block.get("type") == "tool_use":
-                self._open_calls[str(block.get("id"))] = None
+                self._open_calls[str(block.get("id"))] = str(block.get("name"))
             elif block.get("type") == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
         last = self._spoken[-1] if self._spoken else None

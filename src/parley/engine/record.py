@@ -25,6 +25,8 @@ class Record:
         """The messages that came once, and are not run again."""
         self.system_text: str | None = None
         """The system prompt, as it was sent first; None before that."""
+        self.allowed: set[str] = set()
+        """The calls that may have run: their permission is on record."""
         self._log = log
         self._stamp = stamp
         self._next_seq = 0
@@ -69,5 +71,7 @@ class Record:
             case "user":
                 uuids = [entry.message.get("uuid"), *(entry.message.get("user_message_uuids") or ())]
                 self.known_uuids.update(uuid for uuid in uuids if isinstance(uuid, str))
+            case "permission" if entry.message.get("decision") == "allow":
+                self.allowed.add(entry.message["tool_use_id"])
             case "prompt":
                 self.system_text = entry.message.get("text")

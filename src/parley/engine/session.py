@@ -119,8 +119,7 @@ class Session:
         self._lend(setup.tool_context)
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
-        lost = "The engine ended while this call ran. Its outcome is unknown."
-        self.conversation.answer_open_calls(lost, told=False)
+        self.conversation.recover()
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""

@@ -98,7 +98,10 @@ class Caller:
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing, so that others may run beside it."""
-        tool = self._find(call.name)
+        return self.is_harmless(call.name)
+
+    def is_harmless(self, name: str) -> bool:
+        tool = self._find(name)
         return tool is not None and tool.reads_only and not always_asks(tool)
 
     def prepared(self, call: ToolUse) -> ToolUse:
@@ -193,12 +196,13 @@ class Caller:
         if decision.source != "host":
             meta["reason_type"] = decision.reason_type
         self._context.tool_use_id = decided.call.id
+        reach = msgspec.structs.replace(decision.reach, call=decided.call.id)
         try:
             async with watched(self._context.files, tool):
                 # What was allowed is what runs, byte for byte; nothing waits between this line and the next.
                 if digest(decision.input) != decided.input_sha256:
                     return self._altered(decision, decided)
-                result = await tool.run(read_input(tool, decision.input), self._context, decision.reach)
+                result = await tool.run(read_input(tool, decision.input), self._context, reach)
         except BadInput as flaw:
             result = unusable(f"InputValidationError: {flaw}")
         except ToolError as flaw:

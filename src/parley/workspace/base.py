@@ -25,6 +25,8 @@ class Reach(Struct, frozen=True, kw_only=True):
     """Each is bound to the place it is when it is first used: it cannot become a link later."""
     files: tuple[str, ...] = ()
     """Real paths (`os.path.realpath`). A name with a link in it would be somebody else's a moment later."""
+    call: str = ""
+    """The call it was given to: what it changes is noted under this id."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -68,6 +70,9 @@ class Files(Protocol):
 
     def after_command(self) -> None:
         """The command is over. May take a while; never fails."""
+
+    def changed_by(self, call: str) -> list[str] | None:
+        """The files that a call has changed, also if the process ended meanwhile; None if nobody knows."""
 
     def begin_message(self, user_message_id: str) -> None:
         """Changes from here on belong to this user message. Never fails."""

@@ -51,6 +51,8 @@ class Change(Struct, frozen=True, kw_only=True, tag="change", tag_field="kind"):
     """The hash of what we made it; None: we took it away."""
     beside: str
     """The name of the half-written file, which a crash may leave behind."""
+    call: str = ""
+    """The id of the tool call that made it."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="kind"):

@@ -64,12 +64,23 @@ class LocalFiles:
                 must_be_writable(place)
                 must_be(place, replacing)
                 beside = self._beside()
-                with self._checkpointed(place, fingerprint(data), beside):
+                with self._checkpointed(place, fingerprint(data), beside, call=reach.call):
                     made = atomic.replace(place, data, beside, lambda: must_be(place, replacing))
                 return taken(place.path, data, made)
 
         with self._changing, advice.told(f"{path} cannot be written"):
             return followed(act)
+
+    def changed_by(self, call: str) -> list[str] | None:
+        with self._changing:
+            try:
+                self._settle()
+                rows = self._checkpoints.rows()
+            except OSError:
+                return None
+            if self._checkpoints.damage is not None:
+                return None
+            return [row.path for row in rows if isinstance(row, Change) and row.call == call]
 
     def begin_message(self, user_message_id: str) -> None:
         with self._changing:
@@ -130,7 +141,7 @@ class LocalFiles:
 
     @contextmanager
     def _checkpointed(
-        self, place: Place, after: str | None, beside: str, *, copy_always: bool = False
+        self, place: Place, after: str | None, beside: str, *, copy_always: bool = False, call: str = ""
     ) -> Iterator[None]:
         """Keep what is there, then let the change happen; note it if it did not."""
         history = self._checkpoints
@@ -143,7 +154,7 @@ class LocalFiles:
                     before = history.keep(place.path, opened, always=copy_always)
                 finally:
                     os.close(opened)
-            history.add(Change(path=place.path, before=before, after=after, beside=beside))
+            history.add(Change(path=place.path, before=before, after=after, beside=beside, call=call))
         happened = False
         try:
             yield

@@ -1,0 +1,34 @@
+"""What became of the calls that were under way when an engine ended.
+
+The log tells how far each had come: allowed or not. Whether a file was changed, its
+checkpoints tell. Nothing is run again here; the model hears what is certain, and decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+FILE_TOOLS = ("Write", "Edit", "NotebookEdit")
+"""Tools that change nothing but files, and those in one step."""
+NOT_RUN = "The engine ended before this call was run. It did not run."
+READ_ONLY = "The engine ended while this call ran. It changes nothing, so it can be made again."
+NOT_DONE = "The engine ended while this call ran. It has changed nothing."
+DONE = "The engine ended just after this call had changed {paths}. The change was made; do not make it again."
+UNKNOWN = (
+    "The engine ended while this call ran. Its outcome is unknown: it may have done all, some or nothing of its work. "
+    "Look at what is there before you run it again."
+)
+
+
+def verdict(tool: str, *, allowed: bool, reads_only: bool, changes: Callable[[], list[str] | None]) -> str:
+    """What to tell the model of a call that has no result. `changes` gives the files it changed, None if unknown."""
+    if not allowed:
+        return NOT_RUN
+    if reads_only:
+        return READ_ONLY
+    if tool not in FILE_TOOLS:
+        return UNKNOWN
+    changed = changes()
+    if changed is None:
+        return UNKNOWN
+    return DONE.format(paths=", ".join(changed)) if changed else NOT_DONE
