@@ -15,9 +15,10 @@ import msgspec
 from parley.permissions import shell, suggestions
 from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import doubts
-from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standing, first
+from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standing
+from parley.permissions.glimpses import Against, against_files, glimpsed
 from parley.permissions.protected import holds_keys, is_protected
-from parley.permissions.rule import Behavior, Rule
+from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.patterns import is_exact
@@ -44,12 +45,14 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     line = shell.read(text)
     proven = line if isinstance(line, shell.Line) else None
     touched = files_of(proven, request, view)
+    # What is known in full needs no second look.
+    beside = Against() if proven and not touched.unknown else glimpsed(text, proven, request, rules, view)
     deny, ask = rules.specific("deny", "Bash"), rules.specific("ask", "Bash")
     facts = Facts(
-        deny=found(text, deny) or on_files("deny", touched, rules, view),
-        ask=found(text, ask) or on_files("ask", touched, rules, view),
-        grave=gravity(text, proven, touched, request, bool(deny or ask), view),
-        hazard=hazard(proven, touched, request, rules, view),
+        deny=found(text, deny) or against_files("deny", touched.reads, touched.writes, rules, view) or beside.deny,
+        ask=found(text, ask) or against_files("ask", touched.reads, touched.writes, rules, view) or beside.ask,
+        grave=gravity(text, proven, touched, request, bool(deny or ask), view) or beside.grave,
+        hazard=hazard(proven, touched, request, rules, view) or beside.hazard,
         reason=NEEDS_APPROVAL,
         reason_type="other",
     )
@@ -88,12 +91,6 @@ def found(text: str, rules: Sequence[Rule]) -> Rule | None:
         return None
     hit = shell.finds(text, [rule.spec or "" for rule in rules])
     return next((rule for rule in rules if hit is not None and rule.spec == hit.pattern), None)
-
-
-def on_files(behavior: Behavior, touched: Touched, rules: Rules, view: View) -> Rule | None:
-    reads = (rules.against(behavior, way, "Read", view, writing=False) for way in touched.reads)
-    writes = (rules.against(behavior, way, "Edit", view, writing=True) for way in touched.writes)
-    return first(reads) or first(writes)
 
 
 def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View) -> Rule | None:
@@ -175,7 +172,7 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
         return PROTECTED
     if any(way.real is None for way in touched.reads + touched.writes):
         return ENDLESS
-    return "" if line is None else doubts(line, touched.unknown, request, rules, view)
+    return "" if line is None else doubts(line, request, rules, view)
 
 
 def why(line: shell.Line, outside: Sequence[Way], writes: Sequence[str]) -> tuple[str, str]:

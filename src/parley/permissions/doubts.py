@@ -16,7 +16,6 @@ from parley.workspace.globs import WILD, name_test
 
 CLIMBS_A_LINK = "A path in it goes up behind a link, so it is not where it seems to be"
 MAY_MEET_DENIED = "It may read files that a rule denies, without naming them"
-NAMES_DENIED = "It names a path that a rule denies"
 
 UP = re.compile(r"(^|[/=])\.\.(/|$)")
 MOST_FOLDERS = 32
@@ -25,7 +24,7 @@ RECURSIVE = re.compile(r"-[A-Za-z]*[rR].*|--(dereference-)?recursive")
 SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
 
 
-def doubts(line: Line, unknown: bool, request: Request, rules: Rules, view: View) -> str:
+def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
     """Why the files of a line are not as sure as they look; nothing if they are."""
     if climbs_a_link(line, request, view):
         return CLIMBS_A_LINK
@@ -33,7 +32,7 @@ def doubts(line: Line, unknown: bool, request: Request, rules: Rules, view: View
         return ""
     if any(searches_folders(command) or may_meet(command, rules) for command in line.commands):
         return MAY_MEET_DENIED
-    return NAMES_DENIED if unknown and names_denied(line, request, rules, view) else ""
+    return ""
 
 
 def climbs_a_link(line: Line, request: Request, view: View) -> bool:
@@ -72,9 +71,3 @@ def may_stand_for(word: str, spec: str) -> bool:
     if WILD.search(name):
         return True
     return any(name_test(piece)(name) for piece in word.split("/") if piece)
-
-
-def names_denied(line: Line, request: Request, rules: Rules, view: View) -> bool:
-    """Whether a word of a command that we do not know is a path nobody may read."""
-    words = [word for command in line.commands for word in command.argv[1:] if not word.startswith("-")]
-    return any(rules.hides(os.path.join(request.cwd, word), view) for word in words)

@@ -7,6 +7,7 @@
     unresolved(command)                 something in it is only known when it runs
     targets(line, cwd)                  the files it reads and writes
     is_critical_delete(command, ...)    removes what nobody wants removed
+    glimpse(command, ...)               files it names, in whatever it runs
 
 Only `read` leads to an allow; it refuses whatever it cannot prove. `finds` errs on the other side.
 """
@@ -14,6 +15,7 @@ Only `read` leads to an allow; it refuses whatever it cannot prove. `finds` errs
 from parley.permissions.shell.allowing import allowed_by
 from parley.permissions.shell.deletion import is_critical_delete
 from parley.permissions.shell.finder import Found, finds, unresolved
+from parley.permissions.shell.glimpse import Glimpse, glimpse, runs_more
 from parley.permissions.shell.patterns import matches
 from parley.permissions.shell.readonly import is_read_only
 from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear
@@ -22,6 +24,7 @@ from parley.permissions.shell.tokens import read
 
 __all__ = [
     "Found",
+    "Glimpse",
     "Line",
     "Redirect",
     "Simple",
@@ -29,10 +32,12 @@ __all__ = [
     "Unclear",
     "allowed_by",
     "finds",
+    "glimpse",
     "is_critical_delete",
     "is_read_only",
     "matches",
     "read",
+    "runs_more",
     "targets",
     "unresolved",
 ]

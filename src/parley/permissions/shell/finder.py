@@ -62,6 +62,9 @@ class Survey(Struct, frozen=True):
     """All there is in a text that a rule may speak of."""
 
     parts: tuple[str, ...]
+    commands: tuple[Seen, ...]
+    redirects: tuple[tuple[str, str], ...]
+    """Operators, and the files behind them."""
     unresolved: bool
     """Some command is only known when it runs."""
     over_budget: bool
@@ -86,7 +89,7 @@ def unresolved(command: str) -> bool:
 
 def surveyed(command: str) -> Survey:
     if len(command) > MOST_CHARACTERS:
-        return Survey((command,), True, True)
+        return Survey((command,), (), (), True, True)
     return _surveyed(command)
 
 
@@ -95,7 +98,13 @@ def _surveyed(command: str) -> Survey:
     search = _Search()
     search.text(command, 0)
     too_long = len(command) > LONGEST or FORBIDDEN.search(command) is not None
-    return Survey(tuple(search.parts), search.unresolved or too_long, search.over_budget)
+    return Survey(
+        parts=tuple(search.parts),
+        commands=tuple(search.done.values()),
+        redirects=tuple(search.redirects),
+        unresolved=search.unresolved or too_long,
+        over_budget=search.over_budget,
+    )
 
 
 class _Search:
@@ -105,7 +114,8 @@ class _Search:
         self.parts: dict[str, None] = {}
         self.unresolved = False
         self.over_budget = False
-        self.done: set[tuple[str | None, ...]] = set()
+        self.done: dict[tuple[str | None, ...], Seen] = {}
+        self.redirects: dict[tuple[str, str], None] = {}
 
     def text(self, command: str, depth: int) -> None:
         """A text that some shell reads."""
@@ -118,6 +128,8 @@ class _Search:
             commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
             for simple in line.commands:
                 self.parts[simple.text] = None
+                for redirect in simple.redirects:
+                    self.redirects[redirect.operator, redirect.target] = None
             inputs: tuple[str, ...] = ()
         else:
             commands, inputs = self._parsed(command)
@@ -130,6 +142,7 @@ class _Search:
 
     def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
         parsed = parse(command)
+        self.redirects.update(dict.fromkeys(parsed.redirects))
         self.unresolved = self.unresolved or parsed.error
         if not parsed.error and not MISREAD.search(command):
             return parsed.commands, parsed.inputs
@@ -139,7 +152,7 @@ class _Search:
         """One command, and every command in its words."""
         if self.over_budget or seen.words in self.done:
             return
-        self.done.add(seen.words)
+        self.done[seen.words] = seen
         if depth > DEEPEST or len(self.done) > MOST_COMMANDS:
             self._give_up()
             return

@@ -43,16 +43,16 @@ class _Tracker:
     def command(self, command: Simple) -> None:
         if command.before != "&&":
             self.folders, self.otherwise = _union(self.folders, self.otherwise), ()
-        touched = _touched(command)
-        self.unknown = self.unknown or touched is None or bool(command.globs)
+        found = touched(command)
+        self.unknown = self.unknown or found is None or bool(command.globs)
         for redirect in command.redirects:
             if redirect.writes:
                 self._add(self.writes, (redirect.target,))
             if redirect.reads:
                 self._add(self.reads, (redirect.target,))
-        if touched is not None:
-            self._add(self.reads, touched.reads)
-            self._add(self.writes, touched.writes)
+        if found is not None:
+            self._add(self.reads, found.reads)
+            self._add(self.writes, found.writes)
         inner = unwrapped(command)
         if inner is not None and inner.argv[0] in MOVES:
             self._move(inner, command)
@@ -87,7 +87,7 @@ def targets(line: Line, cwd: str) -> Targets:
     return Targets(tuple(tracker.reads), tuple(tracker.writes), tracker.unknown)
 
 
-def _touched(command: Simple) -> Touched | None:
+def touched(command: Simple) -> Touched | None:
     """What the words of a command name; None if it is neither in the closed list nor known to only read."""
     if not assignments.are_safe(command):
         return None

@@ -46,6 +46,8 @@ class Parsed(Struct, frozen=True):
     rest: str
     """The text without its here-documents; what they run themselves is left of them."""
     error: bool
+    redirects: tuple[tuple[str, str], ...] = ()
+    """Operators, and files as they are spelled or, if that is known, as they are called."""
 
 
 @cache
@@ -62,6 +64,7 @@ def parse(command: str) -> Parsed:
     commands: list[Seen] = []
     inputs: list[str] = []
     kept: list[bytes] = []
+    redirects: list[tuple[str, str]] = []
     place, quoted = 0, False
     waiting = [root]
     while waiting:
@@ -78,10 +81,12 @@ def parse(command: str) -> Parsed:
                 b"" if quoted else b";".join(RUN_BY_DOCUMENT.findall(node.text or b"")),
             ]
             place = node.end_byte
+        elif node.type == "file_redirect":
+            redirects.append(_redirect(node))
         elif node.type == "herestring_redirect":
             inputs.extend(_literal(child) or _text(child) for child in node.named_children)
     rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
-    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error)
+    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects))
 
 
 def fragments(command: str) -> Iterator[Seen]:
@@ -101,6 +106,12 @@ def _seen(node: Node) -> Seen:
     if parts and EXPANDS.search(spelled[0]) and parts[0].named_child_count <= 1 and not _is_quoted(spelled[0]):
         words[0] = None
     return Seen(tuple(words), spelled)
+
+
+def _redirect(node: Node) -> tuple[str, str]:
+    operator = next((_text(child) for child in node.children if not child.is_named), ">")
+    target = node.children[-1]
+    return operator, _literal(target) or _text(target)
 
 
 def _is_quoted(text: str) -> bool:

@@ -1,0 +1,135 @@
+"""Files that a text names, proven or not: for denies, asks and hazards only.
+
+`targets` knows the files of proven lines. Here every command counts that the finder sees, behind `sudo`, in
+`bash -c`, in loops and substitutions alike. Of a command that is in no table, every word may be a file. A file
+too many asks; a miss would be read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from parley.permissions.shell.finder import ASSIGNMENT, surveyed
+from parley.permissions.shell.simple import NOWHERE, Line, Simple
+from parley.permissions.shell.targets import touched
+from parley.permissions.shell.tree import Seen
+from parley.protocol.base import Struct
+
+MOST_FOLDERS = 32
+MOST_NAMES = 2_000
+WILD = re.compile(r"[*?\[{]")
+DUPLICATE = re.compile(r"[<>]&(?:\d+-?|-)")
+QUOTES = re.compile(r"[\'\"\\]")
+HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
+HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
+JOINTS = re.compile(r"[=:@,]")
+"""What may stand before a file in a word: `if=x`, `HEAD:x`, `@x`."""
+
+
+class Glimpse(Struct, frozen=True):
+    """Absolute paths."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Words of commands that are in no table: each may be a file that is read."""
+    patterns: tuple[str, ...] = ()
+    """Words that may stand for several files, as they are spelled."""
+    too_many: bool = False
+    """There are more than anybody wants to look at."""
+
+
+class Places:
+    """Where names of a text may lead from."""
+
+    def __init__(self, cwd: str, home: str) -> None:
+        self.home = home
+        self.folders = [cwd]
+
+    def goes(self, goal: str) -> None:
+        """Behind a `cd` names may start elsewhere. What goes to too many folders is not followed any further."""
+        found = [path for path in self.all_of(goal) if path not in self.folders]
+        self.folders += found[: MOST_FOLDERS - len(self.folders)]
+
+    def all_of(self, name: str) -> Iterator[str]:
+        name = HERE.sub(lambda _: self.folders[0], HOME.sub(lambda _: self.home, name))
+        if "\0" not in name and "$" not in name and "`" not in name:
+            yield from (posixpath.join(folder, name) for folder in self.folders)
+
+
+def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
+    """What there is beside the files that a proven line is known to touch."""
+    survey, places = surveyed(command), Places(cwd, home)
+    commands = [words for words in map(_spelled_out, survey.commands) if words]
+    for words in commands:
+        if words[0] == "cd" and len(words) > 1:
+            places.goes(words[-1])
+    search = _Search(places, line)
+    for words in commands:
+        search.command(words)
+    for operator, target in survey.redirects:
+        search.redirect(operator, target)
+    return search.result(survey.over_budget)
+
+
+def runs_more(line: Line) -> bool:
+    """Whether some command of a proven line holds another command in its words."""
+    return len(surveyed(line.text).commands) > len(line.commands)
+
+
+class _Search:
+    def __init__(self, places: Places, line: Line | None) -> None:
+        self._places = places
+        simple = line.commands if line else ()
+        self._proven = line is not None
+        self._known = {command.argv for command in simple}
+        self._known_redirects = {(found.operator, found.target) for command in simple for found in command.redirects}
+        self._reads: dict[str, None] = {}
+        self._writes: dict[str, None] = {}
+        self._words: dict[str, None] = {}
+        self._patterns: dict[str, None] = {}
+
+    def command(self, words: tuple[str, ...]) -> None:
+        found = touched(Simple(words, words, ""))
+        if found is None:
+            for word in words[1:]:
+                self._add(self._words, _within(word))
+        elif words not in self._known:
+            self._add(self._reads, found.reads)
+            self._add(self._writes, found.writes)
+        if not self._proven:
+            self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
+
+    def redirect(self, operator: str, target: str) -> None:
+        if (operator, target) in self._known_redirects or target == NOWHERE or DUPLICATE.fullmatch(operator + target):
+            return
+        self._add(self._reads if operator == "<" else self._writes, [QUOTES.sub("", target)])
+
+    def result(self, over_budget: bool) -> Glimpse:
+        kinds = (self._reads, self._writes, self._words, self._patterns)
+        too_many = over_budget or any(len(kind) > MOST_NAMES for kind in kinds)
+        reads, writes, words, patterns = (tuple(islice(kind, MOST_NAMES)) for kind in kinds)
+        return Glimpse(reads, writes, words, patterns, too_many)
+
+    def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
+        if len(to) <= MOST_NAMES:
+            to.update(dict.fromkeys(path for name in names for path in self._places.all_of(name)))
+
+
+def _spelled_out(seen: Seen) -> tuple[str, ...]:
+    """The words as far as they are known; a word that is not, as it is spelled."""
+    words = [QUOTES.sub("", seen.spelled[place]) if word is None else word for place, word in enumerate(seen.words)]
+    while len(words) > 1 and ASSIGNMENT.match(words[0]):
+        words = words[1:]
+    return tuple(words)
+
+
+def _within(word: str) -> list[str]:
+    """The files a word may name: itself, what is behind a flag's letter, and what is behind a joint."""
+    names = [word, *JOINTS.split(word)]
+    if word[:1] == "-" and word[:2] != "--":
+        names.append(word[2:])
+    return [name for name in names if name and name[0] != "-"]
