@@ -85,7 +85,7 @@ class _Search:
         self._places = places
         simple = line.commands if line else ()
         self._proven = line is not None
-        self._known = {command.argv for command in simple}
+        self._known = {command.argv for command in simple if touched(command) is not None}
         self._known_redirects = {(found.operator, found.target) for command in simple for found in command.redirects}
         self._reads: dict[str, None] = {}
         self._writes: dict[str, None] = {}
