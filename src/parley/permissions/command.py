@@ -51,7 +51,7 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     facts = Facts(
         deny=found(text, deny) or against_files("deny", touched.reads, touched.writes, rules, view) or beside.deny,
         ask=found(text, ask) or against_files("ask", touched.reads, touched.writes, rules, view) or beside.ask,
-        grave=gravity(text, proven, touched, request, bool(deny or ask), view) or beside.grave,
+        grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view) or beside.grave,
         hazard=hazard(proven, touched, request, rules, view) or beside.hazard,
         reason=NEEDS_APPROVAL,
         reason_type="other",
@@ -159,12 +159,14 @@ def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rul
 # Reasons.
 
 
-def gravity(text: str, line: shell.Line | None, touched: Touched, request: Request, ruled: bool, view: View) -> str:
-    if line is not None and not touched.unknown and not ruled and not deletes(line):
+def gravity(
+    text: str, line: shell.Line | None, touched: Touched, request: Request, refused: Sequence[str], view: View
+) -> str:
+    if line is not None and not touched.unknown and not refused and not deletes(line):
         return ""  # There is nothing in it that is not known, so it need not be searched.
     if shell.is_critical_delete(text, request.cwd, view.home):
         return CRITICAL
-    return UNREADABLE if ruled and shell.unresolved(text) else ""
+    return UNREADABLE if refused and (shell.unresolved(text) or shell.may_find(text, refused)) else ""
 
 
 def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: Rules, view: View) -> str:

@@ -12,6 +12,8 @@ import re
 from parley.permissions.base import Request, View
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple
+from parley.permissions.shell.glimpse import searches
+from parley.permissions.shell.wrappers import unwrapped
 from parley.workspace.globs import WILD, name_test
 
 CLIMBS_A_LINK = "A path in it goes up behind a link, so it is not where it seems to be"
@@ -19,9 +21,6 @@ MAY_MEET_DENIED = "It may read files that a rule denies, without naming them"
 
 UP = re.compile(r"(^|[/=])\.\.(/|$)")
 MOST_FOLDERS = 32
-SEARCHERS = frozenset({"rg", "ag", "ack"})
-RECURSIVE = re.compile(r"-[A-Za-z]*[rR].*|--(dereference-)?recursive")
-SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
 
 
 def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
@@ -54,10 +53,8 @@ def leads_elsewhere(path: str, view: View) -> bool:
 
 
 def searches_folders(command: Simple) -> bool:
-    name = command.argv[0].rpartition("/")[2] if command.argv else ""
-    if name in SEARCHERS or command.argv[:2] == ("git", "grep"):
-        return True
-    return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in command.argv[1:])
+    inner = unwrapped(command)
+    return searches(inner.argv if inner else command.argv)
 
 
 def may_meet(command: Simple, rules: Rules) -> bool:

@@ -64,4 +64,5 @@ def hazard_of(seen: Glimpse, writes: Sequence[Way], rules: Rules) -> str:
         return PROTECTED
     specs = [rule.spec or "" for rule in rules.on_paths("deny", "Read", writing=False)]
     patterns = [BRACES.sub("*", word) for word in seen.patterns]
-    return MAY_MEET_DENIED if any(may_stand_for(word, spec) for word in patterns for spec in specs) else ""
+    may_meet = (seen.searches and specs) or any(may_stand_for(word, spec) for word in patterns for spec in specs)
+    return MAY_MEET_DENIED if may_meet else ""

@@ -18,7 +18,7 @@ SYSTEM = names(
 DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
 QUOTES = re.compile(r"[\'\"\\]")
 HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME(?:[:?+=-][^}]*)?\}")
-HERE = re.compile(r"\$PWD\b|\$\{PWD(?:[:?+=-][^}]*)?\}|\$\(pwd\)|`pwd`")
+HERE = re.compile(r"\$PWD\b|\$\{PWD(?:[:?+=-][^}]*)?\}|\$\((?:pwd|git rev-parse --show-toplevel)\)|`pwd`")
 OTHER_HOME = re.compile(r"^~[A-Za-z0-9_-]+/?$")
 EXPANSION = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$\w+|\$[*@#?!$-]")
 ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
@@ -26,11 +26,21 @@ ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
 
 def is_critical_delete(command: str, cwd: str, home: str) -> bool:
     """Whether some command in the text removes a folder that everything depends on."""
+    parts = [part.split() for part in surveyed(command).parts]
+    folders = [cwd, *(found for words in parts for found in _moved_to(words, cwd, home))]
     return any(
-        _is_critical(target, cwd, home, recursive)
-        for part in surveyed(command).parts
-        for target, recursive in _deleted(part.split())
+        _is_critical(target, folder, home, recursive)
+        for words in parts
+        for target, recursive in _deleted(words)
+        for folder in dict.fromkeys(folders)
     )
+
+
+def _moved_to(words: list[str], cwd: str, home: str) -> Iterator[str]:
+    """Where a `cd` leads, as far as that is told."""
+    if words[:1] == ["cd"]:
+        goal = HOME.sub(lambda _: home, QUOTES.sub("", words[-1])) if len(words) > 1 else home
+        yield posixpath.normpath(posixpath.join(cwd, goal))
 
 
 def deletes(line: Line) -> bool:
@@ -45,7 +55,7 @@ def _deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
         return
     plain = [QUOTES.sub("", word) for word in words]
     if name == "find":
-        if "-delete" in plain or "rm" in plain:
+        if "-delete" in plain or any(word.rpartition("/")[2] in DELETERS for word in plain):
             yield from ((word, True) for word in takewhile(lambda word: word[:1] != "-", plain[1:]))
         return
     recursive = any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:ecursive|ecursiv|ecur|ec)?", word) for word in plain)

@@ -66,7 +66,9 @@ def _moves(program: Program, keeps_source: bool) -> Edit:
         if not into and len(operands) < 2:
             return None
         sources, goal = (operands, into[-1]) if into else (operands[:-1], operands[-1])
-        goals = (goal, *(f"{goal}/{source.rstrip('/').rpartition('/')[2]}" for source in sources))
+        if found.has("T", "no-target-directory") or any(_last(source) in ("", ".", "..") for source in sources):
+            return None  # `cp -r template/. .` brings every name of a folder along, .git and .vscode like any other.
+        goals = (goal, *(f"{goal}/{_last(source)}" for source in sources))
         return Touched(sources, goals) if keeps_source else Touched(sources, (*sources, *goals))
 
     return edit
@@ -86,6 +88,10 @@ def _sed(words: Sequence[str]) -> Touched | None:
     if any("/" in suffix or "*" in suffix for suffix in suffixes):
         return None
     return Touched(writes=(*operands, *(operand + suffix for suffix in suffixes for operand in operands)))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _operands(words: Sequence[str], found: Reading) -> tuple[str, ...]:

@@ -11,14 +11,16 @@ Nothing in here allows anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from parley.permissions.shell.patterns import matches
+from parley.permissions.shell import runners
+from parley.permissions.shell.patterns import matches, may_match
+from parley.permissions.shell.runners import READS_INPUT, TEXTS
 from parley.permissions.shell.simple import Line, names
 from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.tree import Seen, fragments, parse
+from parley.permissions.shell.tree import Seen, fragments, may_expand, parse
 from parley.protocol.base import Struct
 
 MOST_CHARACTERS = 100_000
@@ -38,11 +40,12 @@ WRAPPERS = {
         names(
             "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
             "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
-            "else elif if while until"
+            "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
+            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp"
         ),
         0,
     ),
-    **dict.fromkeys(names("timeout flock chroot taskset runuser su sg numactl setpriv setarch"), 1),
+    **dict.fromkeys(names("timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime"), 1),
 }
 RUNS_NEXT = names("-exec -execdir -ok -okdir")
 # Programs whose subcommand may stand behind options of the program itself.
@@ -65,6 +68,8 @@ class Survey(Struct, frozen=True):
     commands: tuple[Seen, ...]
     redirects: tuple[tuple[str, str], ...]
     """Operators, and the files behind them."""
+    beginnings: tuple[str, ...]
+    """Of commands with a word that is only known when they run: all there is before it."""
     unresolved: bool
     """Some command is only known when it runs."""
     over_budget: bool
@@ -82,6 +87,12 @@ def finds(command: str, patterns: Sequence[str]) -> Found | None:
     return Found(patterns[0], "a command too long to search") if survey.over_budget else None
 
 
+def may_find(command: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern could speak of a command once all its words are known: `git $X` may be `git push`."""
+    beginnings = surveyed(command).beginnings
+    return any(may_match(pattern, beginning) for beginning in beginnings for pattern in patterns)
+
+
 def unresolved(command: str) -> bool:
     """Whether some command word is only known when it runs, or the text cannot be read at all."""
     return surveyed(command).unresolved
@@ -89,7 +100,7 @@ def unresolved(command: str) -> bool:
 
 def surveyed(command: str) -> Survey:
     if len(command) > MOST_CHARACTERS:
-        return Survey((command,), (), (), True, True)
+        return Survey((command,), (), (), (), True, True)
     return _surveyed(command)
 
 
@@ -102,6 +113,7 @@ def _surveyed(command: str) -> Survey:
         parts=tuple(search.parts),
         commands=tuple(search.done.values()),
         redirects=tuple(search.redirects),
+        beginnings=tuple(search.beginnings),
         unresolved=search.unresolved or too_long,
         over_budget=search.over_budget,
     )
@@ -116,6 +128,7 @@ class _Search:
         self.over_budget = False
         self.done: dict[tuple[str | None, ...], Seen] = {}
         self.redirects: dict[tuple[str, str], None] = {}
+        self.beginnings: dict[str, None] = {}
 
     def text(self, command: str, depth: int) -> None:
         """A text that some shell reads."""
@@ -130,6 +143,8 @@ class _Search:
                 self.parts[simple.text] = None
                 for redirect in simple.redirects:
                     self.redirects[redirect.operator, redirect.target] = None
+                for text in runners.texts("", ["", *(f"{name}={value}" for name, value in simple.assignments)]):
+                    self.text(text, depth + 1)
             inputs: tuple[str, ...] = ()
         else:
             commands, inputs = self._parsed(command)
@@ -171,36 +186,46 @@ class _Search:
         self.parts[" ".join(literal)] = None
         name = name.rpartition("/")[2]
         self.parts[" ".join([name, *literal[1:]])] = None
+        self._open(name, Seen(words, spelled), literal, 1)
         self._inside(name, Seen(words, spelled), literal, depth)
+
+    def _open(self, name: str, seen: Seen, literal: list[str], begin: int) -> None:
+        for place in range(begin, len(literal)):
+            if seen.words[place] is None or may_expand(seen.spelled[place]):
+                self.beginnings[" ".join([name, *literal[begin:place], ""])] = None
+                return
 
     def _give_up(self) -> None:
         self.over_budget = self.unresolved = True
 
-    def _positions(self, seen: Seen, operands: int) -> list[int]:
-        found = list(islice(_reachable(seen, operands), MOST_POSITIONS + 1))
+    def _few(self, places: Iterable[int]) -> list[int]:
+        found = list(islice(places, MOST_POSITIONS + 1))
         if len(found) > MOST_POSITIONS:
             self._give_up()
         return found
 
     def _inside(self, name: str, seen: Seen, literal: list[str], depth: int) -> None:
         if name in GIT_LIKE:
-            for place in self._positions(seen, 0):
+            for place in self._few(_reachable(seen, 0)):
                 self.parts[" ".join([name, *literal[place:]])] = None
+                self._open(name, seen, literal, place)
         if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
-            for place in self._positions(seen, WRAPPERS[name]):
+            for place in self._few(_reachable(seen, WRAPPERS[name])):
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
-        if name in SHELLS or name in ("su", "runuser", "script", "watch", "parallel", "flock", "env", "xargs"):
+        if name in SHELLS or name in TEXTS:
             self._texts(seen, name in SHELLS, depth)
+        for text in runners.texts(name, literal):
+            self.text(text, depth + 1)
+        for place in self._few(runners.places(name, literal)):
+            if seen.words[place] is not None:
+                self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
         if name in EVALUATORS:
             self.unresolved = self.unresolved or None in seen.words
             for text in (" ".join(literal[1:]), *(word.partition("=")[2] or word for word in literal[1:])):
                 self.text(text, depth + 1)
         if name in ("source", ".") and None in seen.words:
             self.unresolved = True
-        runs_next = [place for place, word in enumerate(literal) if word in RUNS_NEXT]
-        if len(runs_next) > MOST_POSITIONS:
-            self._give_up()
-        for place in runs_next:
+        for place in self._few(place for place, word in enumerate(literal) if word in RUNS_NEXT):
             self.command(Seen(seen.words[place + 1 :], seen.spelled[place + 1 :]), depth + 1)
 
     def _texts(self, seen: Seen, is_shell: bool, depth: int) -> None:
@@ -242,7 +267,12 @@ def _reads_its_input(seen: Seen) -> bool:
         words = words[1:]
         while len(words) > 1 and words[0] is not None and words[0][:1] == "-":
             words = words[1:]
-    if not words or words[0] is None or words[0].rpartition("/")[2] not in SHELLS:
+    if not words or words[0] is None:
+        return False
+    name = words[0].rpartition("/")[2]
+    if name in READS_INPUT or (name in ("source", ".") and words[1:2] in (["/dev/stdin"], ["-"], ["/dev/fd/0"])):
+        return True
+    if name not in SHELLS:
         return False
     return all(word is not None and word[:1] == "-" and "c" not in word for word in words[1:])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.permissions.shell.programs import Program, files, globs_fit, reading
+from parley.permissions.shell.programs import Program, Reading, files, globs_fit, reading
 
 GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
 
@@ -140,4 +140,10 @@ def git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
         return None
     if rest[0] == "config" and not found.has(*CONFIG_READS):
         return None
-    return files(program, words, found)
+    return files(program, words, found) + _of_revisions(words, found)
+
+
+def _of_revisions(words: Sequence[str], found: Reading) -> tuple[str, ...]:
+    """The files in `HEAD:.env` and `-L 1,5:.env`: what was in them is what is asked for."""
+    texts = [words[place] for place in found.operands] + [value for flag, value in found.flags if flag == "L"]
+    return tuple(text.rpartition(":")[2] for text in texts if ":" in text and not text.endswith(":"))

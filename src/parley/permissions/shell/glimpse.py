@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from parley.permissions.shell.finder import ASSIGNMENT, surveyed
@@ -18,6 +18,10 @@ from parley.permissions.shell.targets import touched
 from parley.permissions.shell.tree import Seen
 from parley.protocol.base import Struct
 
+SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
+RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
+SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
+GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 MOST_FOLDERS = 32
 MOST_NAMES = 2_000
 WILD = re.compile(r"[*?\[{]")
@@ -25,6 +29,8 @@ DUPLICATE = re.compile(r"[<>]&(?:\d+-?|-)")
 QUOTES = re.compile(r"[\'\"\\]")
 HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
+QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
+NAME = re.compile(r"[\w.~/-]+")
 JOINTS = re.compile(r"[=:@,]")
 """What may stand before a file in a word: `if=x`, `HEAD:x`, `@x`."""
 
@@ -38,6 +44,8 @@ class Glimpse(Struct, frozen=True):
     """Words of commands that are in no table: each may be a file that is read."""
     patterns: tuple[str, ...] = ()
     """Words that may stand for several files, as they are spelled."""
+    searches: bool = False
+    """A command reads whole folders."""
     too_many: bool = False
     """There are more than anybody wants to look at."""
 
@@ -72,7 +80,29 @@ def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
         search.command(words)
     for operator, target in survey.redirects:
         search.redirect(operator, target)
+    if line is None or any("xargs" in words for words in commands):
+        search.text(command)
     return search.result(survey.over_budget)
+
+
+def searches(words: Sequence[str]) -> bool:
+    """Whether a command reads every file in a folder."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if name == "git":
+        return _subcommand(words) == "grep"
+    if name in SEARCHERS:
+        return True
+    return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in words[1:])
+
+
+def _subcommand(words: Sequence[str]) -> str:
+    rest = iter(words[1:])
+    for word in rest:
+        if word[:1] != "-":
+            return word
+        if word in GIT_VALUES:
+            next(rest, "")
+    return ""
 
 
 def runs_more(line: Line) -> bool:
@@ -91,9 +121,11 @@ class _Search:
         self._writes: dict[str, None] = {}
         self._words: dict[str, None] = {}
         self._patterns: dict[str, None] = {}
+        self._searches = False
 
     def command(self, words: tuple[str, ...]) -> None:
         found = touched(Simple(words, words, ""))
+        self._searches = self._searches or searches(words)
         if found is None:
             for word in words[1:]:
                 self._add(self._words, _within(word))
@@ -102,6 +134,10 @@ class _Search:
             self._add(self._writes, found.writes)
         if not self._proven:
             self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
+
+    def text(self, command: str) -> None:
+        """What runs is not known in full: whatever looks like a name may become a file's."""
+        self._add(self._words, [name for name in NAME.findall(command) if name[0] != "-"])
 
     def redirect(self, operator: str, target: str) -> None:
         if (operator, target) in self._known_redirects or target == NOWHERE or DUPLICATE.fullmatch(operator + target):
@@ -112,7 +148,7 @@ class _Search:
         kinds = (self._reads, self._writes, self._words, self._patterns)
         too_many = over_budget or any(len(kind) > MOST_NAMES for kind in kinds)
         reads, writes, words, patterns = (tuple(islice(kind, MOST_NAMES)) for kind in kinds)
-        return Glimpse(reads, writes, words, patterns, too_many)
+        return Glimpse(reads, writes, words, patterns, self._searches, too_many)
 
     def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
         if len(to) <= MOST_NAMES:
@@ -129,7 +165,7 @@ def _spelled_out(seen: Seen) -> tuple[str, ...]:
 
 def _within(word: str) -> list[str]:
     """The files a word may name: itself, what is behind a flag's letter, and what is behind a joint."""
-    names = [word, *JOINTS.split(word)]
+    names = [word, *JOINTS.split(word), *QUOTED.findall(word)]
     if word[:1] == "-" and word[:2] != "--":
         names.append(word[2:])
     return [name for name in names if name and name[0] != "-"]

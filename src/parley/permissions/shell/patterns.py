@@ -72,6 +72,12 @@ def together(patterns: tuple[str, ...]) -> Patterns:
     return Patterns(exact, tuple(pattern for pattern in found if len(pattern.pieces) > 1))
 
 
+def may_match(pattern: str, beginning: str) -> bool:
+    """Whether a rule could speak of a command that begins so."""
+    first = _compiled(pattern).pieces[0]
+    return first.startswith(beginning) or beginning.startswith(first)
+
+
 def is_open(pattern: str) -> bool:
     """Whether the pattern ends in a star: more words never turn a match into none."""
     return _compiled(pattern).pieces[-1] == "" and not is_exact(pattern)

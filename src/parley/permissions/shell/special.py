@@ -47,7 +47,7 @@ PS_WORDS = names(
     "--headers -ww -w"
 )
 PS_VALUES = names("-o -eo -Ao -p -C -u -U -g --pid --ppid --sort -axo axo")
-PS_VALUE = re.compile(r"[A-Za-z0-9_,:%=. +-]+")
+PS_VALUE = re.compile(r"(?!.*environ)[A-Za-z0-9_,:%=. +-]+", re.IGNORECASE)
 
 
 def find(words: Sequence[str], globs: Sequence[int]) -> Files | None:

@@ -114,6 +114,11 @@ def _redirect(node: Node) -> tuple[str, str]:
     return operator, _literal(target) or _text(target)
 
 
+def may_expand(spelled: str) -> bool:
+    """Whether a word may stand for other words: it has a pattern or a brace outside of quotes."""
+    return EXPANDS.search(spelled) is not None and not _is_quoted(spelled)
+
+
 def _is_quoted(text: str) -> bool:
     return text[:1] in ("'", '"') or text in ("[", "[[")
 
