@@ -22,6 +22,9 @@ CONTEXTS = (
     "git -c @ log", "echo ''@", 'echo ""@', "echo $@", "echo *@", "echo [@]", "echo ?@", "ls \\\n@", "ls \t@", "\t@",
     " @", "@ ", "echo a;@", "echo 'a\n@\nb'", 'echo "a\n@\nb"', "grep -e @ -r .", "cat -- @", "ls -@", "ls --@",
     "git show HEAD:@", "echo a,@", "wc -l @", "cut -d @ -f1 a.txt", "tr @ x", "true && @ && true", "false || @",
+    "git commit -m \"$(cat <<'EOF'\n@\nEOF\n)\"", "echo \"$(cat <<'EOF'\nEOF @\nEOF\n)\"; ls", "[ -f @ ]", "test -f @",
+    "echo \"$(cat <<'EOF'\nx\nEOF\n@)\"", "echo \"$(cat <<'@'\nx\n@\n)\"", "[ @ ] && ls", "ls; echo $?@",
+    "echo \"a $? @\"", "echo $?; @", "echo \"$(cat <<'EOF'\nx'@\nEOF\n)\" 'y'", "ls \"$(cat <<'EOF'\n@\nEOF\n  )\"@",
     ": ; @", "echo é'@'", "echo 'é'@", "echo '@'é",
 )  # fmt: skip
 

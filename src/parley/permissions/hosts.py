@@ -11,7 +11,7 @@ import re
 from parley.errors import ToolError
 from parley.workspace.url import is_public, read_url
 
-NEAR = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|private|home\.arpa)")
+NEAR = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
 """Names that mean this machine or its neighbours."""
 NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 

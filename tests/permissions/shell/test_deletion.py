@@ -15,7 +15,9 @@ from parley.permissions.shell import is_critical_delete
         "rm -rf /home/me", "rm -rf /home", "rm -rf .", "rm -rf ./", "rm -rf ..", "rm -rf ../..", "rm -rf $PWD",
         "rm -rf `pwd`", "rm -rf /home/me/p", "rm -rf *", "rm -rf ./*", "rm -rf $X/", 'rm -rf "$X"/*',
         "rm -rf ${X}/etc", "sudo rm -rf /", "bash -c 'rm -rf ~'", "ls; rm -rf /", "echo $(rm -rf /)", "/bin/rm -rf /",
-        "find / -delete", "find . -name x -exec rm {} +", "rm -fr '/'", "rm --recursive /var",
+        "find / -delete", "find . -exec rm {} +", "rm -fr '/'", "rm --recursive /var",
+        "find / -name x -delete", "find . -exec /bin/rm {} +", "cd / && rm -rf usr", "rm -rf {/,x}",
+        "rm -rf /proc/self/root", "pushd / && rm -r etc", "rm -rf $(git rev-parse --show-toplevel)",
         "rm -rf " + "x" * 5_000, "cd /x && rm -rf ..", "rm -rf x /",
     ],
 )  # fmt: skip

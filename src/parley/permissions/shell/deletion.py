@@ -13,12 +13,16 @@ from parley.permissions.shell.simple import Line, names
 LONGEST_NAME = 4096
 # What is left of `$X/etc` if X is empty.
 SYSTEM = names(
-    "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /Users /System"
+    "/ /proc/self/root /proc/self/cwd "
+    "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /Users /System"
 )
 DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
+NARROWS = names("-name -iname -path -ipath -regex -iregex -wholename -newer -mtime -mmin -size -empty")
+BRACE = re.compile(r"\{([^{}]*)\}")
 QUOTES = re.compile(r"[\'\"\\]")
 HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME(?:[:?+=-][^}]*)?\}")
-HERE = re.compile(r"\$PWD\b|\$\{PWD(?:[:?+=-][^}]*)?\}|\$\((?:pwd|git rev-parse --show-toplevel)\)|`pwd`")
+HERE = re.compile(r"\$PWD\b|\$\{PWD(?:[:?+=-][^}]*)?\}|\$\(pwd\)|`pwd`")
+TOP = re.compile(r"\$\(git rev-parse --show-toplevel\)|`git rev-parse --show-toplevel`")
 OTHER_HOME = re.compile(r"^~[A-Za-z0-9_-]+/?$")
 EXPANSION = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$\w+|\$[*@#?!$-]")
 ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
@@ -26,7 +30,7 @@ ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
 
 def is_critical_delete(command: str, cwd: str, home: str) -> bool:
     """Whether some command in the text removes a folder that everything depends on."""
-    parts = [part.split() for part in surveyed(command).parts]
+    parts = [TOP.sub(lambda _: cwd, part).split() for part in surveyed(command).parts]
     folders = [cwd, *(found for words in parts for found in _moved_to(words, cwd, home))]
     return any(
         _is_critical(target, folder, home, recursive)
@@ -38,7 +42,7 @@ def is_critical_delete(command: str, cwd: str, home: str) -> bool:
 
 def _moved_to(words: list[str], cwd: str, home: str) -> Iterator[str]:
     """Where a `cd` leads, as far as that is told."""
-    if words[:1] == ["cd"]:
+    if words[:1] in (["cd"], ["pushd"]):
         goal = HOME.sub(lambda _: home, QUOTES.sub("", words[-1])) if len(words) > 1 else home
         yield posixpath.normpath(posixpath.join(cwd, goal))
 
@@ -56,12 +60,22 @@ def _deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
     plain = [QUOTES.sub("", word) for word in words]
     if name == "find":
         if "-delete" in plain or any(word.rpartition("/")[2] in DELETERS for word in plain):
-            yield from ((word, True) for word in takewhile(lambda word: word[:1] != "-", plain[1:]))
+            narrowed = any(word in NARROWS for word in plain)
+            starts = takewhile(lambda word: word[:1] != "-", plain[1:])
+            yield from ((word, True) for word in starts if not narrowed or word[:1] in "/~$")
         return
     recursive = any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:ecursive|ecursiv|ecur|ec)?", word) for word in plain)
     for word in plain[1:]:
         if word[:1] != "-":
-            yield word, recursive
+            yield from ((each, recursive) for each in _alternatives(word))
+
+
+def _alternatives(word: str) -> list[str]:
+    """`a{b,c}` is `ab` and `ac`; the word itself is kept for what it may be besides."""
+    found = BRACE.search(word)
+    if found is None:
+        return [word]
+    return [word, *(word[: found.start()] + each + word[found.end() :] for each in found[1].split(","))]
 
 
 def _is_critical(target: str, cwd: str, home: str, recursive: bool) -> bool:
@@ -79,7 +93,7 @@ def _is_critical(target: str, cwd: str, home: str, recursive: bool) -> bool:
     resolved = "/" + posixpath.normpath(posixpath.join(cwd, whole)).lstrip("/")
     if emptied != path:
         return emptied.startswith("/") and resolved in SYSTEM
-    return resolved.count("/") == 1 or resolved == home or _holds(resolved, cwd) or _holds(resolved, home)
+    return resolved.count("/") == 1 or resolved in SYSTEM or _holds(resolved, cwd) or _holds(resolved, home)
 
 
 def _holds(folder: str, path: str) -> bool:

@@ -139,6 +139,8 @@ class _Search:
         line = read(command)
         if isinstance(line, Line):
             commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
+            if "$(cat <<" in command:
+                self.parts["cat"] = None
             for simple in line.commands:
                 self.parts[simple.text] = None
                 for redirect in simple.redirects:

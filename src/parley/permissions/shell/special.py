@@ -46,6 +46,7 @@ PS_WORDS = names(
     "a x ax aux auxf auxw auxww axf axu f u l -a -A -e -ef -f -F -l -eF -aux -H -T -L --forest --no-headers "
     "--headers -ww -w"
 )
+TESTS = names("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -O -G -N -S -n -z")
 PS_VALUES = names("-o -eo -Ao -p -C -u -U -g --pid --ppid --sort -axo axo")
 PS_VALUE = re.compile(r"(?!.*environ)[A-Za-z0-9_,:%=. +-]+", re.IGNORECASE)
 
@@ -149,6 +150,13 @@ def command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     return () if len(words) > 2 and words[1] in ("-v", "-V") and not globs else None
 
 
+def test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """One question about one file or text. Not `-v` and `-R`, which evaluate a subscript."""
+    if words[0] == "[":
+        words = words[:-1]
+    return (words[2],) if len(words) == 3 and words[1] in TESTS and not globs else None
+
+
 def text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """Programs that do nothing with their words but write them, or nothing at all."""
     return ()
@@ -164,6 +172,8 @@ CHECKS: dict[str, Check] = {
     "ps": ps,
     "sleep": sleep,
     "command": command,
+    "test": test,
+    "[": test,
     "echo": text,
     ":": text,
 }

@@ -1,8 +1,9 @@
 """The strict tokenizer: the only source of an allow.
 
 It knows a small part of bash and proves that a text lies in it: literal words, quotes without
-expansions, globs (marked), assignments in front, the separators `&& || ; | |& &` and newline, and
-redirections to literal files. Everything else is `Unclear`, however harmless it may look.
+expansions, quoted here-documents as a word, globs and `$?` (marked), assignments in front, the
+separators `&& || ; | |& &` and newline, and redirections to literal files. Everything else is
+`Unclear`, however harmless it may look.
 
     read("git log | head -5")   ->  Line with two commands
     read("echo $(id)")          ->  Unclear("an expansion")
@@ -26,8 +27,9 @@ TOKEN = re.compile(
     (?P<blank>[ \t]+)
   | (?P<bare>(?:[A-Za-z0-9_./:,@%+=^!\]-]|(?<=[A-Za-z0-9_])[~\#])+)
   | (?P<single>'[^']*')
-  | (?P<double>"(?:[^"\\$`]|\\[^\n]|\$(?=["\ |]))*")
-  | (?P<glob>[*?[])
+  | (?P<double>"(?:[^"\\$`]|\\[^\n]|\$(?=["\ |]|\?))*")
+  | (?P<document>"\$\(cat\ <<'(?P<mark>[A-Za-z_]{2,})'\n(?:(?!(?P=mark)\n)[^\n]*\n)*(?P=mark)\n\ *\)")
+  | (?P<glob>[*?[]|\$\?)
   | (?P<escape>\\[\x20-\x7e])
   | (?P<redirect>&>>|&>|>>|>\||>&|<>|>|<(?![<&(]))
   | (?P<separator>&&|\|\||\|&|\||;(?![;&])|&|\n)
@@ -50,6 +52,7 @@ REASONS = (
     (";", "a case"),
 )
 ESCAPED_IN_QUOTES = re.compile(r'\\([\\"$`])')
+ESCAPE_IN_QUOTES = re.compile(r"\\.")
 COMMAND = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*|:")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DESCRIPTOR = re.compile(r"[0-9]{1,3}")
@@ -82,12 +85,23 @@ class _Word:
             self.value += text[1:-1]
         elif kind == "double":
             self.value += ESCAPED_IN_QUOTES.sub(r"\1", text[1:-1])
+            self.glob = self.glob or "$?" in ESCAPE_IN_QUOTES.sub("", text)
+        elif kind == "document":
+            self.value += _document(text)
         elif kind == "escape":
             self.value += text[1]
         else:
             self.value += text
             self.glob = True
         self.end = end
+
+
+def _document(text: str) -> str:
+    """What `"$(cat <<'EOF' ... EOF )"` stands for: nothing expands in it, and the last line ends are cut off."""
+    body = "\n".join(text.split("\n")[1:-2])
+    if '"' in body and ")" in body:
+        raise _Doubt("a here-document that an old bash would end too soon")
+    return body.rstrip("\n")
 
 
 class _Command:
@@ -141,7 +155,7 @@ class _Command:
             text=source[self.start : self.end],
             assignments=assignments,
             redirects=tuple(self.redirects),
-            globs=tuple(place for place, word in enumerate(rest) if word.glob),
+            globs=tuple(place for place, word in enumerate(rest) if word.glob and words[place] != "["),
             before=self.before,
             after=after,
         )
@@ -252,6 +266,8 @@ def _check_command(rest: list[_Word], words: tuple[str, ...]) -> None:
         word = rest[place]
         if word.value in RESERVED:
             raise _Doubt("a reserved word")
+        if words == ("[", *words[1:-1], "]") and not place:
+            return
         if word.glob or word.value != words[place] or not COMMAND.fullmatch(word.value):
             raise _Doubt("a command word that is not plain")
         if word.value != "time":
