@@ -191,3 +191,68 @@ def test_whatever_the_text_the_tokenizer_answers_and_its_words_come_from_it(text
         assert all(command.text in text for command in line.commands)
         assert all(word in command.text for command in line.commands for word in command.words)
         assert not any(mark in word for command in line.commands for word in command.words[:1] for mark in "$`'\"\\*")
+
+
+DOCUMENT = "git commit -m \"$(cat <<'EOF'\n{}EOF\n)\""
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("one\n", "one"),
+        ('it\'s `x` $y \\ "z"\n\nend\n\n\n', 'it\'s `x` $y \\ "z"\n\nend'),
+        ("(a) b\n", "(a) b"),
+        ("", ""),
+        (" EOF\nEO\n", " EOF\nEO"),
+    ],
+)
+def test_a_quoted_here_document_is_a_word(body: str, value: str) -> None:
+    assert argv(DOCUMENT.format(body)) == [("git", "commit", "-m", value)]
+
+
+@pytest.mark.parametrize("body", ["EOF\nid\n", "EOF id\n", "EOF;id\n", "EOFx\n", 'a) "\n'])
+def test_a_here_document_that_may_end_elsewhere_is_unclear(body: str) -> None:
+    assert isinstance(read(DOCUMENT.format(body)), Unclear)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'echo "$(cat <<EOF\nx\nEOF\n)"',
+        "echo \"$(cat <<-'EOF'\nx\nEOF\n)\"",
+        "echo \"$(sh <<'EOF'\nx\nEOF\n)\"",
+        "echo \"$(cat x <<'EOF'\nx\nEOF\n)\"",
+        "echo \"$(cat <<'EOF'\nx\nEOF\n id)\"",
+        "echo $(cat <<'EOF'\nx\nEOF\n)",
+        "echo \"a$(cat <<'EOF'\nx\nEOF\n)\"",
+    ],
+)
+def test_every_other_here_document_in_a_word_is_unclear(text: str) -> None:
+    assert isinstance(read(text), Unclear)
+
+
+def test_the_status_of_the_last_command_is_marked_as_not_known() -> None:
+    assert [command.globs for command in commands('ls; echo $? "x $?" "\\$?" $?a')] == [(), (1, 2, 4)]
+
+
+@pytest.mark.parametrize("text", ["$? x", "X=$? ls", "ls > $?", "[ a", "[", "[x ]", "[[ a ]]"])
+def test_a_status_or_a_bracket_in_the_wrong_place_is_unclear(text: str) -> None:
+    assert isinstance(read(text), Unclear)
+
+
+def test_a_lone_bracket_is_no_pattern() -> None:
+    [test] = commands("[ -f a* ]")
+
+    assert (test.argv, test.globs) == (("[", "-f", "a*", "]"), (2,))
+
+
+@given(st.lists(st.text("abT=-./:,@%+012", min_size=1, max_size=6) | st.sampled_from(["time", "if", "in"]), min_size=1))
+def test_a_plain_line_is_read_as_it_would_be_with_quotes_in_it(words: list[str]) -> None:
+    line, quoted = read(" ".join(words)), read(" ".join(["ls;", *words, "''"]))
+
+    if isinstance(line, Line) and not line.commands[0].argv:
+        return  # Nothing but assignments: with a word behind it, it is another line.
+    assert isinstance(line, Line) == isinstance(quoted, Line)
+    if isinstance(line, Line) and isinstance(quoted, Line):
+        assert (*line.commands[0].argv, "") == quoted.commands[1].argv
+        assert line.commands[0].assignments == quoted.commands[1].assignments

@@ -114,7 +114,7 @@ class _Search:
     def __init__(self, places: Places, line: Line | None) -> None:
         self._places = places
         simple = line.commands if line else ()
-        self._proven = line is not None
+        self._proven = {command.argv for command in simple}
         self._known = {command.argv for command in simple if touched(command) is not None}
         self._known_redirects = {(found.operator, found.target) for command in simple for found in command.redirects}
         self._reads: dict[str, None] = {}
@@ -132,7 +132,7 @@ class _Search:
         elif words not in self._known:
             self._add(self._reads, found.reads)
             self._add(self._writes, found.writes)
-        if not self._proven:
+        if words not in self._proven:
             self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
 
     def text(self, command: str) -> None:

@@ -22,13 +22,14 @@ from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear, nam
 LONGEST = 10_000
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff]")
+# In a substitution bash takes a line for the end of a here-document that only begins with its mark.
 TOKEN = re.compile(
     r"""
     (?P<blank>[ \t]+)
   | (?P<bare>(?:[A-Za-z0-9_./:,@%+=^!\]-]|(?<=[A-Za-z0-9_])[~\#])+)
   | (?P<single>'[^']*')
   | (?P<double>"(?:[^"\\$`]|\\[^\n]|\$(?=["\ |]|\?))*")
-  | (?P<document>"\$\(cat\ <<'(?P<mark>[A-Za-z_]{2,})'\n(?:(?!(?P=mark)\n)[^\n]*\n)*(?P=mark)\n\ *\)")
+  | (?P<document>"\$\(cat\ <<'(?P<mark>[A-Za-z_]{2,})'\n(?:(?!(?P=mark))[^\n]*\n)*(?P=mark)\n\ *\)")
   | (?P<glob>[*?[]|\$\?)
   | (?P<escape>\\[\x20-\x7e])
   | (?P<redirect>&>>|&>|>>|>\||>&|<>|>|<(?![<&(]))
