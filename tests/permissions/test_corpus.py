@@ -42,4 +42,4 @@ def test_a_case_of_the_corpus_is_decided_as_it_says(case: dict[str, Any]) -> Non
 
 
 def test_the_corpus_is_large() -> None:
-    assert len(CASES) >= 200
+    assert len(CASES) >= 500

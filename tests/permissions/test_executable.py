@@ -1,10 +1,18 @@
-"""The cases of the corpus that may run for real, through the executable: what it does is what `decide` says."""
+"""The whole corpus through the executable: what it does is what the corpus says, in one conversation.
+
+The host changes rules and mode between turns, so that one process decides every case. Nothing can come of a wrong
+allow: the engine has no network, no rights of root, a PATH without programs, and folders of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -12,85 +20,193 @@ from typing import Any
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "programmes"))
+
+import canary  # a programme is no package: its folder must be on the path first
+
 Json = dict[str, Any]
-PATIENCE_SECONDS = 60
-LINES = (Path(__file__).parent / "decisions.jsonl").read_text().splitlines()
-CASES: list[Json] = [case for case in map(json.loads, LINES) if case.get("run")]
+PATIENCE_SECONDS = 120
+STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+CASES: list[Json] = [json.loads(line) for line in (Path(__file__).parent / "decisions.jsonl").read_text().splitlines()]
+FILLED: dict[str, Json] = {
+    "Write": {"content": "x"},
+    "Edit": {"old_string": "a", "new_string": "b"},
+    "NotebookEdit": {"new_source": "x"},
+    "WebFetch": {"prompt": "x"},
+    "WebSearch": {"query": "x"},
+    "Grep": {"pattern": "x"},
+    "Glob": {"pattern": "x"},
+    "TodoWrite": {"todos": []},
+    **{name: {"description": "x", "prompt": "x"} for name in ("Task", "Agent")},
+    **{name: {} for name in ("Bash", "Read", "TaskStop", "KillShell", "TaskOutput", "BashOutput")},
+}
+"""The tools a session has without servers, skills and a person, and what their input needs beside a case's own."""
+
+pytestmark = pytest.mark.skipif(not shutil.which("bash") or not canary.isolation(), reason="no way to cage a shell")
 
 
-def setting(case: Json) -> tuple[Any, ...]:
-    return (case["mode"], case["allow"], case["deny"], case["ask"])
+def setting(case: Json) -> str:
+    return json.dumps([case.get(key) for key in ("mode", "allow", "deny", "ask", "folders", "links")], sort_keys=True)
 
 
-GROUPS = [list(cases) for _, cases in groupby(sorted(CASES, key=setting), key=setting)]
+def is_reachable(case: Json) -> bool:
+    """Whether a session can be brought to this: it has the tool, a script can say the input, links can be made."""
+    values = case["input"].values()
+    sayable = all(value is not None and ("\n" in str(value) or str(value).isprintable()) for value in values)
+    return case["tool"] in FILLED and sayable and all(link.startswith("/w/") for link in case.get("links", {}))
 
 
-def placed(value: Any, cwd: Path) -> Any:
-    """`/w` is where the engine runs."""
-    return str(cwd) + value[2:] if isinstance(value, str) and (value + "/").startswith("/w/") else value
+class Place:
+    """Where `/w` and `/home/me` of the corpus are."""
+
+    def __init__(self, root: Path) -> None:
+        root.chmod(0o755)
+        self.root, self.cwd, self.home = root, root / "w", root / "home"
+        self.empty = root / "empty"
+        for folder in (self.cwd, self.cwd / "src", self.home, self.empty):
+            folder.mkdir()
+            folder.chmod(0o777)
+
+    def placed(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self.placed(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.placed(each) for each in value]
+        if not isinstance(value, str):
+            return value
+        return re.sub(r"(?<![\w.-])/w(?![\w.-])", str(self.cwd), value).replace("/home/me", str(self.home))
+
+    def link(self, links: Json) -> None:
+        for name, target in links.items():
+            path = Path(self.placed(name))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # a call that was allowed may have made a file of that name
+            path.symlink_to(self.placed(target))
+
+    def unlink(self, links: Json) -> None:
+        for name in links:
+            Path(self.placed(name)).unlink()
 
 
-def script(cases: list[Json], cwd: Path) -> str:
-    calls = []
-    for number, case in enumerate(cases):
-        input = ", ".join(f"{key} = {json.dumps(placed(value, cwd))}" for key, value in case["input"].items())
-        calls.append(f'{{ name = "{case["tool"]}", id = "call_{number}", input = {{ {input} }} }}')
-    return f"[[turn]]\ntools = [{', '.join(calls)}]\n[[turn]]\ntext = 'Done.'\n"
+def script(groups: list[list[Json]], place: Place) -> str:
+    """One turn with all calls of a group, and one that ends it."""
+    turns = []
+    for number, cases in enumerate(groups):
+        calls = [call(f"call_{number}_{at}", case, place) for at, case in enumerate(cases)]
+        turns.append(f"[[turn]]\nchunk_chars = 100000\ntools = [{', '.join(calls)}]\n[[turn]]\ntext = 'Done.'\n")
+    return "\n".join(turns)
 
 
-def command(case: Json, file: Path) -> list[str]:
-    settings = {"permissions": {kind: case[kind] for kind in ("allow", "deny", "ask")}}
-    return [
-        *(sys.executable, "-m", "parley", "--print", "--verbose"),
-        *("--output-format", "stream-json", "--input-format", "stream-json", "--permission-prompt-tool", "stdio"),
-        *("--model", f"scripted:{file}", "--permission-mode", case["mode"], "--settings", json.dumps(settings)),
-    ]
+def call(id: str, case: Json, place: Place) -> str:
+    input = {**FILLED[case["tool"]], **place.placed(case["input"])}
+    fields = ", ".join(f"{json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}" for key, value in input.items())
+    return f'{{ name = "{case["tool"]}", id = "{id}", input = {{ {fields} }} }}'
 
 
-async def verdicts(cases: list[Json], folder: Path) -> dict[str, str]:
-    cwd = folder / "w"
-    (cwd / "src").mkdir(parents=True)
-    file = folder / "script.toml"
-    file.write_text(script(cases, cwd))
-    pipe = asyncio.subprocess.PIPE
-    environment = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "IS_SANDBOX": "1", "TMPDIR": str(folder)}
-    engine = await asyncio.create_subprocess_exec(
-        *command(cases[0], file), cwd=cwd, env=environment, stdin=pipe, stdout=pipe, limit=1 << 24
-    )
-    assert engine.stdin is not None
-    assert engine.stdout is not None
-    found: dict[str, str] = {}
-    engine.stdin.write(json.dumps({"type": "user", "message": {"role": "user", "content": "go"}}).encode() + b"\n")
-    async for raw in engine.stdout:
-        line = json.loads(raw)
-        if line["type"] == "control_request":
-            found[line["request"]["tool_use_id"]] = "ask"
-            answer = {"behavior": "deny", "message": "no"}
-            response = {"subtype": "success", "request_id": line["request_id"], "response": answer}
-            engine.stdin.write(json.dumps({"type": "control_response", "response": response}).encode() + b"\n")
-        elif line["type"] == "user":
-            found |= {id: word for id, word in results(line) if id not in found}
-        elif line["type"] == "result":
-            engine.stdin.close()
-    assert await engine.wait() == 0
-    return found
+class Host:
+    """The other end of the conversation: it changes the rules, refuses what it is asked, and notes both down."""
+
+    def __init__(self, engine: asyncio.subprocess.Process) -> None:
+        self._engine = engine
+        self.found: dict[str, str] = {}
+
+    def say(self, line: Json) -> None:
+        assert self._engine.stdin is not None
+        self._engine.stdin.write(json.dumps(line).encode() + b"\n")
+
+    async def lines(self) -> Any:
+        assert self._engine.stdout is not None
+        async for raw in self._engine.stdout:
+            yield json.loads(raw)
+
+    async def request(self, **request: Any) -> None:
+        self.say({"type": "control_request", "request_id": "r", "request": request})
+        async for line in self.lines():
+            if line["type"] == "control_response":
+                assert line["response"]["subtype"] == "success", line
+                return
+
+    async def turn(self) -> None:
+        self.say({"type": "user", "message": {"role": "user", "content": "go"}})
+        async for line in self.lines():
+            if line["type"] == "control_request":
+                self.found[line["request"]["tool_use_id"]] = "ask"
+                answer = {"behavior": "deny", "message": "no"}
+                response = {"subtype": "success", "request_id": line["request_id"], "response": answer}
+                self.say({"type": "control_response", "response": response})
+            elif line["type"] == "user":
+                for id, verdict in verdicts(line):
+                    self.found.setdefault(id, verdict)
+            elif line["type"] == "result":
+                return
 
 
-def results(line: Json) -> Iterator[tuple[str, str]]:
+def verdicts(line: Json) -> Iterator[tuple[str, str]]:
     for meta in line.get("tool_result_meta", ()):
         yield meta["id"], {"accept": "allow", "reject": "deny"}[meta["permission_decision"]["decision"]]
+    for block in line["message"]["content"]:
+        # A bare deny rule takes the tool off the list.
+        if block.get("is_error") and "No such tool available" in str(block["content"]):
+            yield block["tool_use_id"], "deny"
 
 
-@pytest.mark.parametrize("cases", GROUPS, ids=lambda cases: " ".join(map(str, setting(cases[0]))))
-def test_the_executable_decides_as_the_corpus_says(tmp_path: Path, cases: list[Json]) -> None:
+async def played(groups: list[list[Json]], place: Place) -> dict[str, str]:
+    file = place.root / "script.toml"
+    file.write_text(script(groups, place))
+    pipe = asyncio.subprocess.PIPE
+    engine = await asyncio.create_subprocess_exec(
+        *canary.isolation(),
+        *(sys.executable, "-m", "parley", "--print", "--verbose", "--model", f"scripted:{file}"),
+        *("--output-format", "stream-json", "--input-format", "stream-json", "--permission-prompt-tool", "stdio"),
+        "--allow-dangerously-skip-permissions",
+        cwd=place.cwd,
+        env={
+            "HOME": str(place.home),
+            "PATH": str(place.empty),
+            "IS_SANDBOX": "1",
+            "TMPDIR": str(place.home),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path.endswith("src")),
+        },
+        stdin=pipe,
+        stdout=pipe,
+        limit=1 << 24,
+    )
+    host = Host(engine)
+    for cases in groups:
+        first = cases[0]
+        rules = {kind: place.placed(first[kind]) for kind in ("allow", "deny", "ask")}
+        rules["additionalDirectories"] = place.placed(first.get("folders", []))
+        await host.request(subtype="apply_flag_settings", settings={"permissions": rules})
+        await host.request(subtype="set_permission_mode", mode=first["mode"])
+        place.link(first.get("links", {}))
+        await host.turn()
+        place.unlink(first.get("links", {}))
+    assert engine.stdin is not None
+    engine.stdin.close()
+    assert await engine.wait() == 0
+    return host.found
+
+
+def test_the_executable_decides_as_the_corpus_says() -> None:
+    reachable = sorted(filter(is_reachable, CASES), key=setting)
+    groups = [list(cases) for _, cases in groupby(reachable, key=setting)]
+
     async def bounded() -> dict[str, str]:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await verdicts(cases, tmp_path)
+            return await played(groups, place)
 
-    found = asyncio.run(bounded())
+    # Not in pytest's own folder, which the engine without rights could not enter.
+    with tempfile.TemporaryDirectory(prefix="corpus-") as root:
+        place = Place(Path(root))
+        found = asyncio.run(bounded())
 
-    assert found == {f"call_{number}": case["expect"] for number, case in enumerate(cases)}
+    cases = {f"call_{number}_{at}": case for number, group in enumerate(groups) for at, case in enumerate(group)}
+    others = [(found.get(id), case) for id, case in cases.items() if found.get(id) != case["expect"]]
+    laxer = [each for each in others if STRICTNESS[each[0] or "allow"] < STRICTNESS[each[1]["expect"]]]
+    assert laxer == []
+    assert len(others) <= len(cases) / 20, others
+    assert len(cases) >= 0.9 * len(CASES)
 
 
-def test_forty_cases_and_more_run_for_real() -> None:
-    assert len(CASES) >= 40
+def test_sixty_everyday_calls_and_more_must_not_ask() -> None:
+    assert sum(case["expect"] == "allow" for case in CASES) >= 60

@@ -220,7 +220,10 @@ TAIL = """
 
 Paths are gitignore patterns: `//x` from the root, `~/x` from home, `/x` from the folder of the settings, `x` and
 `./x` from the working directory. To deny, a pattern is read widely: any depth for a single name, any case, any link on
-the way. To allow, every name on the way has to fit. Within parentheses a backslash makes a parenthesis plain. A
+the way. To allow, every name on the way has to fit. What a rule denies is searched for in the whole of a command:
+behind `sudo` and its like, in nested shells, loops and substitutions, and as a word of a program that is in no table;
+where it is not sure, a person is asked. A tool is meant by each of its names (Agent and Task, TaskOutput and
+BashOutput, TaskStop and KillShell). Within parentheses a backslash makes a parenthesis plain. A
 malformed rule has no effect and is named on stderr.
 
 ## Who is asked

@@ -81,7 +81,7 @@ def parse(command: str) -> Parsed:
                 b"" if quoted else b";".join(RUN_BY_DOCUMENT.findall(node.text or b"")),
             ]
             place = node.end_byte
-        elif node.type == "file_redirect":
+        elif node.type == "file_redirect" and len(node.children) > 1:
             redirects.append(_redirect(node))
         elif node.type == "herestring_redirect":
             inputs.extend(_literal(child) or _text(child) for child in node.named_children)

@@ -1,0 +1,114 @@
+"""Files that a text names, proven or not. What follows from it is in the corpus (decisions.jsonl)."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.permissions.shell import Glimpse, Line, glimpse, read, runs_more
+from parley.permissions.shell.glimpse import MOST_FOLDERS, MOST_NAMES, searches
+
+
+def seen(text: str) -> Glimpse:
+    line = read(text)
+    return glimpse(text, "/w", "/home/me", line if isinstance(line, Line) else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        ("sudo cat a", ("/w/a",), ()),
+        ("bash -c 'cat a > b'", ("/w/a",), ("/w/b",)),
+        ('cat "$HOME/a" ~/b "${HOME}/c" $PWD/d', ("/home/me/a", "/home/me/b", "/home/me/c", "/w/d"), ()),
+        ("echo $(cp a b)", ("/w/a",), ("/w/b", "/w/b/a")),
+        ("for i in 1; do echo $i >> out < in; done", ("/w/in",), ("/w/out",)),
+        ("echo $x 2>&1 >&- </dev/null >/dev/null", (), ()),
+        ("(cd sub && cat a)", ("/w/a", "/w/sub/a"), ()),
+        ("cat a", (), ()),
+        ("echo x > a", (), ()),
+        ("X=1 cat a", ("/w/a",), ()),
+        ("cat $x", (), ()),
+    ],
+)
+def test_files_are_seen_wherever_they_are_read_or_written(
+    text: str, reads: tuple[str, ...], writes: tuple[str, ...]
+) -> None:
+    found = seen(text)
+
+    assert (set(reads) <= set(found.reads), found.writes) == (True, writes)
+    if not reads:
+        assert found.reads == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["prog a", "prog --in=a", "prog -ia", "prog if=a", "prog x:a", "prog @a", "prog 'f(\"a\")'", "prog x,a"]
+)
+def test_every_word_of_an_unknown_program_may_be_a_file(text: str) -> None:
+    assert "/w/a" in seen(text).words
+
+
+def test_words_of_a_known_program_are_files_only_where_it_reads_them() -> None:
+    assert seen("grep a b").words == ()
+    assert "/w/a" in seen("find . -name a | xargs cat").words
+    assert "/w/a" in seen("for f in a; do cat $f; done").words
+
+
+def test_patterns_are_told_where_no_proof_was_made_of_them() -> None:
+    assert seen("bash -c 'cat a*'").patterns == ("a*",)
+    assert set(seen("cat a* b{c,d} $x").patterns) == {"a*", "b{c,d}"}
+    assert seen("cat a*").patterns == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("rg x", True),
+        ("/usr/bin/rg x", True),
+        ("grep -r x .", True),
+        ("grep -rn x .", True),
+        ("grep --recursive x", True),
+        ("grep -d recurse x", True),
+        ("grep --directories=recurse x", True),
+        ("grep x a", False),
+        ("diff -r a b", True),
+        ("diff a b", False),
+        ("cp -r a b", True),
+        ("cp -a a b", True),
+        ("cat -r a", False),
+        ("git grep x", True),
+        ("git -P grep x", True),
+        ("git -C sub grep x", True),
+        ("git -C grep log", False),
+        ("git -C", False),
+        ("git log --grep x", False),
+        ("", False),
+    ],
+)
+def test_what_reads_whole_folders_is_known(words: str, expected: bool) -> None:
+    assert searches(words.split()) is expected
+
+
+def test_a_search_counts_wherever_it_is_run() -> None:
+    assert seen("sudo grep -r x .").searches
+    assert not seen("sudo grep x a").searches
+
+
+def test_more_names_than_anybody_looks_at_are_told_as_too_many() -> None:
+    few = seen("prog " + " ".join(f"a{number}" for number in range(10)))
+    many = seen("prog " + " ".join(f"a{number}" for number in range(MOST_NAMES + 1)) + "; prog b")
+
+    assert (few.too_many, many.too_many) == (False, True)
+    assert len(many.words) == MOST_NAMES
+
+
+def test_folders_are_followed_up_to_a_number() -> None:
+    text = "; ".join(f"cd {number}" for number in range(2 * MOST_FOLDERS)) + "; sudo cat a"
+
+    assert len(seen(text).reads) == MOST_FOLDERS
+
+
+@pytest.mark.parametrize(("text", "expected"), [("npm test", False), ("sudo npm test", True), ("bash -c ls", True)])
+def test_a_command_in_the_words_of_another_is_told(text: str, expected: bool) -> None:
+    line = read(text)
+
+    assert isinstance(line, Line)
+    assert runs_more(line) is expected
