@@ -235,6 +235,50 @@ def test_whatever_the_host_is_asked_is_withdrawn_when_the_one_who_asked_is_cut_o
     run(talk)
 
 
+TOOLS = [{"name": "wait", "inputSchema": {"type": "object"}}]
+MCP_ANSWERS: dict[str, Json] = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "srv"}},
+    "tools/list": {"tools": TOOLS},
+}
+
+
+async def serve_mcp(room: Room) -> Json:
+    """Be the MCP server `srv`, up to the first call of its tool, which is returned unanswered."""
+    while True:
+        asked = await room.hear("control_request")
+        message = asked["request"]["message"]
+        if message["method"] == "tools/call":
+            return asked
+        result = MCP_ANSWERS.get(message["method"], {})
+        answer = {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}
+        response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
+        room.say({"type": "control_response", "response": response})
+
+
+def test_a_call_of_the_hosts_mcp_server_is_withdrawn(tmp_path: Path) -> None:
+    script = '[[turn]]\ntools = [{name = "mcp__srv__wait", input = {}, id = "t1"}]\n' + DONE
+
+    async def talk() -> None:
+        async with Room(tmp_path, script, **BYPASS) as room:
+            room.say(
+                {
+                    "type": "control_request",
+                    "request_id": "init",
+                    "request": {"subtype": "initialize", "sdkMcpServers": ["srv"]},
+                },
+                {"type": "user", "message": {"role": "user", "content": "go"}},
+            )
+            asked = await serve_mcp(room)
+            answer = await room.ask("interrupt")
+            result = await room.hear("result")
+            await goes_on(room)
+        assert answer["response"]["response"] == {"still_queued": []}
+        assert asked["request_id"] in [line["request_id"] for line in room.told("control_cancel_request")]
+        check_end(result, "tools")
+
+    run(talk)
+
+
 # What waits.
 
 
