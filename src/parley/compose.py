@@ -21,7 +21,7 @@ import msgspec
 from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
-from parley.engine.prompt import Instructions
+from parley.engine.prompt import DATE, Instructions
 from parley.engine.retry import DEFAULT_RETRIES
 from parley.engine.setup import Limits, Setup
 from parley.engine.stamp import Stamp
@@ -618,7 +618,7 @@ class Composer:
         return (
             f"Working directory: {self.cwd}",
             f"Platform: {sys.platform}",
-            f"Today's date: {self.stamp.now()[:10]}",
+            f"{DATE}{self.stamp.now()[:10]}",
             *self.plan_rules(session_id),
         )
 

@@ -24,7 +24,7 @@ from parley.engine.access import Access
 from parley.engine.form import Form
 from parley.engine.history import marked
 from parley.engine.listeners import Listeners
-from parley.engine.prompt import render, system_blocks
+from parley.engine.prompt import DATE, render, system_blocks
 from parley.engine.record import Record
 from parley.engine.setup import Setup
 from parley.engine.thinking import thinking_field
@@ -131,6 +131,14 @@ class Conversation:
         if self.record.system_text is None:
             self.record.note("prompt", {"text": render(self.instructions)})
         return self.record.system_text or ""
+
+    def note_date(self) -> None:
+        """A new day is told behind what was said: what was sent once is never changed. Raises SessionError."""
+        today = self.stamp.now()[:10]
+        if self.record.told_date not in (None, today):
+            line = self._user_line(Text.of(f"[{DATE}{today}]"), isSynthetic=True)
+            self.record.keep(self.stamp.on(line, self.setup.session_id))
+            self.record.note("date", {"date": today})
 
     # Lines.
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from parley.protocol.base import Json, Struct
 
+DATE = "Today's date: "
+"""How a model is told what day it is: in the first prompt, and behind what was said when a new one begins."""
 DEFAULT = """\
 You are an agent that works for a person through tools on their machine, run by Parley.
 
@@ -48,6 +50,12 @@ def render(instructions: Instructions) -> str:
         surroundings = f"Surroundings:\n{facts}" if facts else ""
         parts = [DEFAULT, surroundings, instructions.style, instructions.appended, instructions.memory()]
     return "\n\n".join(part for part in parts if part)
+
+
+def date_in(text: str) -> str | None:
+    """The day that a text tells, if it does."""
+    _, told, rest = text.partition(DATE)
+    return rest[:10] if told else None
 
 
 def system_blocks(text: str) -> list[Json]:

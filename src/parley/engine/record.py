@@ -11,6 +11,7 @@ from typing import Any
 
 from parley.engine.grants import Grants
 from parley.engine.history import History
+from parley.engine.prompt import date_in
 from parley.engine.stamp import Stamp
 from parley.engine.usage import Ledger
 from parley.protocol.base import Json, Message, plain
@@ -27,6 +28,8 @@ class Record:
         """The system prompt, as it was sent first; None before that."""
         self.allowed: set[str] = set()
         """The calls that may have run: their permission is on record."""
+        self.told_date: str | None = None
+        """What day it is as far as the model knows; None if it was never told."""
         self._log = log
         self._stamp = stamp
         self._next_seq = 0
@@ -75,3 +78,6 @@ class Record:
                 self.allowed.add(entry.message["tool_use_id"])
             case "prompt":
                 self.system_text = entry.message.get("text")
+                self.told_date = date_in(self.system_text or "")
+            case "date":
+                self.told_date = entry.message.get("date")

@@ -310,6 +310,7 @@ class Session:
         self.tell(init_line(self))
         self.servers.announce()
         check_size(turn.prompts, self.conversation.model)
+        self.conversation.note_date()
         self.prompts.keep(turn.prompts)
         self._record_mode()
         self.prompts.echo(turn.prompts)
