@@ -279,6 +279,28 @@ def test_a_call_of_the_hosts_mcp_server_is_withdrawn(tmp_path: Path) -> None:
     run(talk)
 
 
+@pytest.mark.parametrize(
+    ("event", "where"), [("PreToolUse", "tools"), ("PostToolUse", "tools"), ("UserPromptSubmit", "streaming")]
+)
+def test_a_hook_of_the_host_that_has_not_answered_is_withdrawn(tmp_path: Path, event: str, where: str) -> None:
+    async def talk() -> None:
+        script = (calls("echo hi") if where == "tools" else "") + DONE
+        async with Room(tmp_path, script, **BYPASS) as room:
+            await room.ask("initialize", hooks={event: [{"matcher": None, "hookCallbackIds": ["h"]}]})
+            room.prompt("go")
+            asked = await room.hear("control_request")
+            answer = await room.ask("interrupt")
+            result = await room.hear("result")
+            await room.ask("initialize", hooks={})
+            await goes_on(room)
+        assert asked["request"]["subtype"] == "hook_callback"
+        assert answer["response"]["response"] == {"still_queued": []}
+        assert [line["request_id"] for line in room.told("control_cancel_request")] == [asked["request_id"]]
+        check_end(result, where)
+
+    run(talk)
+
+
 # What waits.
 
 

@@ -11,13 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from parley.engine.usage import Ledger
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Model, ModelRequest
 from parley.models.growth import Growing
-from parley.models.names import Choice, facts
+from parley.models.names import Choice, facts, resolve
 from parley.protocol.base import Json
+from parley.tools.base import Context
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
 
 LONGEST_SECONDS = 120
 MOST_TOKENS = 8_192
@@ -94,3 +99,20 @@ class Errand:
             max_tokens=min(MOST_TOKENS, facts(choice.name).max_output_tokens),
             session_id=self._session_id,
         )
+
+
+def lend(session: Session, context: Context) -> None:
+    """Give the tools what only a session has."""
+    errand = Errand(
+        open_model=session.access.open,
+        current=lambda: session.conversation.model,
+        small=resolve(session.setup.small_model),
+        ledger=session.ledger,
+        clock=session.stamp.monotonic,
+        session_id=session.id,
+    )
+    context.ask_small_model = context.ask_small_model or errand.ask_small
+    context.consult = errand.consult
+    context.set_mode = session.set_mode
+    context.hides = session.setup.permits.hides
+    context.strict_reads = facts(session.conversation.model.name).reads_first

@@ -23,7 +23,7 @@ from parley.engine.access import Access
 from parley.engine.asking import Answerer, Asker
 from parley.engine.control import Control
 from parley.engine.conversation import Conversation
-from parley.engine.errand import Errand
+from parley.engine.errand import lend
 from parley.engine.grants import Grants
 from parley.engine.inbox import Inbox, Prompt, Rejected
 from parley.engine.lines import init_line, result_line
@@ -40,7 +40,7 @@ from parley.engine.usage import Ledger
 from parley.errors import SessionError
 from parley.host import Host
 from parley.models.base import Model
-from parley.models.names import Choice, facts, resolve
+from parley.models.names import Choice
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
@@ -48,7 +48,6 @@ from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import SessionStateChanged, Status
-from parley.tools.base import Context
 
 
 class Session:
@@ -71,7 +70,7 @@ class Session:
         self.listeners = Listeners()
         self.has_hung_up = False
         """Whether the host has closed its end: it cannot be asked any more."""
-        self._access = Access(setup.open_model)
+        self.access = Access(setup.open_model)
         self.tasks = setup.tool_context.tasks = Tasks(
             processes=setup.tool_context.processes,
             place=setup.task_place,
@@ -112,11 +111,11 @@ class Session:
             host.tell,
             ledger=self.ledger,
             caller=self.caller,
-            access=self._access,
+            access=self.access,
             mode=lambda: self.mode,
             listeners=self.listeners,
         )
-        self._lend(setup.tool_context)
+        lend(self, setup.tool_context)
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
         self.conversation.recover()
@@ -128,22 +127,6 @@ class Session:
 
             return PromptTool(self.setup.prompt_tool, self.servers)
         return self.host if self.setup.asks_host else None
-
-    def _lend(self, context: Context) -> None:
-        """Give the tools what only a session has."""
-        errand = Errand(
-            open_model=self._access.open,
-            current=lambda: self.conversation.model,
-            small=resolve(self.setup.small_model),
-            ledger=self.ledger,
-            clock=self.stamp.monotonic,
-            session_id=self.id,
-        )
-        context.ask_small_model = context.ask_small_model or errand.ask_small
-        context.consult = errand.consult
-        context.set_mode = self.set_mode
-        context.hides = self.setup.permits.hides
-        context.strict_reads = facts(self.conversation.model.name).reads_first
 
     def _regain(self) -> None:
         """What was granted before a resume counts again; of the modes, what the command line says comes first."""
@@ -250,7 +233,7 @@ class Session:
         await self.servers.close()
         await self.setup.tool_context.processes.close()
         self.setup.tool_context.files.close()
-        await self._access.close()
+        await self.access.close()
 
     async def _take(self, together: bool) -> list[Prompt] | Rejected | None:
         """What the next turn is about. When the input has ended, background tasks may still have something to say."""
@@ -379,7 +362,7 @@ class Session:
 
     def open_model(self, choice: Choice) -> Model:
         """A model, opened when it is first needed. Raises UsageError or ModelError."""
-        return self._access.open(choice)
+        return self.access.open(choice)
 
     def _tell_state(self, state: str) -> None:
         who = self.setup.state_events
