@@ -60,6 +60,11 @@ def test_no_heavy_module_is_loaded_for_an_offline_turn(tmp_path: Path) -> None:
     assert len(loaded) < MOST_MODULES
 
 
+def test_nothing_of_hooks_is_loaded_where_there_are_none(tmp_path: Path) -> None:
+    loaded = loaded_for(tmp_path, "--print", "--model", "offline", "run echo one")
+    assert [name for name in loaded if name.startswith(("parley.hooks", "parley.engine.hooking"))] == []
+
+
 def test_the_version_is_told_without_loading_the_engine(tmp_path: Path) -> None:
     loaded = loaded_for(tmp_path, "--version")
     assert not {"asyncio", "msgspec", "parley.engine.session"} & set(loaded)

@@ -147,3 +147,16 @@ def test_prompts_are_joined_line_by_line_with_other_blocks_in_their_places(
 
     assert join(prompts) == joined
     assert [prompt.content for prompt in prompts] == before
+
+
+def test_prompts_that_are_put_back_are_the_first_of_their_priority_again() -> None:
+    inbox = Inbox()
+    for uuid, rank in (("a", 1), ("b", 1), ("c", 1)):
+        inbox.put(Prompt(content=[], uuid=uuid, rank=rank))
+    taken = inbox.take_prompts()
+    inbox.put(Prompt(content=[], uuid="later", rank=1))
+    inbox.put(Prompt(content=[], uuid="now", rank=0))
+
+    inbox.put_back(taken)
+
+    assert [prompt.uuid for prompt in inbox.waiting()] == ["now", "a", "b", "c", "later"]

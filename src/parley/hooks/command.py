@@ -122,9 +122,9 @@ class Command:
                 news: set[asyncio.Future[Any]] = {started.over}
                 if not stdout.has_line.done():
                     news.add(stdout.has_line)
-                await asyncio.wait(news, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                some, _ = await asyncio.wait(news, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 written = stdout.total_bytes + stderr.total_bytes
-                if told != written and not started.over.done():
+                if told != written and not some:
                     progress(stdout.text, stderr.text)
                     told = written
         except asyncio.CancelledError:
