@@ -12,6 +12,7 @@ from parley.permissions.decision import MODES, decide
 from parley.permissions.protected import FILES, FOLDERS
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
+from parley.permissions.shell import listing
 from parley.permissions.view import follow
 from parley.protocol.base import Json, Struct
 
@@ -179,6 +180,7 @@ def lines() -> Iterator[str]:
     yield f"Folders: {', '.join(f'`{name}`' for name in sorted(FOLDERS))}."
     yield ""
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
+    yield from listing.lines()
 
 
 HEAD = """\

@@ -1,0 +1,70 @@
+"""The tables of commands, for people: the end of docs/permissions.md.
+
+What may run without a question, and what is looked through for denied commands, is decided by lists. Here they
+can be read and reviewed; a change of a list is a change of the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from parley.permissions.shell import allowing, assignments, edits, finder, git, runners, special, tables, wrappers
+from parley.permissions.shell.programs import Program
+
+HEAD = """
+## Commands that only read
+
+They run without a rule, as long as every file they name lies in a working directory, and with these flags only. A
+colon or `=` means that a flag has a value, two colons or `?` that it may have one.
+"""
+EDITS = (
+    ("mkdir", edits.MKDIR),
+    ("touch", edits.TOUCH),
+    ("rm", edits.RM),
+    ("rmdir", edits.RMDIR),
+    ("mv", edits.MOVE),
+    ("cp", edits.COPY),
+    ("sed -i", edits.SED),
+)
+
+
+def lines() -> Iterator[str]:
+    yield from HEAD.splitlines()
+    yield ""
+    programs = [*tables.READERS.items(), ("jq", special.JQ)]
+    programs += [(f"git {name}", program) for name, program in (*git.READERS.items(), *git.NESTED.items())]
+    yield from (f"- `{name}`: {flags(program)}" for name, program in sorted(programs, key=lambda row: row[0]))
+    yield f"- `find`: {listed(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
+    yield f"- `test` and `[`: {listed(special.TESTS)}"
+    yield f"- `ps`: {listed(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {listed(special.XXD_SWITCHES)}"
+    yield f"- in forms of their own: {listed(special.CHECKS)}"
+    yield f"- git alone: {listed(' '.join(words) for words in git.ALONE)}, behind {listed(git.GLOBAL_FLAGS)}"
+    yield f"- versions: {listed(' '.join(words) for words in tables.VERSIONS)}"
+    yield ""
+    yield "In a mode that accepts edits also, in the working directories:"
+    yield ""
+    yield from (f"- `{name}`: {flags(program)}" for name, program in EDITS)
+    yield ""
+    yield f"Behind wrappers ({listed(wrappers.WRAPPERS)}) and assignments of {listed(assignments.SAFE)}."
+    yield ""
+    yield "## Commands that no prefix allows"
+    yield ""
+    yield f"Only a rule for exactly the command does: {listed(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
+    yield ""
+    yield "## Where denied commands are searched for"
+    yield ""
+    yield f"- behind {listed(finder.WRAPPERS)}; behind {listed(finder.RUNS_NEXT)} of `find`"
+    yield f"- in the texts of {listed(finder.SHELLS | finder.EVALUATORS | runners.TEXTS | runners.EDITORS)}"
+    yield f"- in subscripts of {listed(runners.SUBSCRIPTS)}"
+    yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(runners.SUBRUNNERS.items()))
+    yield f"- behind the options of {listed(finder.GIT_LIKE)}"
+
+
+def flags(program: Program) -> str:
+    short = f"`-{program.short}` " if program.short else ""
+    limits = "" if program.most is None else f" at most {program.most} operands"
+    return f"{short}{listed(program.long.split())}{limits}".strip() or "no flags"
+
+
+def listed(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in sorted(names))
