@@ -41,6 +41,10 @@ GO_ON = (
 LOOKS = 3
 """To look whether a turn is silent costs less than to note every line. So often in the longest silence."""
 
+PAUSED = "pause_turn"
+"""The backend's own tools take long: it goes on when it gets its message back."""
+MOST_PAUSES = 20
+
 
 class Exchange:
     """The model calls of one turn."""
@@ -102,6 +106,16 @@ class Exchange:
             if calls_in(growing):
                 self._texts = []
             return growing
+
+    async def ask_to_the_end(self) -> Growing:
+        """One model call; where the backend pauses its own work, it is asked to go on. Raises ModelError."""
+        growing = await self.ask()
+        for _ in range(MOST_PAUSES):
+            if growing.stop_reason != PAUSED or calls_in(growing):
+                break
+            self._texts += texts_of(growing)[-1:]
+            growing = await self.ask()
+        return growing
 
     def final_text(self) -> str:
         """What the model said last: what `result` repeats."""

@@ -153,7 +153,7 @@ class Turn:
     async def _converse(self) -> Outcome:
         limits = self.conversation.limits
         while True:
-            growing = await self.exchange.ask()
+            growing = await self.exchange.ask_to_the_end()
             calls = calls_in(growing)
             ended = await self._act(calls, growing.stop_reason) if calls else self._conclude(growing.stop_reason)
             if ended is not None and not (await self._hooks_go_on(ended)):
