@@ -1,100 +1,19 @@
-"""MCP servers in a session: real servers, over every way there is, well behaved and not."""
+"""MCP servers in a session: real servers of the official package, over every way there is."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from room import Json, Room
-
-PROGRAMS = Path(__file__).parent.parent / "mcp" / "programs"
-PATIENCE_SECONDS = 40
-
-
-def script(*turns: str | list[tuple[str, Json]]) -> str:
-    """Turns of a model: a text, or calls of tools."""
-    parts, count = [], 0
-    for turn in turns:
-        if isinstance(turn, str):
-            parts.append(f"[[turn]]\ntext = {json.dumps(turn)}\n")
-            continue
-        calls = []
-        for name, input in turn:
-            count += 1
-            calls.append(f"{{ name = '{name}', id = 't{count}', input = {table(input)} }}")
-        parts.append(f"[[turn]]\ntools = [{', '.join(calls)}]\n")
-    return "".join(parts)
-
-
-def table(value: Json) -> str:
-    return "{ " + ", ".join(f"{key} = {json.dumps(one)}" for key, one in value.items()) + " }"
-
-
-def own(program: str, *words: str, **more: Any) -> Json:
-    return {"command": sys.executable, "args": [str(PROGRAMS / program), *words], **more}
-
-
-def config(**servers: Json) -> tuple[str, ...]:
-    return (json.dumps({"mcpServers": servers}),)
-
-
-def visit(
-    folder: Path,
-    turns: str,
-    talk: Callable[[Room], Awaitable[None]],
-    environment: dict[str, str] | None = None,
-    **options: Any,
-) -> Room:
-    """A session with these options; the room remembers all lines."""
-
-    async def bounded() -> Room:
-        room = Room(folder, turns, **options)
-        room.environment |= environment or {}
-        async with asyncio.timeout(PATIENCE_SECONDS), room:
-            await talk(room)
-        return room
-
-    return asyncio.run(bounded())
-
-
-async def one_turn(room: Room) -> None:
-    room.prompt("go")
-    await room.hear("result")
-
-
-def results(room: Room) -> list[Any]:
-    """The contents of tool results, in their order."""
-    lines = [line for line in room.told("user") if isinstance(line["message"]["content"], list)]
-    blocks = [block for line in lines for block in line["message"]["content"]]
-    return [block["content"] for block in blocks if block["type"] == "tool_result"]
-
-
-def states(room: Room) -> dict[str, str]:
-    init = next(line for line in room.told("system") if line["subtype"] == "init")
-    return {server["name"]: server["status"] for server in init["mcp_servers"]}
-
-
-def news(room: Room) -> list[Json]:
-    """What was told of servers."""
-    return [line["mcp_server"] for line in room.told("system") if "mcp_server" in line]
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
+from yard import ALL, PROGRAMS, answer, config, news, one_turn, own, results, script, states, visit, wait_for
 
 EVERYTHING = script(
     [
@@ -144,7 +63,9 @@ def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_p
     ]
 
 
-ALL = ("mcp__workshop", "mcp__plain", "ListMcpResourcesTool", "ReadMcpResourceTool")
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -155,14 +76,7 @@ def listening(transport: str) -> Iterator[str]:
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, str(PROGRAMS / "workshop.py"), transport, str(port)])
     try:
-        for _ in range(400):
-            with socket.socket() as probe:
-                probe.settimeout(0.05)
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            process.poll()
-            assert process.returncode is None
-            subprocess.run(["sleep", "0.05"], check=True)
+        wait_for(lambda: is_open(port))
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
     finally:
         process.kill()
@@ -172,6 +86,194 @@ def listening(transport: str) -> Iterator[str]:
 @pytest.mark.parametrize("transport", ["sse", "http"])
 def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) -> None:
     with listening(transport) as url:
-        servers = config(workshop={"type": transport, "url": url, "headers": {"X-From": "parley"}})
+        servers = config(workshop={"type": transport, "url": url, "headers": {"X-From": "parley"}, "required": True})
         room = visit(tmp_path, EVERYTHING, one_turn, mcp_config=servers, allowed_tools=ALL)
     check_everything(room)
+
+
+def test_a_server_asks_the_person_through_the_host_and_nobody_there_is_a_no(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        await room.ask("initialize")
+        room.prompt("go")
+        for action in ({"action": "accept", "content": {"name": "Ada"}}, {"action": "cancel"}, {"action": "sing"}):
+            asked = await room.hear("control_request")
+            assert asked["request"] == {
+                **asked["request"],
+                "subtype": "elicitation",
+                "mcp_server_name": "workshop",
+                "message": "What is your name?",
+            }
+            assert asked["request"]["requested_schema"]["properties"]["name"]["type"] == "string"
+            room.say(answer(asked, action))
+        await room.hear("result")
+
+    greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
+    turns = script(greet, greet, greet, "Done.")
+    room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
+    assert [content[0]["text"] for content in results(room)] == ["Hello, Ada.", "(cancel)", "(decline)"]
+
+
+def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("/mcp__workshop__plan 'a chair' by next week")
+        assert (await room.hear("system", "init"))["slash_commands"] == ["mcp__workshop__plan"]
+        await room.hear("result")
+        again = await room.ask("initialize")
+        assert again["response"]["response"]["commands"] == [
+            {"name": "mcp__workshop__plan", "description": "Plan a piece of work.", "argumentHint": "<thing> <when>"}
+        ]
+        room.prompt("/mcp__workshop__plan")
+        failed = await room.hear("result")
+        assert failed["subtype"] == "error_during_execution"
+        assert failed["errors"][0].startswith("/mcp__workshop__plan could not be expanded: MCP server 'workshop': ")
+
+    turns = script("Yes.", "Yes.")
+    room = visit(
+        tmp_path,
+        turns,
+        talk,
+        mcp_config=config(workshop=own("workshop.py", "stdio")),
+        replay_user_messages=True,
+    )
+    heard = room.session.record.history.messages()[0]["content"]
+    assert "Plan how to build a chair by next week." in json.dumps(heard)
+    echoes = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
+    assert echoes[0] == "/mcp__workshop__plan 'a chair' by next week"
+
+
+def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.until(lambda line: "tools_added" in line.get("mcp_server", {}))
+        await room.hear("result")
+
+    turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
+    room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
+    assert [change["tools_added"] for change in news(room)] == [["mcp__workshop__plane"]]
+    assert "mcp__workshop__plane" in room.session.setup.tools
+
+
+def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
+    tools = [{"name": "one", "inputSchema": {"type": "object"}}]
+
+    def serve(asked: Json) -> Json:
+        message = asked["request"]["message"]
+        result: Json = {}
+        if message.get("method") == "initialize":
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "calc"}}
+        elif message.get("method") == "tools/list":
+            result = {"tools": tools}
+        return answer(asked, {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}})
+
+    async def talk(room: Room) -> None:
+        room.say(ask("i1", "initialize", sdkMcpServers=["calc"]))
+        for method in ("initialize", "notifications/initialized", "tools/list"):
+            asked = await room.hear("control_request")
+            assert asked["request"]["message"]["method"] == method
+            room.say(serve(asked))
+        room.prompt("go")
+        assert "mcp__calc__one" in (await room.hear("system", "init"))["tools"]
+        await room.hear("result")
+        tools.append({"name": "two", "inputSchema": {"type": "object"}})
+        changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        room.say(ask("m1", "mcp_message", server_name="calc", message=changed))
+        asked = await room.hear("control_request")
+        room.say(serve(asked))
+        await room.until(lambda line: line.get("mcp_server", {}).get("tools_added") == ["mcp__calc__two"])
+        refused = await room.ask("mcp_message", server_name="nobody", message=changed)
+        assert refused["response"]["error"] == "Server not found: nobody"
+
+    room = visit(tmp_path, script("Done."), talk)
+    kinds = [
+        line["request"]["message"]["method"] if line["type"] == "control_request" else line["response"]["request_id"]
+        for line in room.lines
+        if line["type"] in ("control_request", "control_response")
+    ]
+    # As recorded: the MCP handshake goes out before initialize is answered, and nothing else does.
+    assert kinds[:4] == ["initialize", "i1", "notifications/initialized", "tools/list"]
+
+
+def ask(request_id: str, subtype: str, **fields: object) -> Json:
+    return {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
+
+
+def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        async def told(subtype: str, **fields: object) -> Json:
+            response: Json = (await room.ask(subtype, **fields))["response"]
+            return response
+
+        await told("initialize")
+        plain = {"plain": own("plain.py", "well"), "odd": {"type": "pigeon"}, "gone": {"command": "/no/such/program"}}
+        added = (await told("mcp_set_servers", servers=plain))["response"]
+        assert (added["added"], added["removed"], sorted(added["errors"])) == (["plain", "gone"], [], ["gone", "odd"])
+        called = await told("mcp_call", tool="mcp__plain__echo", arguments={"a": 1})
+        assert called["response"]["content"] == [{"type": "text", "text": '{"a": 1}'}]
+        assert (await told("mcp_call", tool="mcp__plain__fly"))["error"].startswith("There is no MCP tool")
+        assert "denied" in (await told("mcp_call", tool="mcp__plain__which"))["error"]
+
+        assert (await told("mcp_toggle", serverName="plain", enabled=False))["subtype"] == "success"
+        assert "disabled" in (await told("mcp_call", tool="mcp__plain__echo"))["error"]
+        assert (await told("mcp_toggle", serverName="plain", enabled=True))["subtype"] == "success"
+        assert (await told("mcp_reconnect", serverName="plain"))["subtype"] == "success"
+        assert "failed" in (await told("mcp_reconnect", serverName="gone"))["error"]
+        assert (await told("mcp_reconnect", serverName="zzz"))["error"] == "Server not found: zzz"
+
+        left = (await told("mcp_set_servers", servers={}))["response"]
+        assert (left["added"], left["removed"], left["errors"]) == ([], ["gone", "plain"], {})
+        assert (await told("mcp_status"))["response"] == {"mcpServers": []}
+
+    visit(tmp_path, script("Done."), talk, disallowed_tools=("mcp__plain__which",))
+
+
+def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
+    servers = config(zoo=own("plain.py", "well"), ape=own("plain.py", "well"))
+    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers, disallowed_tools=("mcp__ape__which",))
+
+    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    assert init["tools"][-3:] == ["mcp__zoo__echo", "mcp__zoo__which", "mcp__ape__echo"]
+    assert states(room) == {"zoo": "connected", "ape": "connected"}
+    names = [schema["name"] for schema in room.session.setup.tools.schemas()]
+    assert names == init["tools"]
+
+
+def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
+    servers = config(workshop=own("workshop.py", "stdio", timeout=1000))
+    turns = script(
+        [("mcp__workshop__build", {"steps": 2, "seconds": 0.1})],
+        [("mcp__workshop__stall", {})],
+        [("mcp__workshop__add", {"a": 1, "b": 1})],
+        "Done.",
+    )
+    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    built, stalled, added = results(room)
+    assert built == [{"type": "text", "text": "built"}]
+    assert stalled == "MCP server 'workshop': tools/call got no answer and no sign of progress for 1 s"
+    assert added == [{"type": "text", "text": "2"}]
+    assert [line["tool_use_id"] for line in room.told("tool_progress")] != []
+
+
+def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("assistant")
+        await asyncio.sleep(0)
+        await room.ask("interrupt")
+        assert (await room.hear("result"))["terminal_reason"] == "aborted_tools"
+        room.prompt("again")
+        assert (await room.hear("result"))["result"] == "Done."
+
+    turns = script([("mcp__workshop__stall", {})], [("mcp__workshop__add", {"a": 1, "b": 1})], "Done.")
+    servers = config(workshop=own("workshop.py", "stdio"))
+    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    assert results(room)[-1] == [{"type": "text", "text": "2"}]
+
+
+def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> None:
+    servers = config(workshop=own("workshop.py", "stdio", env={"COLOUR": "${PAINT:-red}"}))
+    turns = script(
+        [("mcp__workshop__environment", {"name": name}) for name in ("COLOUR", "ANTHROPIC_API_KEY", "PATH")], "Done."
+    )
+    keys = {"ANTHROPIC_API_KEY": "sk-secret"}
+    room = visit(tmp_path, turns, one_turn, keys, mcp_config=servers, allowed_tools=ALL)
+    assert [content[0]["text"] for content in results(room)] == ["red", "(not set)", "/usr/bin:/bin"]

@@ -270,7 +270,8 @@ class Session:
         try:
             self.ledger.begin_turn()
             await self.control.settled()
-            await self.servers.settle()
+            if turn.cut is None:
+                await self.servers.settle()
             turn.prompts[:] = await self.servers.expanded(turn.prompts)
             return await turn.run()
         except SessionError as flaw:
@@ -297,7 +298,7 @@ class Session:
         self.prompts.keep(turn.prompts)
         self._record_mode()
         self.prompts.echo(turn.prompts)
-        if obstacle := self.servers.obstacle():
+        if turn.cut is None and (obstacle := self.servers.obstacle()):
             raise SessionError(obstacle)
 
     async def _join_waiting(self, turn: Turn) -> None:

@@ -1,0 +1,264 @@
+"""MCP servers that hang, die, flood, never start or are not trusted: the session goes on and says what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from room import Room
+from yard import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
+
+from parley.compose import Composer
+from parley.errors import UsageError
+from parley.protocol.options import Options
+
+QUICK = {"MCP_TIMEOUT": "700"}
+
+
+def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_words(tmp_path: Path) -> None:
+    servers = config(
+        mute=own("plain.py", "mute", required=False),
+        deaf=own("plain.py", "deaf", required=False),
+        absent={"command": "no-such-program-anywhere"},
+        odd={"type": "pigeon"},
+        plain=own("plain.py", "noisy", required=False),
+    )
+
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        answer = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+        told = {server["name"]: server for server in answer}
+        assert told["mute"]["error"] == "did not answer within 3 s"
+        assert told["mute"]["stderr"] == "plain in the manner mute\n"
+        assert (
+            told["absent"]["error"] == "cannot be started: there is no program 'no-such-program-anywhere' in the PATH"
+        )
+        assert told["odd"]["error"].startswith("its type 'pigeon' is none of")
+
+    limits = {"MCP_TIMEOUT": "3000"}
+    room = visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
+    failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
+    assert states(room) == {**failed, "plain": "connected"}
+    assert {change["name"]: change["status"] for change in news(room)} == failed
+    assert "The MCP server 'mute' is not there (failed): did not answer within 3 s" in results(room)[0]
+    assert any("MCP server mute: failed: did not answer" in complaint for complaint in room.complaints)
+
+
+def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+        assert lost["mcp_server"] == {
+            "name": "plain",
+            "status": "pending",
+            "source": "dynamic",
+            "error": "ended with exit code 1; it is tried again",
+            "stderr": "plain in the manner once\none call is enough\n",
+            "tools_removed": ["mcp__plain__echo", "mcp__plain__which"],
+        }
+        back = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        assert back["mcp_server"]["tools_added"] == ["mcp__plain__echo", "mcp__plain__which"]
+        room.prompt("again")
+        await room.hear("result")
+
+    turns = script([("mcp__plain__which", {})], "Done.", [("mcp__plain__which", {})], "Done.")
+    servers = config(plain=own("plain.py", "once"))
+    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    first, second = (int(content[0]["text"]) for content in results(room))
+    assert first != second
+
+
+def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
+    servers = config(workshop=own("workshop.py", "stdio"))
+    turns = script([("mcp__workshop__collapse", {})], "Done.")
+    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    assert results(room) == ["MCP server 'workshop': ended with exit code 3"]
+    assert news(room)[0]["stderr"] == "the roof came down\n"
+
+
+def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_path: Path) -> None:
+    servers = config(workshop=own("workshop.py", "stdio"))
+    turns = script([("mcp__workshop__flood", {"megabytes": 3})], [("mcp__workshop__flood", {"megabytes": 33})], "Done.")
+    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    [short], lost = results(room)
+    assert "Output too large (3145728 characters). Full output saved to: " in short["text"]
+    assert len(short["text"]) < 5_000
+    saved = Path(short["text"].partition("saved to: ")[2].partition("\n")[0])
+    assert saved.read_text() == "x" * 3145728
+    assert lost == "MCP server 'workshop': sent a line of more than 32 MB"
+    assert max(len(line) for line in room.raw.splitlines()) < 1_000_000
+
+
+def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
+    servers = config(plain=own("plain.py", "well"))
+    turns = script([("mcp__plain__echo", {"text": "y" * 5000})], "Done.")
+    limit = {"MAX_MCP_OUTPUT_TOKENS": "100"}
+    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    assert "Output too large" in results(room)[0][0]["text"]
+
+
+def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        result = await room.hear("result")
+        assert result["subtype"] == "error_during_execution"
+        assert result["errors"] == [
+            "the required MCP server 'plain' is not there (failed): did not answer within 0.7 s"
+        ]
+        assert result["num_turns"] == 0
+        await room.ask("mcp_toggle", serverName="plain", enabled=False)
+        room.prompt("go on without it")
+        assert (await room.hear("result"))["result"] == "Done."
+
+    servers = config(plain=own("plain.py", "mute", required=True))
+    visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
+
+
+def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        [reason] = (await room.hear("result"))["errors"]
+        assert "'nowhere' is not there (failed): the server cannot be reached: " in reason
+
+    servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
+    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await asyncio.sleep(0)
+        await room.ask("interrupt")
+        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
+
+    servers = config(plain=own("plain.py", "mute", required=True))
+    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        asked = (await room.hear("control_request"))["request"]
+        assert asked == {
+            **asked,
+            "subtype": "can_use_tool",
+            "tool_name": "mcp__plain__which",
+            "display_name": "Which",
+            "mcp_server": {"name": "plain", "source": "dynamic"},
+            "server_policy_ask_only": True,
+        }
+        room.say({"type": "control_cancel_request", "request_id": "x"})
+        await room.ask("interrupt")
+        await room.hear("result")
+
+    servers = config(plain=own("plain.py", "well"))
+    turns = script([("mcp__plain__echo", {"a": 1})], [("mcp__plain__which", {})], "Done.")
+    room = visit(
+        tmp_path,
+        turns,
+        talk,
+        mcp_config=servers,
+        allowed_tools=("mcp__plain__echo",),
+        permission_prompt_tool="stdio",
+    )
+    assert results(room)[0] == [{"type": "text", "text": '{"a": 1}'}]
+
+
+# Where servers come from.
+
+
+def write(folder: Path, name: str, **servers: object) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": servers}))
+
+
+def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> None:
+    touch = {"command": "/usr/bin/touch", "args": [str(tmp_path / "ran")]}
+    write(tmp_path, ".mcp.json", evil=touch)
+    write(tmp_path, ".claude/settings.json", worse=touch)
+
+    room = visit(tmp_path, script("Done."), one_turn)
+
+    assert states(room) == {}
+    assert not (tmp_path / "ran").exists()
+    complaint = ".mcp.json: without effect: MCP servers evil: the folder is not trusted"
+    assert any(complaint in one for one in room.complaints)
+
+
+def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(tmp_path: Path) -> None:
+    write(tmp_path, ".mcp.json", tree=own("plain.py", "well"), both={"command": "x"}, off={"command": "x"})
+    write(tmp_path, ".claude/settings.json", taking=own("plain.py", "well", env={"STOLEN": "${ANTHROPIC_API_KEY}"}))
+    write(tmp_path, "home/.claude/settings.json", mine=own("plain.py", "well", env={"A": "${ANTHROPIC_API_KEY}"}))
+    user = tmp_path / "home/.claude/settings.json"
+    user.write_text(json.dumps({**json.loads(user.read_text()), "disabledMcpjsonServers": ["off"]}))
+    given = config(both=own("plain.py", "well"))
+    options = {"mcp_config": given, "setting_sources": ("user", "project")}
+    keys = {"ANTHROPIC_API_KEY": "sk-secret"}
+
+    room = visit(tmp_path, script("Done."), one_turn, keys, **options)
+    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    assert {server["name"]: (server["status"], server["source"]) for server in init["mcp_servers"]} == {
+        "both": ("connected", "dynamic"),
+        "taking": ("failed", "project"),
+        "mine": ("connected", "user"),
+        "tree": ("connected", "project"),
+    }
+    assert any("the variable ANTHROPIC_API_KEY is not set" in complaint for complaint in room.complaints)
+
+    room = visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
+    assert states(room) == {"both": "connected"}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("missing.json", "the MCP configuration missing.json cannot be read: No such file or directory"),
+        ("{", "the MCP configuration --mcp-config is no JSON"),
+        ("{}", "the MCP configuration --mcp-config must have the object mcpServers"),
+    ],
+)
+def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, given: str, reason: str) -> None:
+    composer = Composer(Options(mcp_config=(given,), model="offline"), {"HOME": str(tmp_path)}, str(tmp_path))
+
+    with pytest.raises(UsageError, match=reason):
+        composer.setup(lambda complaint: None)
+
+
+# The end.
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_servers_end_with_the_engine_however_it_ends(tmp_path: Path, number: int) -> None:
+    pids = tmp_path / "pids"
+    program = f"echo $$ >> {pids}; sleep 1000 & echo $! >> {pids}; exec cat > /dev/null"
+    servers = {"sh": {"command": "/bin/sh", "args": ["-c", program], "required": True}}
+    engine = subprocess.Popen(
+        [
+            Path(sys.executable).with_name("parley"),
+            *("--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--model", "offline"),
+            *("--mcp-config", json.dumps({"mcpServers": servers})),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+    )
+    assert engine.stdin is not None
+    engine.stdin.write(b'{"type":"user","message":{"role":"user","content":"go"}}\n')
+    engine.stdin.flush()
+    wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+
+    engine.send_signal(number)
+    engine.wait(timeout=20)
+
+    wait_for(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
+    engine.stdin.close()

@@ -1,0 +1,198 @@
+"""The conversation with one MCP server, on a clock that the test moves: a server in memory at the other end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from models.virtual import virtually
+
+from parley.mcp.base import Lost, ServerError
+from parley.mcp.client import Client, Late
+from parley.protocol.base import Json
+
+FACTS = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
+
+
+class Far:
+    """A server at the other end of a wire in memory: `act` says what it does with each message."""
+
+    def __init__(self, act: Callable[[Far, Json], Awaitable[None]]) -> None:
+        self.heard: list[Json] = []
+        self._act = act
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+        self.say, self.lose = take, lost
+
+    async def send(self, message: Json) -> None:
+        self.heard.append(message)
+        if message.get("method") == "initialize":
+            self.reply(message, FACTS)
+            return
+        task = asyncio.ensure_future(self._act(self, message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def reply(self, message: Json, result: Any) -> None:
+        self.say({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def progress(self, message: Json) -> None:
+        token = message["params"]["_meta"]["progressToken"]
+        self.say({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}})
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def last_words(self) -> str:
+        return ""
+
+
+async def nobody(method: str, params: Json) -> Json:
+    raise ServerError(-32601, f"{method} is not offered")
+
+
+def meeting(
+    act: Callable[[Far, Json], Awaitable[None]],
+    work: Callable[[Client, Far], Awaitable[Any]],
+    answer: Callable[[str, Json], Awaitable[Json]] = nobody,
+) -> tuple[float, Any]:
+    """How long it took on the virtual clock, and what came of it."""
+
+    async def met() -> Any:
+        far = Far(act)
+        client = Client(far, answer=answer)
+        await client.connect({})
+        try:
+            return await work(client, far)
+        finally:
+            await client.close()
+
+    return virtually(met())
+
+
+async def call(client: Client, far: Far) -> Json:
+    return await client.request("tools/call", {"name": "slow"}, seconds=60, progress=lambda news: None)
+
+
+def test_a_call_of_ten_minutes_is_waited_for_as_long_as_it_shows_progress() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message["method"] == "tools/call":
+            for _ in range(12):
+                await asyncio.sleep(50)
+                far.progress(message)
+            far.reply(message, {"content": []})
+
+    seconds, answer = meeting(act, call)
+
+    assert answer == {"content": []}
+    assert seconds == pytest.approx(600, abs=1)
+
+
+def test_a_call_without_a_sign_is_given_up_at_its_limit_and_the_server_is_told() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message["method"] == "tools/call":
+            await asyncio.sleep(50)
+            far.progress(message)
+
+    async def work(client: Client, far: Far) -> Json:
+        with pytest.raises(Late, match="got no answer and no sign of progress for 60 s"):
+            await call(client, far)
+        await asyncio.sleep(0)
+        return far.heard[-1]
+
+    seconds, last = meeting(act, work)
+
+    assert seconds == pytest.approx(110, abs=1)
+    assert last["method"] == "notifications/cancelled"
+    assert last["params"] == {"requestId": 1, "reason": "timed out"}
+
+
+def test_no_time_runs_while_the_server_waits_for_a_person() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message.get("method") == "tools/call":
+            far.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {}})
+        elif message.get("id") == "q":
+            await asyncio.sleep(59)
+            far.reply({"id": 1}, {"content": [message["result"]]})
+
+    async def person(method: str, params: Json) -> Json:
+        await asyncio.sleep(100_000)
+        return {"action": "accept"}
+
+    seconds, answer = meeting(act, call, person)
+
+    assert answer == {"content": [{"action": "accept"}]}
+    assert seconds == pytest.approx(100_059, abs=1)
+
+
+def test_a_lost_server_ends_every_wait_with_the_reason() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message["method"] == "tools/call":
+            far.lose("ended with exit code 3")
+
+    async def work(client: Client, far: Far) -> None:
+        with pytest.raises(Lost, match="ended with exit code 3"):
+            await call(client, far)
+        with pytest.raises(Lost, match="ended with exit code 3"):
+            await call(client, far)
+
+    meeting(act, work)
+
+
+def test_answers_may_come_in_any_order_and_those_nobody_waits_for_mean_nothing() -> None:
+    waiting: list[Json] = []
+
+    async def act(far: Far, message: Json) -> None:
+        if "id" in message:
+            waiting.append(message)
+        if len(waiting) == 32:
+            far.say({"jsonrpc": "2.0", "id": 999, "result": {}})
+            far.say({"jsonrpc": "2.0", "id": "1", "result": {}})
+            for one in reversed(waiting):
+                far.reply(one, {"name": one["params"]["name"]})
+                far.reply(one, {"name": "a second answer"})
+
+    async def work(client: Client, far: Far) -> list[Json]:
+        calls = [client.request("tools/call", {"name": str(number)}, seconds=60) for number in range(32)]
+        return await asyncio.gather(*calls)
+
+    _, answers = meeting(act, work)
+
+    assert answers == [{"name": str(number)} for number in range(32)]
+
+
+def test_a_list_is_read_page_by_page_and_an_endless_one_is_not() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message["method"] == "tools/list":
+            page = int(message.get("params", {}).get("cursor", "0"))
+            far.reply(message, {"tools": [{"name": f"t{page}"}, "odd"], "nextCursor": str(page + 1)})
+
+    async def work(client: Client, far: Far) -> list[Json]:
+        return await client.listed("tools/list", "tools", 60)
+
+    _, found = meeting(act, work)
+
+    assert found[:2] == [{"name": "t0"}, {"name": "t1"}]
+    assert len(found) == 100
+
+
+def test_a_request_of_the_server_that_we_do_not_know_is_refused_and_a_ping_answered() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message.get("method") == "tools/call":
+            far.say({"jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage", "params": {}})
+            far.say({"jsonrpc": "2.0", "id": 8, "method": "ping"})
+        elif message.get("id") == 8:
+            far.reply({"id": 1}, {})
+
+    async def work(client: Client, far: Far) -> list[Json]:
+        await call(client, far)
+        return far.heard[-2:]
+
+    _, (refused, pong) = meeting(act, work)
+
+    assert refused["error"] == {"code": -32601, "message": "sampling/createMessage is not offered"}
+    assert pong == {"jsonrpc": "2.0", "id": 8, "result": {}}

@@ -1,0 +1,77 @@
+"""What an MCP server gives, as a model reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.mcp.content import clean, messages_of, result_of
+from parley.tools.base import Result
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def test_text_stays_a_list_of_blocks_for_the_model_and_the_host() -> None:
+    assert result_of({"content": [text("5")]}) == Result(content=[text("5")], detail=[text("5")])
+
+
+def test_structured_content_becomes_its_json() -> None:
+    answer = {"content": [text("echo:hi")], "structuredContent": {"s": "hi"}}
+
+    spelled = '{"s":"hi"}'
+    assert result_of(answer) == Result(content=spelled, detail={"content": spelled, "structuredContent": {"s": "hi"}})
+
+
+def test_an_error_is_its_text() -> None:
+    answer = {"content": [text("boom"), text("twice")], "isError": True}
+
+    assert result_of(answer) == Result(content="boom\ntwice", detail="Error: boom\ntwice", is_error=True)
+
+
+@pytest.mark.parametrize(
+    ("item", "block"),
+    [
+        (
+            {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        ),
+        ({"type": "image", "data": "aGk=", "mimeType": "image/tiff"}, "picture of the type image/tiff, about 3 bytes"),
+        ({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, "sound of the type audio/wav"),
+        ({"type": "resource", "resource": {"uri": "a://b", "text": "words"}}, "[Resource a://b]\nwords"),
+        ({"type": "resource", "resource": {"uri": "a://b", "blob": "aGk="}}, "resource a://b of the type unknown"),
+        ({"type": "resource_link", "name": "b", "uri": "a://b", "description": "d"}, "resource b at a://b: d"),
+        ({"type": "hologram"}, "unknown type 'hologram'"),
+        ({"type": "resource", "resource": 7}, "cannot be shown"),
+    ],
+)
+def test_every_kind_of_content_is_something_a_model_can_read(item: Any, block: Any) -> None:
+    content = result_of({"content": [item]}).content
+    assert isinstance(content, list)
+    [made] = content
+    assert made == block if isinstance(block, dict) else block in made["text"]
+
+
+@pytest.mark.parametrize("answer", [{}, {"content": None}, {"content": "text"}, {"content": [7]}])
+def test_an_answer_without_content_says_so(answer: Any) -> None:
+    assert result_of(answer).content == "(the tool gave nothing)"
+
+
+def test_what_could_deceive_a_reader_is_taken_out() -> None:
+    hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
+
+    assert clean(f"a\x1b[31mred\x1b[0m \x1b]0;title\x07b\x00\x9b\u202ec{hidden}\td\ne 👩‍🔧") == "ared bc\td\ne 👩‍🔧"
+
+
+def test_a_prompt_keeps_its_messages_and_says_which_are_not_the_users() -> None:
+    answer = {
+        "messages": [
+            {"role": "user", "content": text("Do")},
+            {"role": "assistant", "content": [text("Done")]},
+            7,
+        ]
+    }
+
+    assert messages_of(answer) == [text("Do"), text("[The assistant:]"), text("Done")]
