@@ -5,8 +5,9 @@
 
 Each run is a fresh process in a fresh world, once without servers and once with stdio servers that
 take every line and say nothing, beside one behind a URL where nobody listens. The figures are
-milliseconds, by the clock and, for busy machines, in processor time; compiled bytecode is made before the first run, as an installation does. The exit code
-is 1 if the median with servers is over the limit (110 ms, or `--limit`).
+milliseconds, by the clock and, for busy machines, in processor time of the engine. Bytecode is made
+before the first run, as an installation does. The exit code is 1 if the median by the clock with
+servers is over the limit (110 ms, or `--limit`).
 """
 
 from __future__ import annotations
