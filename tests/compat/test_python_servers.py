@@ -21,7 +21,7 @@ def ringing(stage: Stage, door: str) -> Report:
         ScriptedTurn(text="Done."),
     ]
     env = {"CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY": str(COUNT)}
-    return stage.run("servers", turns, env=env, door=door, count=COUNT)
+    return stage.run("tower", turns, env=env, door=door, count=COUNT)
 
 
 @pytest.mark.parametrize("door", ["client", "stream", "string"])
