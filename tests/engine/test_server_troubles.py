@@ -76,6 +76,23 @@ def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path)
     assert first != second
 
 
+def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        for prompt in ("first", "second"):
+            room.prompt(prompt)
+            await room.hear("result")
+        (tmp_path / "late").symlink_to(sys.executable)
+        await room.ask("mcp_reconnect", serverName="plain")
+        room.prompt("third")
+        await room.hear("result")
+
+    server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
+    room = visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
+    prompts = [json.dumps(turn) for turn in room.session.record.history.messages() if turn["role"] == "user"]
+    assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
+    assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
+
+
 def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio"))
     turns = script([("mcp__workshop__collapse", {})], "Done.")

@@ -235,6 +235,8 @@ def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_one
     assert states(room) == {"zoo": "connected", "ape": "connected"}
     names = [schema["name"] for schema in room.session.setup.tools.schemas()]
     assert names == init["tools"]
+    said = "About the tools of the MCP server 'zoo', in its own words:\nEcho softly."
+    assert said in (room.session.record.system_text or "")
 
 
 def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:

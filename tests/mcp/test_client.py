@@ -196,3 +196,26 @@ def test_a_request_of_the_server_that_we_do_not_know_is_refused_and_a_ping_answe
 
     assert refused["error"] == {"code": -32601, "message": "sampling/createMessage is not offered"}
     assert pong == {"jsonrpc": "2.0", "id": 8, "result": {}}
+
+
+def test_a_question_that_the_server_withdraws_is_withdrawn_from_the_person() -> None:
+    withdrawn: list[str] = []
+
+    async def act(far: Far, message: Json) -> None:
+        if message.get("method") == "tools/call":
+            far.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {}})
+            await asyncio.sleep(5)
+            far.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}})
+            await asyncio.sleep(5)
+            far.reply(message, {})
+
+    async def person(method: str, params: Json) -> Json:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            withdrawn.append(method)
+        return {}
+
+    meeting(act, call, person)
+
+    assert withdrawn == ["elicitation/create"]

@@ -37,6 +37,8 @@ class Instructions(Struct, frozen=True, kw_only=True):
     """How to answer; not added to a replaced prompt."""
     memory: Callable[[], str] = lambda: ""
     """What memory files say, read when the text is rendered; not added to a replaced prompt."""
+    servers: str = ""
+    """What MCP servers say about the use of their tools; not added to a replaced prompt."""
     memory_files: Callable[[], list[tuple[str, str, int]]] = list
     """Path, kind and number of characters of each memory file, for a host that wants to see what fills the context."""
 
@@ -49,6 +51,7 @@ def render(instructions: Instructions) -> str:
         facts = "\n".join(f"- {fact}" for fact in instructions.surroundings)
         surroundings = f"Surroundings:\n{facts}" if facts else ""
         parts = [DEFAULT, surroundings, instructions.style, instructions.appended, instructions.memory()]
+        parts.append(instructions.servers)
     return "\n\n".join(part for part in parts if part)
 
 

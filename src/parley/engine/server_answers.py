@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parley.engine.digest import digest
 from parley.errors import NotPossible, ToolError
 from parley.permissions.base import Deny, Request
 from parley.protocol.base import Json
@@ -91,7 +92,18 @@ async def mcp_call(session: Session, request: ask.McpCall) -> Json:
     denied = isinstance(decision, Deny) and decision.rule is not None
     session.record.note(
         "permission",
-        {"tool": request.tool, "decision": "deny" if denied else "allow", "source": "rule" if denied else "host"},
+        {
+            "tool_use_id": f"host-{session.stamp.new_uuid()}",
+            "tool": request.tool,
+            "decision": "deny" if denied else "allow",
+            "source": "rule" if denied else "host",
+            "reason": "the host calls it",
+            "mode": session.mode,
+            "asked": False,
+            "cwd": session.setup.cwd,
+            "input_sha256": digest(arguments),
+            "elapsed_ms": 0,
+        },
     )
     if isinstance(decision, Deny) and denied:
         raise NotPossible(decision.message, "permission_denied")

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from parley.engine.inbox import Prompt
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX, Spec, Supply
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json
 from parley.protocol.messages import requests as ask
-from parley.protocol.messages.system import Informational, ServerState
-from parley.settings.base import shown
+from parley.protocol.messages.system import ServerState
 
 if TYPE_CHECKING:
+    from parley.engine.server_news import News
     from parley.engine.session import Session
     from parley.mcp.server import Server
 
@@ -37,9 +37,8 @@ class Servers:
         self._dynamic: set[str] = set()
         """Those that the host added while the session lived."""
         self._begun = False
-        self._announced = False
-        """Whether a line of a turn was told; before that nothing else is."""
-        self._news: list[Message] = []
+        self._news: News | None = None
+        """Who tells of them; nobody before there is one."""
         self._hurry = asyncio.Event()
         self._tools: frozenset[str] = frozenset()
         self._flaw = ""
@@ -54,11 +53,13 @@ class Servers:
         return self._servers.get(name)
 
     def _add(self, spec: Spec) -> Server:
+        from parley.engine.server_news import News
         from parley.engine.server_talk import Talk
         from parley.mcp.server import Server
 
         supply, session = self._supply, self._session
         assert supply is not None
+        self._news = self._news or News(session.tell, session.setup.complain)
         talk = Talk(session, self.changed)
         server = Server(
             spec,
@@ -137,39 +138,28 @@ class Servers:
     def changed(self, server: Server) -> None:
         before, supply = self._tools, self._supply
         assert supply is not None
+        assert self._news is not None
         self._shelve(supply)
-        facts: Json = {"name": server.spec.name, "status": server.status, "source": server.spec.source}
         own = own_prefix(server)
-        facts |= {
-            key: value
-            for key, value in {
-                "error": server.reason,
-                "stderr": server.stderr,
-                "tools_added": sorted(name for name in self._tools - before if name.startswith(own)),
-                "tools_removed": sorted(name for name in before - self._tools if name.startswith(own)),
-            }.items()
-            if value
-        }
-        self._tell(facts)
-
-    def _tell(self, facts: Json) -> None:
-        """Tell a change: the host as a line, and if it is a bad one, people on stderr."""
-        bad = facts["status"] in TROUBLE or "error" in facts
-        text = f"MCP server {shown(facts['name'])}: {facts['status']}" + (f": {facts['error']}" if bad else "")
-        line = Informational(content=text, level="warning" if bad else "info", mcp_server=facts)
-        if facts["status"] in TROUBLE:
-            self._session.setup.complain(shown(text))
-        if self._announced:
-            self._session.tell(line)
-        elif bad:
-            self._news.append(line)  # `init` says the rest
+        added = sorted(name for name in self._tools - before if name.startswith(own))
+        self._news.tell(server, added, sorted(name for name in before - self._tools if name.startswith(own)))
 
     def announce(self) -> None:
         """The first line of a turn was told."""
-        self._announced = True
-        news, self._news = self._news, []
-        for line in news:
-            self._session.tell(line)
+        if self._news is not None:
+            self._news.announce()
+
+    def news_for_model(self) -> list[str]:
+        """What has become of servers since the model was last told."""
+        return [] if self._news is None else self._news.for_model(self)
+
+    def instructions(self) -> str:
+        """What servers say about the use of their tools."""
+        if self._news is None:
+            return ""
+        from parley.engine.server_news import instructions
+
+        return instructions(self)
 
     def _shelve(self, supply: Supply) -> None:
         """Show the model what is there now."""

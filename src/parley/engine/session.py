@@ -18,6 +18,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from parley.engine import outcome
 from parley.engine.access import Access
 from parley.engine.asking import Answerer, Asker
@@ -272,6 +274,7 @@ class Session:
             await self.control.settled()
             if turn.cut is None:
                 await self.servers.settle()
+            self._heed_servers(turn)
             turn.prompts[:] = await self.servers.expanded(turn.prompts)
             return await turn.run()
         except SessionError as flaw:
@@ -281,6 +284,13 @@ class Session:
             self.setup.complain("".join(traceback.format_exception(bug)))
             self._answer_after_bug()
             return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
+
+    def _heed_servers(self, turn: Turn) -> None:
+        """Let the model know what has become of its MCP servers, and how they want to be used."""
+        turn.hearing.contexts += self.servers.news_for_model()
+        said = self.servers.instructions()
+        if said and self.record.system_text is None:
+            self.conversation.instructions = msgspec.structs.replace(self.conversation.instructions, servers=said)
 
     def _answer_after_bug(self) -> None:
         text = "An internal error of the engine ended this call. Its outcome is unknown."

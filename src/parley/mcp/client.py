@@ -74,6 +74,8 @@ class Client:
         self._questions = 0
         """What the server asks a person, and has no answer yet."""
         self._chores: set[asyncio.Task[None]] = set()
+        self._serving: dict[Any, asyncio.Task[None]] = {}
+        """What the server wants to know, by its own numbers."""
         self._loss: str | None = None
 
     async def connect(self, capabilities: Json) -> None:
@@ -147,12 +149,16 @@ class Client:
             params = as_object(message.get("params"))
             if number is None:
                 self._hear(method, params)
-            else:
-                self._do(self._serve(number, method, params))
+            elif isinstance(number, int | str):
+                self._serving[number] = self._do(self._serve(number, method, params))
         elif isinstance(number, int) and number in self._waiting:
             settle(self._waiting[number].answer, message)
 
     def _hear(self, method: str, params: Json) -> None:
+        if method == "notifications/cancelled" and isinstance(params.get("requestId"), int | str):
+            if withdrawn := self._serving.get(params["requestId"]):
+                withdrawn.cancel()
+            return
         if method != "notifications/progress":
             self._notice(method, params)
             return
@@ -171,6 +177,11 @@ class Client:
             answer["result"] = {} if method == "ping" else await self._asked(method, params)
         except ServerError as flaw:
             answer["error"] = {"code": flaw.code, "message": str(flaw)}
+        except Exception as bug:
+            # Whoever asks is answered, also where the fault is ours.
+            answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(bug).__name__}"}
+        finally:
+            self._serving.pop(number, None)
         await self._wire.send(answer)
 
     async def _asked(self, method: str, params: Json) -> Json:
@@ -202,7 +213,7 @@ class Client:
                 waiting.answer.set_exception(Lost(reason))
         self._tell_loss(reason)
 
-    def _do(self, work: Awaitable[None]) -> None:
+    def _do(self, work: Awaitable[None]) -> asyncio.Task[None]:
         """Do something beside; a server that is gone by then does not need it."""
 
         async def quietly() -> None:
@@ -212,6 +223,7 @@ class Client:
         chore = asyncio.get_running_loop().create_task(quietly())
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
+        return chore
 
 
 def spelled(method: str, params: Json | None, number: int, wants_progress: bool) -> Json:

@@ -38,6 +38,7 @@ for line in sys.stdin:
     if method == "initialize":
         version = "2024-11-05"
         result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "plain"}}
+        result["instructions"] = "Echo softly."
     elif method == "tools/list":
         result = {"tools": TOOLS}
     elif method == "tools/call":
