@@ -97,20 +97,21 @@ def test_a_table_of_the_person_replaces_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"{", "Input data was truncated"),
-        (b"[]", "Expected `object`, got `array`"),
-        (b'{"m": 5}', "Expected `object`, got `int` - at `$[...]`"),
-        (b'{"m": {"input": 5}}', "Object missing required field `output` - at `$[...]`"),
-        (b'{"m": {"input": "5", "output": 1}}', "Expected `float`, got `str` - at `$[...].input`"),
-        (b'{"m": {"input": 5, "output": 1, "outptu": 1}}', "Object contains unknown field `outptu` - at `$[...]`"),
-        (b'{"\xff": 5}', "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        (b"{", ": Input data was truncated"),
+        (b"[]", ": Expected `object`, got `array`"),
+        (b'{"m": 5}', " at 'm': Expected `object`, got `int`"),
+        (b'{"m": {"input": 5}}', " at 'm': Object missing required field `output`"),
+        (b'{"m": {"input": "5", "output": 1}}', " at 'm': Expected `float`, got `str` - at `$.input`"),
+        (b'{"m": {"input": -5, "output": 1}}', " at 'm': Expected `float` >= 0.0 - at `$.input`"),
+        (b'{"m": {"input": 5, "output": 1, "outptu": 1}}', " at 'm': Object contains unknown field `outptu`"),
+        (b'{"\xff": 5}', ": 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )
 def test_a_broken_table_is_told_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(UsageError) as raised:
         table(tmp_path, content).cost_usd("m", {})
 
-    assert str(raised.value) == f"the price table {tmp_path}/prices.json is wrong: {reason}"
+    assert str(raised.value) == f"the price table {tmp_path}/prices.json is wrong{reason}"
 
 
 def test_a_missing_table_is_told_with_its_name(tmp_path: Path) -> None:

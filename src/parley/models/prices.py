@@ -7,6 +7,7 @@ model costs None, never a guess. `PARLEY_PRICES` names a file that replaces ours
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,15 +17,18 @@ from parley.protocol.base import Json, Struct
 BUILT_IN = Path(__file__).with_name("prices.json")
 
 
+Dollars = Annotated[float, msgspec.Meta(ge=0)]
+
+
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """Dollars per million tokens."""
 
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write_5m: float | None = None
-    cache_write_1h: float | None = None
-    web_search: float = 10 / 1000
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write_5m: Dollars | None = None
+    cache_write_1h: Dollars | None = None
+    web_search: Dollars = 10 / 1000
     """Dollars per search."""
 
     def of(self, usage: Json) -> float:
@@ -68,8 +72,15 @@ class Prices:
 def read_table(path: Path) -> dict[str, Price]:
     """Raises UsageError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Price])
+        rows = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as flaw:
         raise UsageError(f"the price table {path} cannot be read: {flaw.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
         raise UsageError(f"the price table {path} is wrong: {flaw}") from None
+    found = {}
+    for name, row in rows.items():
+        try:
+            found[name] = msgspec.convert(row, Price)
+        except msgspec.ValidationError as flaw:
+            raise UsageError(f"the price table {path} is wrong at {name!r}: {flaw}") from None
+    return found
