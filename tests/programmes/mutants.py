@@ -69,6 +69,8 @@ def code_of(tree: ast.Module) -> Iterator[ast.AST]:
 def is_idle(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "__slots__"):
+        return True
     if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'"):
         return True
     if isinstance(node, ast.Raise):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parley.permissions.shell import allowing, assignments, edits, finder, git, runners, special, tables, wrappers
+from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
 from parley.permissions.shell.programs import Program
 
 HEAD = """
@@ -58,12 +59,20 @@ def lines() -> Iterator[str]:
     yield f"- in subscripts of {listed(runners.SUBSCRIPTS)}"
     yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(runners.SUBRUNNERS.items()))
     yield f"- behind the options of {listed(finder.GIT_LIKE)}"
+    yield ""
+    yield f"Whole folders are read by {listed(SEARCHERS)} and, with a flag for it, by "
+    yield f"{listed(SEARCHERS_IF_RECURSIVE)}: where a rule denies a file, they are asked about."
 
 
 def flags(program: Program) -> str:
-    short = f"`-{program.short}` " if program.short else ""
-    limits = "" if program.most is None else f" at most {program.most} operands"
-    return f"{short}{listed(program.long.split())}{limits}".strip() or "no flags"
+    """The flags of a program, and what its operands are where that is not just files."""
+    parts = [f"`-{program.short}`"] if program.short else []
+    parts += [listed(program.long.split())] if program.long else []
+    parts += ["`-5`"] if program.numbers else []
+    parts += [f"({program.operands})"] if program.operands != "files" else []
+    parts += [f"at most {program.most} operands"] if program.most is not None else []
+    parts += [f"patterns of file names {program.globs}"] if program.globs != "behind a name" else []
+    return " ".join(parts) or "no flags"
 
 
 def listed(names: Iterable[str]) -> str:
