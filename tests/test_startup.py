@@ -61,7 +61,7 @@ def test_no_heavy_module_is_loaded_for_an_offline_turn(tmp_path: Path) -> None:
 
 
 def test_nothing_of_hooks_is_loaded_where_there_are_none(tmp_path: Path) -> None:
-    loaded = loaded_for(tmp_path, "--print", "--model", "offline", "run echo one")
+    loaded = loaded_for(tmp_path, "--print", "--model", "offline", 'call Bash {"command": "echo one"}')
     assert [name for name in loaded if name.startswith(("parley.hooks", "parley.engine.hooking"))] == []
 
 

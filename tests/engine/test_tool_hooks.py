@@ -411,3 +411,40 @@ def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
         assert not (tmp_path / "a.txt").exists()
 
     run(talk)
+
+
+# Tools of MCP servers.
+
+MCP_ANSWERS = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}},
+    "tools/list": {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "secret"}]},
+}
+
+
+def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
+    async def talk() -> None:
+        calling = "[[turn]]\ntools = [{ name = 'mcp__s__look', input = {} }]\n[[turn]]\ntext = 'Done.'"
+        async with Room(tmp_path, calling, permission_prompt_tool="stdio") as room:
+            hooks = {"PostToolUse": [matcher("h", matcher="mcp__s__.*")]}
+            request = {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": ["s"]}
+            room.say({"type": "control_request", "request_id": "i", "request": request})
+            room.prompt("go")
+            react = answering(room, {"h": specific(updatedMCPToolOutput="hidden")})
+            await room.until(lambda line: serve_or(react, room, line) or line["type"] == "result")
+        assert results(room) == ["hidden"]
+        assert asked(room)[0]["tool_name"] == "mcp__s__look"
+
+    run(talk)
+
+
+def serve_or(react: Any, room: Room, line: Json) -> bool:
+    """Answer for the server `s`, or as the host. Never what is waited for."""
+    request = line.get("request", {})
+    if request.get("subtype") != "mcp_message":
+        react(line)
+        return False
+    message = request["message"]
+    answer = {"jsonrpc": "2.0", "id": message.get("id"), "result": MCP_ANSWERS.get(message["method"], {})}
+    room.say({"type": "control_response", "response": success(line, {"mcp_response": answer})})
+    return False

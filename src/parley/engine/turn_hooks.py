@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MOST_STOPS = 8
 """So often hooks may keep a turn from ending. One that always objects would keep it for ever."""
-SESSION_END_SECONDS = 4.0
-"""Clients wait five for the process to end."""
+SESSION_END_SECONDS = 2.0
+"""Clients wait five for the process to end, and commands that are ended may take two."""
 MOST_TEXT_CHARS = 1000
 
 

@@ -37,7 +37,7 @@ OUTPUT = """
 Every input also has `session_id`, `transcript_path`, `cwd`, `prompt_id` and `hook_event_name`; those marked with * have
 `permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`. Callbacks
 are not asked about a SessionStart of the kind `startup`, `resume` or `fork`: the host knows that it has started us.
-SessionEnd has four seconds in all. Events that are not listed may be registered and never fire; if one of them has
+SessionEnd has two seconds in all. Events that are not listed may be registered and never fire; if one of them has
 `onFailure: block`, `initialize` is answered with `hooks_applied: false`.
 
 ## Answers

@@ -199,6 +199,8 @@ these that applies wins:
 4. the mode
 5. the host, if it can be asked; else the call is denied, told as `system/permission_denied` and listed in the result
 
+A PreToolUse hook has its say between 1 and 2, and a PermissionRequest hook beside 5 (`docs/hooks.md`).
+
 Rules are read from settings (managed, local, project, user), the command line, and what a host adds; where a rule
 comes from does not matter for the order. In `dontAsk` nobody is asked, so what would be asked is denied. `auto` is as
 careful as `acceptEdits`: no model decides on permissions here. With `--guard`, or `guard: true` in `initialize`, the

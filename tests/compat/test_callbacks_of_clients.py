@@ -1,4 +1,4 @@
-"""Callbacks of the official Python SDK: however it is used, none is lost, 32 at a time, answered in any order."""
+"""Callbacks of the official SDKs: however it is used, none is lost, 32 at a time, answered in any order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness import Stage, installed
-from install import CURRENT_PYTHON, OLD_PYTHON, Client
+from install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
 
 from parley.models.script import ScriptedTurn
 
@@ -18,6 +18,7 @@ RUNS = [
     # This release has no permission callback for a plain text, and hangs up too early on others but hooks.
     pytest.param(OLD_PYTHON, "query", [("list", "hook"), ("generator", "hook")], id=f"{OLD_PYTHON.version} query"),
     pytest.param(OLD_PYTHON, "client", CELLS, id=f"{OLD_PYTHON.version} client"),
+    pytest.param(TYPESCRIPT, "query", CELLS, id=f"TypeScript {TYPESCRIPT.version} query"),
 ]
 
 
