@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,34 @@ def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
 
     servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
     visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+class Closed(http.server.BaseHTTPRequestHandler):
+    """A server that wants to know who asks."""
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(401)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Closed) as closed:
+        threading.Thread(target=closed.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{closed.server_port}/"
+        servers = config(
+            new={"type": "http", "url": url, "required": True}, old={"type": "sse", "url": url, "required": True}
+        )
+        room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+        closed.shutdown()
+    assert states(room) == {"new": "needs-auth", "old": "needs-auth"}
+    assert {change["error"] for change in news(room)} == {"the server wants authorization (HTTP 401)"}
 
 
 def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:

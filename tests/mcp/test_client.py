@@ -24,7 +24,7 @@ class Far:
         self._act = act
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
         self.say, self.lose = take, lost
 
     async def send(self, message: Json) -> None:

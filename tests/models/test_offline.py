@@ -157,3 +157,11 @@ def test_a_failure_comes_as_the_api_would_tell_it() -> None:
     assert run(refusal(Offline(counting()), asking(user("fail 404 no such thing")))) == flaw(
         "no such thing", status=404, kind="api_error"
     )
+
+
+def test_what_the_engine_adds_for_the_model_is_no_prompt() -> None:
+    note = {"type": "text", "text": "<mcp-server name='git'>\nThe MCP server 'git' is not there.\n</mcp-server>"}
+    asked = {"role": "user", "content": [{"type": "text", "text": "say Hi."}, note]}
+
+    assert answer([asked]).text == "Hi."
+    assert answer([{"role": "user", "content": "say Hi."}, {"role": "user", "content": [note]}]).text == "Hi."

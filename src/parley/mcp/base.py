@@ -98,7 +98,7 @@ class Patience(Struct, frozen=True, kw_only=True):
 class Wire(Protocol):
     """One way to one server, used once."""
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
         """Begin: every message of the server goes to `take`, its end to `lost`. Raises Lost."""
 
     async def send(self, message: Json) -> None:

@@ -22,9 +22,9 @@ class Bridge:
         self._name = name
         self._host = host
         self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[str], None] = lambda reason: None
+        self._lost: Callable[[Lost | str], None] = lambda reason: None
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
         self._take, self._lost = take, lost
 
     async def send(self, message: Json) -> None:

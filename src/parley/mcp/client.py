@@ -76,7 +76,7 @@ class Client:
         self._chores: set[asyncio.Task[None]] = set()
         self._serving: dict[Any, asyncio.Task[None]] = {}
         """What the server wants to know, by its own numbers."""
-        self._loss: str | None = None
+        self._loss: Lost | None = None
 
     async def connect(self, capabilities: Json) -> None:
         """The handshake, up to the server's facts. Raises Lost or ServerError."""
@@ -95,7 +95,7 @@ class Client:
     ) -> Json:
         """The result of a request; None seconds is for ever. Raises Lost, ServerError or Late."""
         if self._loss is not None:
-            raise Lost(self._loss)
+            raise self._loss
         number, self._next_id = self._next_id, self._next_id + 1
         waiting = Waiting(asyncio.get_running_loop().create_future(), seconds, progress)
         self._waiting[number] = waiting
@@ -204,14 +204,14 @@ class Client:
         if self._loss is None and number > 0:  # the handshake cannot be withdrawn
             self._do(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: Lost | str) -> None:
         if self._loss is not None:
             return
-        self._loss = reason
+        self._loss = loss = reason if isinstance(reason, Lost) else Lost(reason)
         for waiting in self._waiting.values():
             if not waiting.answer.done():
-                waiting.answer.set_exception(Lost(reason))
-        self._tell_loss(reason)
+                waiting.answer.set_exception(loss)
+        self._tell_loss(str(loss))
 
     def _do(self, work: Awaitable[None]) -> asyncio.Task[None]:
         """Do something beside; a server that is gone by then does not need it."""

@@ -48,7 +48,7 @@ class Remote:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[str], None] = lambda reason: None
+        self._lost: Callable[[Lost | str], None] = lambda reason: None
         self._write: Any = None
         self._version: str | None = None
         self._trouble: list[Exception] = []
@@ -59,7 +59,7 @@ class Remote:
     def transport(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
         """Raises Lost."""
         self._take, self._lost = take, lost
         loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Remote:
             self._trouble.append(flaw)
             reason = self._reason("the connection failed")
         if opened.done():
-            self._lost(str(reason))
+            self._lost(reason)
         else:
             opened.set_exception(reason)
 
@@ -114,7 +114,7 @@ class Remote:
             # The package says "an error response"; we know which.
             reason = self._reason(str(error.get("message", "")))
             if isinstance(reason, NeedsAuth):
-                self._lost(str(reason))
+                self._lost(reason)
             message["error"] = {**error, "message": str(reason)}
         self._take(message)
 

@@ -34,9 +34,9 @@ class Stdio:
         self._framer = Framer(MOST_LINE_BYTES)
         self._errors = bytearray()
         self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[str], None] = lambda reason: None
+        self._lost: Callable[[Lost | str], None] = lambda reason: None
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
         """Raises Lost."""
         self._take, self._lost = take, lost
         argv = [program(self._spec.command, self._cwd, self._environment), *self._spec.args]

@@ -30,6 +30,7 @@ from parley.models.scripted import play
 from parley.protocol.base import Json, Struct
 
 WORDS = ("say", "think", "call", "show", "wait", "fail")
+NOTES = ("<hook-context ", "<mcp-server ")
 GREETING = (
     "This is Parley's offline model: no key, no network, and no mind of its own. "
     "It follows directives, one a line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
@@ -73,17 +74,25 @@ def answer(messages: list[Json]) -> ScriptedTurn:
 def last_prompt(messages: list[Json]) -> int:
     """Where the last message of a person stands; tool results are not one."""
     for at in range(len(messages) - 1, -1, -1):
-        if messages[at]["role"] == "user" and not is_tool_results(messages[at]["content"]):
+        if messages[at]["role"] == "user" and is_a_persons(messages[at]["content"]):
             return at
     return -1
 
 
-def is_tool_results(content: Any) -> bool:
-    return isinstance(content, list) and all(block.get("type") == "tool_result" for block in content)
+def is_a_persons(content: Any) -> bool:
+    return isinstance(content, str) or any(
+        block.get("type") != "tool_result" and not is_note(block) for block in content
+    )
+
+
+def is_note(block: Json) -> bool:
+    """Whether the engine says it to the model: what hooks and servers have to tell is no prompt."""
+    return block.get("type") == "text" and block["text"].startswith(NOTES)
 
 
 def prompt_in(content: Any) -> str:
-    texts = [content] if isinstance(content, str) else [b["text"] for b in content if b.get("type") == "text"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and not is_note(block)]
     return texts[-1] if texts else ""
 
 
