@@ -397,6 +397,7 @@ class Composer:
             },
             record=Path(self.cwd, self.options.record) if self.options.record else None,
             faults=self.options.faults or (),
+            deadlines=self.deadlines(),
             now=self.stamp.now,
             clock=self.stamp.monotonic,
             complain=self.complain,
@@ -717,7 +718,9 @@ OPENERS: dict[str, Callable[[Composer, Any, Choice], Model]] = {
         deadlines=composer.deadlines(),
         warn=composer.complain,
     ),
-    "scripted": lambda composer, cls, choice: cls(Path(composer.cwd, choice.name), short_ids(composer.stamp)),
+    "scripted": lambda composer, cls, choice: cls(
+        Path(composer.cwd, choice.name), short_ids(composer.stamp), composer.deadlines
+    ),
     "offline": lambda composer, cls, choice: cls(short_ids(composer.stamp)),
     "replay": lambda composer, cls, choice: composer.wraps.replay(Path(composer.cwd, choice.name)),
 }

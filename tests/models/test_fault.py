@@ -134,7 +134,7 @@ def test_a_request_that_is_not_struck_is_answered_as_ever() -> None:
 def test_every_fault_can_stand_in_a_script(tmp_path: Path, name: str) -> None:
     path = tmp_path / "script.toml"
     path.write_text(f'[[turn]]\ntools = [{{ name = "Bash", input = {{ a = "{"x" * 90}" }} }}]\nfault = "{name}"')
-    _, growing, flaw = struck(Scripted(path, counting(), DEADLINES))
+    _, growing, flaw = struck(Scripted(path, counting(), lambda: DEADLINES))
 
     assert not growing.finished
     assert growing.blocks == []

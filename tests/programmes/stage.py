@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -155,7 +155,7 @@ class Stage:
             setup, open_model=lambda choice: self.model, tools=Shelf(["Work"], lambda name: self.work)
         )
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *flaw: object) -> None:

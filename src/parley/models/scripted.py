@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Scripted:
     """Plays one script from start to end."""
 
-    def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Deadlines | None = None) -> None:
+    def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None) -> None:
         """The deadlines are for turns with a fault: nothing else keeps anybody waiting. Raises UsageError."""
         try:
             self._player = Player(read_script(path.read_text(encoding="utf-8"), str(path)))
@@ -38,7 +38,8 @@ class Scripted:
             from parley.models.fault import read_fault
             from parley.models.faulty import struck
 
-            events = struck(events, read_fault(turn.fault), self._deadlines)
+            deadlines = self._deadlines() if self._deadlines is not None else None
+            events = struck(events, read_fault(turn.fault), deadlines)
         async with aclosing(events) as told:
             async for event in told:
                 yield event

@@ -8,6 +8,7 @@ from pathlib import Path
 from parley.models.base import Model
 from parley.models.fault import Plan
 from parley.models.faulty import Faulty
+from parley.models.http import Deadlines
 from parley.models.record import Recorder, Writer
 from parley.models.redaction import Redaction, secrets_in
 from parley.models.replay import Replay
@@ -26,6 +27,7 @@ class Wraps:
         places: Mapping[str, str],
         record: Path | None = None,
         faults: Sequence[str] = (),
+        deadlines: Deadlines | None = None,
         now: Callable[[], str],
         clock: Callable[[], float],
         complain: Callable[[str], None],
@@ -33,6 +35,7 @@ class Wraps:
         """`places` are folders whose names differ from run to run. Raises UsageError for a fault nobody knows."""
         self.redaction = Redaction([*secrets_in(environment), *secrets])
         self._plan = Plan.read(faults, "option '--fault'") if faults else None
+        self._deadlines = deadlines
         self._places = dict(places)
         self._record = record
         self._now = now
@@ -43,7 +46,7 @@ class Wraps:
     def around(self, model: Model) -> Model:
         """Raises UsageError if the tape cannot be made."""
         if self._plan is not None:
-            model = Faulty(model, self._plan)
+            model = Faulty(model, self._plan, self._deadlines)
         writer = self.tape()
         return model if writer is None else Recorder(model, writer)
 
