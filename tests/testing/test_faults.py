@@ -150,3 +150,12 @@ def test_a_fault_in_a_script_strikes_its_turn_alone() -> None:
         first, second = Heard(server, "/v1/messages"), Heard(server, "/v1/messages")
 
     assert (first.reset, second.reset, b'"text":"b"' in second.data) == (True, False, True)
+
+
+def test_a_refused_request_uses_up_no_turn() -> None:
+    script = Script(turn=[ScriptedTurn(text="a"), ScriptedTurn(text="b")])
+    with running(script, plan=Plan.read(["overloaded"], "here")) as server:
+        Heard(server, "/v1/messages", until=b"Overloaded")
+        heard_next = Heard(server, "/v1/messages")
+
+    assert b'"text":"a"' in heard_next.data

@@ -134,8 +134,11 @@ class ModelServer:
 
     async def _say(self, wire: Wire, raw: bytes, reply: Reply) -> None:
         asked = wire.read(raw)
+        planned = self._plan.next()
+        if planned is not None and (refusal := planned.refusal()) is not None:
+            raise refusal  # before a turn is used up
         events, own_fault = self._source.answer(asked.request)
-        fault = self._plan.next() or own_fault or SOUND
+        fault = planned or own_fault or SOUND
         if (refusal := fault.refusal()) is not None:
             raise refusal
         async with aclosing(events):
