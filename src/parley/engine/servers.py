@@ -43,14 +43,21 @@ class Servers:
         self._tools: frozenset[str] = frozenset()
         self._flaw = ""
         """Why a command of the turn could not be expanded."""
-        for spec in supply.specs if supply is not None else ():
-            self._add(spec)
+        self._asleep: list[Spec] = list(supply.specs) if supply is not None else []
+        """Servers that nobody has asked for yet: they are made, and loaded, when `initialize` has been answered."""
 
     def __iter__(self) -> Iterator[Server]:
+        self._wake()
         return iter(self._servers.values())
 
     def find(self, name: str) -> Server | None:
+        self._wake()
         return self._servers.get(name)
+
+    def _wake(self) -> None:
+        asleep, self._asleep = self._asleep, []
+        for spec in asleep:
+            self._add(spec)
 
     def _add(self, spec: Spec) -> Server:
         from parley.engine.server_news import News
@@ -77,6 +84,9 @@ class Servers:
         """Begin with the servers that the host runs; True if there are any to begin with."""
         named = request.sdkMcpServers if isinstance(request.sdkMcpServers, list) else []
         configs = request.sdkMcpServerConfigs if isinstance(request.sdkMcpServerConfigs, dict) else None
+        if not named and not any(spec.kind == "sdk" for spec in self._asleep) and not self._servers:
+            return False
+        self._wake()
         if self._supply is not None and named:
             for spec in self._supply.hosted([name for name in named if name not in self._servers], configs):
                 self._add(spec)
@@ -87,7 +97,7 @@ class Servers:
 
     def start(self) -> None:
         """Begin with all of them."""
-        for server in () if self._begun else self._servers.values():
+        for server in () if self._begun else self:
             server.start()
         self._begun = True
 
@@ -217,7 +227,7 @@ class Servers:
 
     def commands(self) -> list[Json]:
         """The slash commands that the prompts of servers are."""
-        if not any(server.prompts for server in self):
+        if not any(server.prompts for server in self._servers.values()):
             return []
         from parley.engine.server_prompts import commands
 
@@ -226,7 +236,7 @@ class Servers:
     async def expanded(self, prompts: list[Prompt]) -> list[Prompt]:
         """Prompts with the commands in them as what servers make of them."""
         self._flaw = ""
-        if not any(server.prompts for server in self):
+        if not any(server.prompts for server in self._servers.values()):
             return prompts
         from parley.engine.server_prompts import expanded
 
