@@ -7,12 +7,13 @@ from parley.protocol.options import ROWS, WITHOUT_EFFECT
 HEAD = """\
 Usage: parley [options] [prompt]
        parley permissions check TOOL INPUT | replay SESSION --settings FILE
+       parley models [--check [NAME ...]]
        parley trust DIR | --forget DIR | --list
        parley model-server [options]     (parley model-server --help)
 
 The engine of the agent wire protocol. Without --input-format stream-json it answers one
 prompt, from the command line or from stdin, and ends. Models: an alias (opus, sonnet,
-haiku), a full name, scripted:FILE, replay:FILE, or offline (no key, no network).
+haiku), a full name, openai:NAME, scripted:FILE, replay:FILE, or offline (no key, no network).
 
 Options:
 """
