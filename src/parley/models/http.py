@@ -15,9 +15,9 @@ Not here: what is in a body and what events mean (anthropic.py, openai.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -79,7 +79,8 @@ class Answer:
 
     def __init__(self, response: httpx2.Response, patience: Patience, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = response.headers
-        self._chunks = response.aiter_raw()
+        # The stream below `aiter_raw`, which would only count bytes and pass them on.
+        self._chunks = cast("AsyncIterable[bytes]", response.stream)
         self._patience = patience
         self._silence_seconds = silence_seconds
 
@@ -90,7 +91,8 @@ class Answer:
         patience.begin(seconds)
         async for chunk in self._chunks:
             batch = reader.feed(chunk)
-            patience.end(idle=all(PING in data[:LONGEST_PING] for data in batch))
+            # The first look spares the second one for almost every chunk.
+            patience.end(idle=not batch or (PING in chunk and all(PING in data[:LONGEST_PING] for data in batch)))
             yield batch
             patience.begin(seconds)
         patience.end()
