@@ -236,3 +236,15 @@ def test_what_may_not_be_read_is_hidden() -> None:
     assert book.hides("/w/sub/.env")
     assert not book.hides("/w/env")
     assert not Desk().book.hides("/w/.env")
+
+
+@pytest.mark.parametrize(("destination", "path"), [("userSettings", "/config/a"), ("session", "/w/a")])
+def test_a_leading_slash_means_the_folder_of_the_settings_that_a_rule_is_for(destination: str, path: str) -> None:
+    desk = Desk(Files())
+    desk.update(
+        type="addRules", rules=[{"toolName": "Read", "ruleContent": "/a"}], behavior="deny", destination=destination
+    )
+
+    denied = [name for name in ("/config/a", "/w/a") if desk.book.hides(name)]
+
+    assert denied == [path]

@@ -161,7 +161,7 @@ def another_command_behind_a_line_never_loosens(
     command: str, rules: list[Rule], mode: str, separator: str, more: str
 ) -> None:
     # What is no whole line by itself may become another with more text behind it.
-    assume(not command.rstrip(" \t\n").endswith(("\\", "&", "|")) and not parse(command).error)
+    assume(command.strip() and not command.rstrip().endswith(("\\", "&", "|")) and not parse(command).error)
     assert run(f"{command}{separator}{more}", rules, mode) >= run(command, rules, mode)
 
 

@@ -22,7 +22,7 @@ def test_without_patterns_nothing_is_found() -> None:
         "echo rm", "git commit -m 'fix; rm old'", "timeout 5 echo rm", "xargs grep rm", "command -v rm", "rmdir x",
         "ls rm", "echo $(ls) rm", "if true; then echo rm; fi", "grep -r 'rm x' .", "for f in rm; do echo $f; done",
         "git -C rm log", "A=1; echo $B", "A=1",
-        "cat > a.sh <<'E'\nrm x\nE", "cat <<E\nrm x\nE", "cat <<\"E\" > a\n$(rm x)\nE",
+        "cat > a.sh <<'E'\nrm x\nE", "cat <<E\nrm x\nE", "cat <<\"E\" > a\n$(rm x)\nE", "cat <<\\E\n$(rm x)\nE",
     ],
 )  # fmt: skip
 def test_a_word_that_is_no_command_is_not_found(command: str) -> None:
@@ -41,7 +41,9 @@ def test_a_command_whose_words_are_known_is_resolved(command: str) -> None:
     assert unresolved(command) == (command == "bash -c ls $x")
 
 
-@pytest.mark.parametrize("command", ["ls " + "a" * 10_000, "ls\x00", "echo 'x", "if true", "sudo $x", "bash -s"])
+@pytest.mark.parametrize(
+    "command", ["ls " + "a" * 10_000, "ls\x00", "echo 'x", "if true", "sudo $x", "bash -s", "bash $x"]
+)
 def test_what_cannot_be_read_is_unresolved(command: str) -> None:
     assert unresolved(command)
 
