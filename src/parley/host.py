@@ -25,8 +25,10 @@ class Host(Protocol):
     def tell(self, message: Message) -> None:
         """Say it. Never waits."""
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Request, request_id: str | None = None) -> Any:
         """The success payload of the host's answer. Raises HostGone or AnswerIsError.
+
+        `request_id` is that of a question which was asked before; by default it gets a new one.
 
         Cancelling the wait withdraws the question.
         """

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from parley.engine.inbox import Inbox, Prompt, Rejected, join
+from parley.engine.inbox import Inbox, Prompt, Rejected, TakenUp, join
 from parley.protocol.base import Json
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def filled(*items: Prompt | Rejected, closed: bool = False) -> Inbox:
 
 A, B, C = map(prompt, "abc")
 BAD = Rejected("no content")
-Taken = list[Prompt] | Rejected | None
+Taken = list[Prompt] | Rejected | TakenUp | None
 
 
 async def take_all(inbox: Inbox, together: bool) -> list[Taken]:

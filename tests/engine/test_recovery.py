@@ -65,10 +65,11 @@ def left_behind(folder: Path, script: str, at: str) -> str:
 def result_after_resume(folder: Path, session_id: str) -> Json:
     async def talk() -> Json:
         async with Room(folder, "[[turn]]\ntext = 'On.'\n", resume=session_id, **BYPASS) as room:
-            messages = room.session.record.history.messages()
             room.prompt("go on")
             assert (await room.hear("result"))["result"] == "On."
-        [block] = messages[-1]["content"]
+            [*_, message, _] = room.session.record.history.messages()
+        block, prompt = message["content"]
+        assert prompt["text"] == "go on"
         return dict(block)
 
     return asyncio.run(talk())

@@ -436,7 +436,7 @@ class Nobody:
     def tell(self, message: Message) -> None:
         pass
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody is there")
 
     def pending(self) -> list[ControlRequest]:

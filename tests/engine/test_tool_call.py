@@ -48,7 +48,7 @@ class Answering:
         self.answer = answer
         self.asked: list[CanUseTool] = []
 
-    async def ask(self, request: CanUseTool) -> Any:
+    async def ask(self, request: CanUseTool, request_id: str | None = None) -> Any:
         self.asked.append(request)
         return self.answer
 

@@ -32,7 +32,7 @@ class Printer:
             wait_seconds = message.retry_delay_ms / 1000
             complain(f"the model call failed ({message.error}); trying again in {wait_seconds:.1f} s")
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody can be asked in a one-shot run")
 
     def pending(self) -> list[ControlRequest]:

@@ -24,6 +24,7 @@ from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.tools.base import Tool
 
 if TYPE_CHECKING:
+    from parley.engine.unfinished import Questions
     from parley.engine.weighing import Opinion
 
 GUARDED = "The guard wants to be asked about every call"
@@ -32,7 +33,7 @@ GUARDED = "The guard wants to be asked about every call"
 class Answerer(Protocol):
     """Whoever can be asked; the host is one."""
 
-    async def ask(self, request: CanUseTool) -> Any:
+    async def ask(self, request: CanUseTool, request_id: str | None = None) -> Any:
         """The answer as JSON. Raises HostGone or AnswerIsError."""
 
 
@@ -52,6 +53,7 @@ class Asker:
         tell_state: Callable[[str], None] = lambda state: None,
         complain: Callable[[str], None] = lambda text: None,
         listeners: Listeners | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self.permits = permits
         self._answerer = answerer
@@ -66,6 +68,8 @@ class Asker:
         self._tell_state = tell_state
         self._complain = complain
         self._listeners = listeners or Listeners()
+        self._questions = questions
+        """Keeps questions on record while they are open."""
         self._open = 0
         """Questions that wait for their answers."""
 
@@ -147,12 +151,20 @@ class Asker:
         waiting = live.calls.patience(asked) if live is not None else contextlib.nullcontext()
         try:
             with waiting:
-                return await answerer.ask(asked)
+                return await self._asked(answerer, asked)
         finally:
             self._open -= 1
             # The end of a question that was cut off is told by the end of its turn.
             if self._open == 0 and not isinstance(sys.exception(), asyncio.CancelledError):
                 self._tell_state("running")
+
+    async def _asked(self, answerer: Answerer, asked: CanUseTool) -> Any:
+        if self._questions is None:
+            return await answerer.ask(asked)
+        request_id = self._questions.begin(asked)
+        answer = await answerer.ask(asked, request_id)
+        self._questions.end(request_id, asked)
+        return answer
 
     def _taken(self, answer: Any, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
         try:

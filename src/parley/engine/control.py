@@ -138,6 +138,7 @@ class Control:
         payload = UNSET if answer is None else plain(answer)
         self._session.host.tell(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
         if isinstance(answer, ask.InitializeAnswer):
+            self._session.unfinished.offer()
             self._session.servers.start()  # never before: the handshake waits for nobody
 
     def _open_questions(self) -> dict[str, list[Json]]:

@@ -12,7 +12,7 @@ Not here: a call of the model (exchange.py), a turn (turn.py), prompts (prompts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from parley.engine.usage import Ledger
 from parley.models.base import Model, ModelRequest
 from parley.models.names import PUPPETS, Choice, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
-from parley.protocol.blocks import Block, Text, ToolResult
+from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
 
@@ -198,9 +198,15 @@ class Conversation:
         for call in self.record.history.open_calls():
             self.say(self._broken_off(call, text))
 
-    def recover(self) -> None:
-        """Give the calls that an earlier engine left behind the results that are certain. Raises SessionError."""
+    def recover(self, but: Collection[ToolUse] = ()) -> None:
+        """Give the calls that an earlier engine, or a full disk, left behind the results that are certain.
+
+        Raises SessionError.
+        """
+        going_on = {call.id for call in but}
         for call, tool in self.record.history.open_calls().items():
+            if call in going_on:
+                continue
             text = recovery.verdict(
                 tool,
                 allowed=call in self.record.allowed,

@@ -24,11 +24,15 @@ class Spoken(Struct):
 class History:
     def __init__(self) -> None:
         self._spoken: list[Spoken] = []
-        self._open_calls: dict[str, str] = {}
+        self._open_calls: dict[str, Json] = {}
 
     def open_calls(self) -> dict[str, str]:
         """The tools of calls that have no result yet, by the calls' ids. A request with one of them is refused."""
-        return dict(self._open_calls)
+        return {call: str(block.get("name")) for call, block in self._open_calls.items()}
+
+    def open_uses(self) -> list[Json]:
+        """The calls themselves, in their order."""
+        return list(self._open_calls.values())
 
     def apply(self, entry: Entry) -> None:
         """Fold one entry. Entries that are not part of the conversation change nothing."""
@@ -39,7 +43,7 @@ class History:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
         for block in blocks:
             if block.get("type") == "tool_use":
-                self._open_calls[str(block.get("id"))] = str(block.get("name"))
+                self._open_calls[str(block.get("id"))] = block
             elif block.get("type") == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
         last = self._spoken[-1] if self._spoken else None

@@ -16,6 +16,7 @@ from asyncio import Event
 from collections import deque
 
 from parley.protocol.base import Json, Struct
+from parley.protocol.blocks import ToolUse
 
 NOTIFICATION = "task-notification"
 """The origin of a prompt that nobody typed: a background task is over."""
@@ -50,13 +51,21 @@ class Rejected(Struct, frozen=True):
     rank: int = USUAL
 
 
+class TakenUp(Struct, frozen=True, kw_only=True):
+    """A turn that an earlier engine left waiting goes on, with the calls that have no result. It goes first."""
+
+    uuid: str
+    calls: list[ToolUse]
+    rank: int = -1
+
+
 class Inbox:
     def __init__(self) -> None:
-        self._waiting: deque[Prompt | Rejected] = deque()
+        self._waiting: deque[Prompt | Rejected | TakenUp] = deque()
         self._news = Event()
         self._closed = False
 
-    def put(self, item: Prompt | Rejected) -> None:
+    def put(self, item: Prompt | Rejected | TakenUp) -> None:
         """Put it behind everything that goes before it."""
         ahead = sum(waiting.rank <= item.rank for waiting in self._waiting)
         self._waiting.insert(ahead, item)
@@ -82,6 +91,11 @@ class Inbox:
         """The prompts that wait, in their order."""
         return [item for item in self._waiting if isinstance(item, Prompt)]
 
+    def next_uuid(self) -> str | None:
+        """What an interrupt means that comes before the next turn has begun."""
+        first = self._waiting[0] if self._waiting else None
+        return None if first is None or isinstance(first, Rejected) else first.uuid
+
     def next_prompt(self) -> Prompt | None:
         """The prompt that is taken next; None if there is none, or what comes next cannot be read."""
         first = self._waiting[0] if self._waiting else None
@@ -102,7 +116,7 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def take(self, together: bool) -> list[Prompt] | Rejected | None:
+    async def take(self, together: bool) -> list[Prompt] | Rejected | TakenUp | None:
         """What the next turn is about; None when nothing more will come.
 
         `together`: all prompts of one priority that wait, up to one that stands by itself; else the first.
@@ -113,7 +127,7 @@ class Inbox:
             self._news.clear()
             await self._news.wait()
         first = self._waiting.popleft()
-        if isinstance(first, Rejected):
+        if not isinstance(first, Prompt):
             return first
         if not together or first.is_notification:
             return [first]
@@ -124,7 +138,7 @@ class Inbox:
         taken: list[Prompt] = []
         while self._waiting:
             first = self._waiting[0]
-            if isinstance(first, Rejected) or first.is_notification or first.rank != rank:
+            if not isinstance(first, Prompt) or first.is_notification or first.rank != rank:
                 break
             taken.append(first)
             self._waiting.popleft()

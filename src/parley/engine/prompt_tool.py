@@ -27,7 +27,7 @@ class PromptTool:
         self.name = name
         self._servers = servers
 
-    async def ask(self, asked: CanUseTool) -> Any:
+    async def ask(self, asked: CanUseTool, request_id: str | None = None) -> Any:
         """What the tool says. Raises AnswerIsError."""
         await self._servers.settle()
         arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}

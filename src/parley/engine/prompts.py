@@ -40,6 +40,7 @@ class Prompts:
                 self._echo_one(Prompt(content=content, uuid=uuid, named=named))
             return
         known.add(uuid)
+        session.unfinished.offer()  # for hosts without a handshake
         prompt = Prompt(
             content=content,
             uuid=uuid,
@@ -51,7 +52,7 @@ class Prompts:
         if message.shouldQuery is False:
             # It must not come between a call and its result, so it waits for the end of what runs.
             self._silent.append(prompt)
-            if not session.is_running and not session.control.is_changing:
+            if not (session.is_running or session.control.is_changing or len(session.inbox)):
                 self.keep_silent()
             return
         session.inbox.put(prompt)
@@ -64,6 +65,7 @@ class Prompts:
         if not silent:
             return
         try:
+            self._session.conversation.recover()
             self.keep(silent)
         except SessionError as flaw:
             self._session.setup.complain(str(flaw))

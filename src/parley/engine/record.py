@@ -28,6 +28,10 @@ class Record:
         """The system prompt, as it was sent first; None before that."""
         self.allowed: set[str] = set()
         """The calls that may have run: their permission is on record."""
+        self.decided: set[str] = set()
+        """The calls with a decision on record, whichever it was."""
+        self.questions: dict[str, str] = {}
+        """The ids of the questions that are open, by the calls they are about."""
         self.told_date: str | None = None
         """What day it is as far as the model knows; None if it was never told."""
         self._log = log
@@ -74,8 +78,14 @@ class Record:
             case "user":
                 uuids = [entry.message.get("uuid"), *(entry.message.get("user_message_uuids") or ())]
                 self.known_uuids.update(uuid for uuid in uuids if isinstance(uuid, str))
-            case "permission" if entry.message.get("decision") == "allow":
-                self.allowed.add(entry.message["tool_use_id"])
+            case "permission":
+                self.decided.add(entry.message["tool_use_id"])
+                if entry.message.get("decision") == "allow":
+                    self.allowed.add(entry.message["tool_use_id"])
+            case "question":
+                self.questions[entry.message["tool_use_id"]] = entry.message["request_id"]
+            case "answered":
+                self.questions.pop(entry.message["tool_use_id"], None)
             case "prompt":
                 self.system_text = entry.message.get("text")
                 self.told_date = date_in(self.system_text or "")

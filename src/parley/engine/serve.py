@@ -46,10 +46,10 @@ class Pump:
             # Nobody reads any more. The turn goes on to its end, which is on disk.
             self._hung_up = True
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Request, request_id: str | None = None) -> Any:
         if self._hung_up:
             raise HostGone("the host has hung up")
-        request_id = self._new_id()
+        request_id = request_id or self._new_id()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = answer
         question = self._questions[request_id] = ControlRequest(request_id=request_id, request=request)

@@ -27,7 +27,7 @@ from parley.engine.control import Control
 from parley.engine.conversation import Conversation
 from parley.engine.errand import lend
 from parley.engine.grants import Grants
-from parley.engine.inbox import Inbox, Prompt, Rejected
+from parley.engine.inbox import Inbox, Prompt, Rejected, TakenUp
 from parley.engine.lines import init_line, result_line
 from parley.engine.listeners import Listeners
 from parley.engine.outcome import Outcome
@@ -38,6 +38,7 @@ from parley.engine.setup import Setup
 from parley.engine.tasks import Tasks
 from parley.engine.tool_call import Caller
 from parley.engine.turn import Cut, Turn
+from parley.engine.unfinished import Questions, Unfinished
 from parley.engine.usage import Ledger
 from parley.errors import SessionError
 from parley.host import Host
@@ -98,6 +99,7 @@ class Session:
             tell_state=self._tell_state,
             complain=setup.complain,
             listeners=self.listeners,
+            questions=Questions(self.record, setup.stamp.new_uuid),
         )
         self.caller = Caller(
             setup.tools,
@@ -120,7 +122,7 @@ class Session:
         lend(self, setup.tool_context)
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
-        self.conversation.recover()
+        self.unfinished = Unfinished(self)
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""
@@ -220,7 +222,7 @@ class Session:
                     refused = outcome.broken(f"The prompt was refused: {taken.reason}")
                     self._end_turn(Turn(self.conversation, []), refused)
                 else:
-                    await self._run_turn(taken)
+                    await self._run_turn(self._turn_about(taken))
                 # Whatever arrived while that turn ran makes up the next one.
                 together = len(self.inbox) > 0
         finally:
@@ -237,27 +239,32 @@ class Session:
         self.setup.tool_context.files.close()
         await self.access.close()
 
-    async def _take(self, together: bool) -> list[Prompt] | Rejected | None:
+    async def _take(self, together: bool) -> list[Prompt] | Rejected | TakenUp | None:
         """What the next turn is about. When the input has ended, background tasks may still have something to say."""
         while (taken := await self.inbox.take(together)) is None:
             if not await self.tasks.one_ended(self.limits.background_wait_seconds):
                 return None
         return taken
 
-    async def _run_turn(self, prompts: list[Prompt]) -> None:
-        self._tell_state("running")
-        live = self.listeners.live
-        turn = self._turn = Turn(
+    def _turn_about(self, taken: list[Prompt] | TakenUp) -> Turn:
+        going_on, live = isinstance(taken, TakenUp), self.listeners.live
+        turn = Turn(
             self.conversation,
-            prompts,
-            admit=live.turns.admit if live is not None else None,
-            begin=self._begin,
+            [] if isinstance(taken, TakenUp) else taken,
+            admit=None if live is None or going_on else live.turns.admit,
+            begin=self.unfinished.begin if going_on else self._begin,
             join=self._join_waiting,
             must_yield=self.inbox.is_urgent,
+            taken_up=taken.calls if isinstance(taken, TakenUp) else None,
         )
-        if self._abort_next in [prompt.uuid for prompt in prompts]:
+        if self._abort_next in [each.uuid for each in ([taken] if isinstance(taken, TakenUp) else taken)]:
             turn.cut, self._abort_next = Cut.INTERRUPT, None
-        for prompt in prompts:  # now, before another can come that would have gone first
+        return turn
+
+    async def _run_turn(self, turn: Turn) -> None:
+        self._tell_state("running")
+        self._turn = turn
+        for prompt in turn.prompts:  # now, before another can come that would have gone first
             self.prompts.report(prompt, "started")
         task = self._turn_task = asyncio.create_task(self._guarded(turn))
         try:
@@ -304,6 +311,7 @@ class Session:
         self.tell(init_line(self))
         self.servers.announce()
         check_size(turn.prompts, self.conversation.model)
+        self.conversation.recover()
         self.conversation.note_date()
         self.prompts.keep(turn.prompts)
         self._record_mode()
@@ -342,8 +350,7 @@ class Session:
     def abort(self) -> None:
         """Stop the running turn, or the one that is about to run."""
         if self._turn is None or self._turn_task is None:
-            first = self.inbox.next_prompt()
-            self._abort_next = first.uuid if first is not None else None
+            self._abort_next = self.inbox.next_uuid()
         else:
             self._cut(self._turn, self._turn_task, Cut.INTERRUPT)
 

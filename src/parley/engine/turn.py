@@ -68,9 +68,12 @@ class Turn:
         begin: Callable[[Turn], None] = nothing,
         join: Callable[[Turn], Awaitable[None]] = nobody,
         must_yield: Callable[[], bool] = never,
+        taken_up: list[ToolUse] | None = None,
     ) -> None:
         self.conversation = conversation
         self.prompts = prompts
+        self.taken_up = taken_up or []
+        """The calls that a turn goes on with which an earlier engine began."""
         self._admit = admit
         """Asks whether the prompts may come in; how the turn ends if they may not."""
         self._begin = begin
@@ -86,7 +89,7 @@ class Turn:
         self.denials: list[Denial] = []
         self.hearing = Hearing(conversation)
         self.begun = conversation.stamp.monotonic()
-        self._open_calls: list[ToolUse] = []
+        self._open_calls: list[ToolUse] = list(self.taken_up)
         self._formed_by_call = False
 
     @property
@@ -152,14 +155,17 @@ class Turn:
 
     async def _converse(self) -> Outcome:
         limits = self.conversation.limits
+        calls, stop_reason = self.taken_up, None
         while True:
-            growing = await self.exchange.ask_to_the_end()
-            calls = calls_in(growing)
-            ended = await self._act(calls, growing.stop_reason) if calls else self._conclude(growing.stop_reason)
+            if not calls:
+                growing = await self.exchange.ask_to_the_end()
+                calls, stop_reason = calls_in(growing), growing.stop_reason
+            ended = await self._act(calls, stop_reason) if calls else self._conclude(stop_reason)
             if ended is not None and not (await self._hooks_go_on(ended)):
                 return ended if self.hearing.stopped is None else outcome.stopped(ended)
             if limits.max_turns is not None and self.model_calls >= limits.max_turns:
-                return outcome.out_of_turns(limits.max_turns, growing.stop_reason)
+                return outcome.out_of_turns(limits.max_turns, stop_reason)
+            calls = []
             await self._join(self)
             self.hearing.keep()
 
