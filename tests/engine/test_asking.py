@@ -202,6 +202,7 @@ def test_an_allow_runs_the_call_and_is_recorded(tmp_path: Path) -> None:
         "reason": "",
         "mode": "default",
         "asked": True,
+        "effect": True,
         "cwd": str(tmp_path),
     }
 

@@ -1,13 +1,15 @@
-"""Short runs of tests/programmes/damaged_logs.py and lease_races.py, which go as far as you like."""
+"""Short runs of tests/programmes/damaged_logs.py, kills.py and lease_races.py, which go as far as you like."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import damaged_logs  # programmes are no package: their folder must be on the path first
+import kills
 import lease_races
 
 
@@ -21,3 +23,10 @@ def test_a_race_for_a_session_has_one_winner(tmp_path: Path) -> None:
     outcomes = lease_races.run(tmp_path, races=30, seed=1)
 
     assert outcomes["won"] > 10
+
+
+def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
+    seen = asyncio.run(kills.storm(tmp_path, kills=12, parallel=2, seed=1, each=6))
+
+    assert seen.flaws == []
+    assert seen.resumes > 3

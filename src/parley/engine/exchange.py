@@ -38,6 +38,8 @@ GO_ON = (
     "[The connection broke and your answer was cut off here. What you have said so far has arrived. "
     "Go on from where it ends, without repeating any of it.]"
 )
+REFUSED = 400
+REPAIRED = "The backend refused the conversation ({flaw}); it is tried again without what is wrong in it"
 LOOKS = 3
 """To look whether a turn is silent costs less than to note every line. So often in the longest silence."""
 
@@ -187,7 +189,10 @@ class Exchange:
         delay = retry.delay_seconds(flaw, self._failures, talk.limits.max_retries, talk.setup.dice(), trouble)
         if growing.blocks:
             self._broken_ids.add(growing.id)
-        if self.fallback.takes_over(flaw, self._failures, is_last=delay is None):
+        if flaw.status == REFUSED and talk.record.history.repair(str(flaw)):
+            talk.tell(Informational(content=REPAIRED.format(flaw=flaw), level="warning", tag="history_repaired"))
+            self._failures, self._trouble_since = 0, None
+        elif self.fallback.takes_over(flaw, self._failures, is_last=delay is None):
             self._failures, self._trouble_since = 0, None
         elif delay is None:
             raise flaw

@@ -24,6 +24,8 @@ class Spoken(Struct):
 class History:
     def __init__(self) -> None:
         self._spoken: list[Spoken] = []
+        self._complaint: str | None = None
+        """What a backend had against the conversation as it is."""
         self._open_calls: dict[str, Json] = {}
 
     def open_calls(self) -> dict[str, str]:
@@ -65,7 +67,16 @@ class History:
                 content.pop()
             if content:
                 found.append({"role": spoken.role, "content": content})
-        return found
+        if self._complaint is None:
+            return found
+        from parley.engine.repair import repaired
+
+        return repaired(found, self._complaint)
+
+    def repair(self, complaint: str) -> bool:
+        """Send from now on only what no backend refuses; False if that would be the same as before."""
+        before, self._complaint = self.messages(), f"{self._complaint or ''}\n{complaint}"
+        return self.messages() != before
 
     def __len__(self) -> int:
         return len(self._spoken)

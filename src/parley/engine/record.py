@@ -17,9 +17,17 @@ from parley.engine.usage import Ledger
 from parley.protocol.base import Json, Message, plain
 from parley.stores.base import Entry, Log
 
+ALWAYS, TURN, OFF = "always", "turn", "off"
+"""When the device is waited for: at every record, before effects and at the end of a turn, or never."""
+
+
+def is_milestone(entry: Entry) -> bool:
+    """Whether something follows that must not be forgotten: an effect, or a result that the host relies on."""
+    return entry.kind == "result" or (entry.kind == "permission" and entry.message.get("effect") is True)
+
 
 class Record:
-    def __init__(self, log: Log, stamp: Stamp, grants: Grants) -> None:
+    def __init__(self, log: Log, stamp: Stamp, grants: Grants, sync: str = OFF) -> None:
         self.history = History()
         self.grants = grants
         self.known_uuids: set[str] = set()
@@ -36,6 +44,7 @@ class Record:
         """What day it is as far as the model knows; None if it was never told."""
         self._log = log
         self._stamp = stamp
+        self._sync = sync
         self._next_seq = 0
 
     @property
@@ -68,6 +77,8 @@ class Record:
 
     def _append(self, entry: Entry) -> None:
         self._log.append(entry)
+        if self._sync == ALWAYS or (self._sync == TURN and is_milestone(entry)):
+            self._log.sync()
         self._fold(entry)
 
     def _fold(self, entry: Entry) -> None:

@@ -63,7 +63,7 @@ class Session:
         self.begun = setup.stamp.monotonic()
         self.mode = setup.permission_mode
         self._mode_before = "default"
-        self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd))
+        self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd), setup.sync)
         self.ledger = Ledger(setup.prices, setup.limits.budget, setup.stamp.monotonic)
         self.results = 0
         self.last_result: Result | None = None

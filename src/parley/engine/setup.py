@@ -58,6 +58,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     session_id: str
     cwd: str
     log: Log
+    sync: str = "off"
+    """When the device is waited for: `always`, `turn` or `off`."""
     open_model: Callable[[Choice], Model]
     """Raises UsageError or ModelError if there is no such model."""
     model_name: str = "default"

@@ -238,6 +238,9 @@ class Caller:
             "input_sha256": decided.input_sha256,
             "elapsed_ms": round(decided.seconds * 1000, 3),
         }
+        tool = self._find(decided.call.name)
+        if isinstance(decision, Allow) and not (tool is not None and tool.reads_only):
+            record["effect"] = True  # what follows must not be forgotten
         if decision.rule is not None:
             record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
         if self._agent_id is not None:

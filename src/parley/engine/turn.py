@@ -26,9 +26,10 @@ from parley.engine.hearing import Hearing
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
+from parley.engine.sanitized import sanitized
 from parley.errors import BudgetSpent, ModelError
 from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json
+from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.result import Denial
@@ -252,6 +253,7 @@ class Turn:
 
     def _tell_result(self, call: ToolUse, result: Result, meta: Json | None = None) -> None:
         talk = self.conversation
+        result = sanitized_result(result)
         result = fitted(result, talk.limits.line_bytes, talk.new_result_file)
         talk.say_user(
             ToolResult.of(call.id, result.content, result.is_error),
@@ -310,6 +312,11 @@ class Turn:
             return outcome.gave_way(where, stop_reason)
         self.conversation.say_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
         return outcome.aborted(where, stop_reason)
+
+
+def sanitized_result(result: Result) -> Result:
+    detail = None if result.detail is None else sanitized(plain(result.detail))
+    return Result(content=sanitized(result.content), detail=detail, is_error=result.is_error)
 
 
 def formed(form: Form, stop_reason: str | None) -> Outcome:

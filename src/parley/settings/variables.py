@@ -47,6 +47,14 @@ def whole(environment: dict[str, str], name: str) -> int | None:
         raise UsageError(f"{name} must be a whole number, not {value!r}") from None
 
 
+def sync_policy(environment: dict[str, str]) -> str:
+    """When a session's log is forced to the device. Raises UsageError."""
+    wanted = environment.get("PARLEY_FSYNC") or "turn"
+    if wanted not in ("always", "turn", "off"):
+        raise UsageError(f"PARLEY_FSYNC must be always, turn or off, not {wanted!r}")
+    return wanted
+
+
 def whole_or(environment: dict[str, str], name: str, default: int) -> int:
     value = whole(environment, name)
     return default if value is None else value
