@@ -56,8 +56,10 @@ from parley.settings.variables import (
     whole,
     whole_or,
 )
-from parley.stores.base import Log, Store
+from parley.stores.base import Log, Store, copied
+from parley.stores.choice import Chosen, choose
 from parley.stores.claude import project_key
+from parley.stores.line import Context as StoreContext
 from parley.tools.base import Context, Tool
 from parley.tools.offer import Wishes, offered
 from parley.tools.shelf import Shelf
@@ -115,7 +117,7 @@ WEB = ("WebFetch", "WebSearch")
 NOT_YET = (
     *("agents", "agent"),
     *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "client_tools"),
-    *("extension_fields", "database", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
+    *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
 RESTRICTING_NOT_YET = ("restricted", "safe_mode", "resume_session_at", "resume_drops_turn")
@@ -125,6 +127,14 @@ WIRES = {
     "sse": "parley.mcp.remote:Sse",
     "http": "parley.mcp.remote:Http",
 }
+STORES = {
+    "claude": "parley.stores.claude:Claude",
+    "folder": "parley.stores.folder:Folder",
+    "sqlite": "parley.stores.sqlite:Sqlite",
+    "memory": "parley.stores.memory:Memory",
+}
+LAYOUTS = ("claude", "folder")
+"""Where a session is looked for by its id when no store is named."""
 HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
 DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
 
@@ -234,7 +244,7 @@ class Composer:
             hook_events=options.include_hook_events,
             make_callbacks=self.callbacks,
             make_commands=lambda layers: self.commands(layers, context, complain),
-            transcript_path=lambda: self.store(complain).path(session_id),
+            transcript_path=lambda: self.store(complain, session_id).path(session_id),
             begins_as=self.begins_as(),
             thinking=Wish(
                 tokens=options.max_thinking_tokens
@@ -636,7 +646,7 @@ class Composer:
 
     def open_log(self, complain: Callable[[str], None]) -> tuple[str, Log]:
         """Which session this is, and its log. Raises UsageError, SessionError or UnknownSession."""
-        options, store = self.options, self.store(complain)
+        options, store = self.options, self.store(complain, self.options.resume)
         wanted = options.session_id
         if wanted is not None and not is_uuid(wanted):
             raise UsageError("Invalid session ID. Must be a valid UUID.")
@@ -653,7 +663,7 @@ class Composer:
         if not options.fork_session:
             return old, store.open(old, steal=options.steal)
         fork = store.create(session_id)
-        for entry in store.read(old):
+        for entry in copied(store.read(old), session_id):
             fork.append(entry)
         if not options.no_session_persistence:
             Checkpoints(self.file_history(session_id)).inherit(Checkpoints(self.file_history(old)))
@@ -685,18 +695,33 @@ class Composer:
     def file_history(self, session_id: str) -> Path:
         return self.config / "file-history" / session_id
 
-    def store(self, complain: Callable[[str], None]) -> Store:
-        from parley.stores.claude import Claude
-        from parley.stores.line import Context
-        from parley.stores.memory import Memory
+    def store(self, complain: Callable[[str], None], session_id: str | None = None) -> Store:
+        """Where sessions are kept: as the options say, else in the layout that knows the session. Raises UsageError."""
+        chosen = choose(self.options, self.environment)
+        if chosen is not None:
+            return self.open_store(chosen, complain)
+        stores = (self.open_store(Chosen(name), complain) for name in LAYOUTS)
+        first = next(stores)
+        if session_id is None or first.exists(session_id):
+            return first
+        return next((store for store in stores if store.exists(session_id)), first)
 
-        if self.options.no_session_persistence:
-            return Memory()
+    def open_store(self, chosen: Chosen, complain: Callable[[str], None]) -> Store:
+        """Raises UsageError."""
+        cls = variety(STORES, chosen.name, "store")
         entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
-        context = Context(
-            cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=git_branch(Path(self.cwd))
-        )
-        return Claude(self.config, context, complain)
+        branch = git_branch(Path(self.cwd))
+        context = StoreContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
+        place = Path(self.cwd, os.path.expanduser(chosen.place)) if chosen.place else self.config
+        return STORE_OPENERS[chosen.name](cls, place, context, complain)
+
+
+STORE_OPENERS: dict[str, Callable[[Any, Path, StoreContext, Callable[[str], None]], Store]] = {
+    "claude": lambda cls, place, context, complain: cls(place, context, complain),
+    "folder": lambda cls, place, context, complain: cls(place, context, complain),
+    "sqlite": lambda cls, place, context, complain: cls(place, context),
+    "memory": lambda cls, place, context, complain: cls(context.cwd),
+}
 
 
 CLOUDS = tuple(backends.CLOUDS)

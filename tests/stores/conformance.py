@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parley.errors import SessionBusy, UnknownSession
+from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry, Store
 
@@ -18,9 +18,10 @@ class Place(Struct, frozen=True):
     """Where a store keeps its sessions."""
 
     open: Callable[[], Store]
-    """A store over this place, as a new process would open it."""
+    """A store over this place, as a new process in the folder `cwd` would open it."""
     let_time_pass: Callable[[], None] = lambda: None
     """Makes what was written so far older than what comes."""
+    cwd: str = "/nowhere/project"
 
 
 def uuid(number: int) -> str:
@@ -221,6 +222,126 @@ def closing_a_log_twice_does_no_harm(place: Place) -> None:
     assert kept(place.open()) == CONVERSATION[:1]
 
 
+def a_list_tells_what_a_session_is_about(place: Place) -> None:
+    store = place.open()
+    write(store, FIRST, *CONVERSATION)
+    found = place.open().info(FIRST)
+
+    assert found is not None
+    assert (found.id, found.cwd, found.first_prompt) == (FIRST, place.cwd, "Hello there")
+    assert (found.title, found.tag) == (None, None)
+    assert found.messages in (None, 3)
+    assert found.size_bytes > 0
+    assert (found.created[:20], found.modified > "2026-01-02") == ("2026-01-02T03:04:00.", True)
+    assert place.open().list() == [found]
+    assert place.open().info(SECOND) is None
+
+
+def a_list_has_the_session_written_last_first_and_can_be_had_in_parts(place: Place) -> None:
+    store = place.open()
+    for seq, session_id in enumerate([FIRST, SECOND, FIRST]):
+        write(store, session_id, user(seq, "x", session_id))
+        place.let_time_pass()
+
+    assert [info.id for info in store.list()] == [FIRST, SECOND]
+    assert [info.id for info in store.list(place.cwd)] == [FIRST, SECOND]
+    assert [info.id for info in store.list(limit=1)] == [FIRST]
+    assert [info.id for info in store.list(limit=1, offset=1)] == [SECOND]
+    assert store.list(offset=2) == []
+    assert store.list("/somewhere/else") == []
+
+
+def a_session_can_be_renamed_and_tagged_while_somebody_writes(place: Place) -> None:
+    log = place.open().create(FIRST)
+    log.append(CONVERSATION[0])
+    other = place.open()
+    other.rename(FIRST, "Grüße")
+    other.tag(FIRST, "kept")
+    log.append(CONVERSATION[1])
+    seen = [place.open().info(FIRST)]
+    other.rename(FIRST, "Farewell")
+    other.tag(FIRST, None)
+    seen.append(place.open().info(FIRST))
+    log.append(note(2, "title", {"title": "From inside"}))
+    seen.append(place.open().info(FIRST))
+    log.close()
+
+    assert [(info.title, info.tag) for info in seen if info] == [
+        ("Grüße", "kept"),
+        ("Farewell", None),
+        ("From inside", None),
+    ]
+    assert [entry.seq for entry in kept(place.open())] == [0, 1, 2]
+    with pytest.raises(UnknownSession):
+        other.rename(SECOND, "x")
+    with pytest.raises(UnknownSession):
+        other.tag(SECOND, "x")
+
+
+def a_deleted_session_is_gone_and_its_id_is_free(place: Place) -> None:
+    store = place.open()
+    write(store, FIRST, *CONVERSATION)
+    write(store, SECOND, user(0, "stays", SECOND))
+    store.rename(FIRST, "Title")
+    store.delete(FIRST)
+
+    assert not place.open().exists(FIRST)
+    assert [info.id for info in place.open().list()] == [SECOND]
+    assert store.search("Hello") == []
+    with pytest.raises(UnknownSession):
+        store.delete(FIRST)
+    write(place.open(), FIRST, CONVERSATION[0])
+    again = place.open().info(FIRST)
+    assert again is not None
+    assert again.title is None
+
+
+def a_session_that_is_held_cannot_be_deleted(place: Place) -> None:
+    log = place.open().create(FIRST)
+    log.append(CONVERSATION[0])
+
+    with pytest.raises(SessionBusy):
+        place.open().delete(FIRST)
+    log.append(CONVERSATION[1])
+    log.close()
+    assert kept(place.open()) == CONVERSATION[:2]
+
+
+def a_search_finds_what_has_all_the_words(place: Place) -> None:
+    store = place.open()
+    write(store, FIRST, user(0, "The quick_brown Fox\0 jumps; 'over' 100% of it"), assistant(1, TEXT))
+    place.let_time_pass()
+    write(store, SECOND, user(0, "a fox, too: " + "ä" * 5000, SECOND), note(1, "permission", {"tool": "fox"}))
+
+    def found(text: str, limit: int = 20) -> list[tuple[str, int]]:
+        return [(hit.id, hit.seq) for hit in place.open().search(text, limit)]
+
+    assert found("FOX") == [(SECOND, 0), (FIRST, 0)]
+    assert found("fox", limit=1) == [(SECOND, 0)]
+    assert found("over the brown fox") == [(FIRST, 0)]
+    assert found("grüße") == [(FIRST, 1)]
+    assert found("ä" * 5000) == [(SECOND, 0)]
+    assert found("fo") == found("fox AND cat") == found('"') == found("") == found("grusse") == []
+    assert "quick_brown Fox" in store.search("jumps")[0].excerpt
+
+
+def an_id_cannot_lead_out_of_the_store(place: Place) -> None:
+    store = place.open()
+    for name in ("../up", "a/b", "", "*", ".", "x" * 200):
+        assert not store.exists(name)
+        with pytest.raises(SessionError):
+            store.create(name)
+        with pytest.raises(UnknownSession):
+            store.open(name)
+
+
+def large_and_odd_texts_come_back_as_they_were(place: Place) -> None:
+    entries = [user(0, "x" * 2_000_000), user(1, "\0 \x7f \u2028 \r\n \ufeff \uffff"), user(2, "")]
+    write(place.open(), FIRST, *entries)
+
+    assert kept(place.open()) == entries
+
+
 CLAIMS = [
     entries_come_back_as_they_were_appended,
     a_log_that_is_being_written_can_be_read,
@@ -234,5 +355,13 @@ CLAIMS = [
     whoever_was_robbed_of_a_session_cannot_write_to_it,
     a_session_can_be_read_while_somebody_writes,
     closing_a_log_twice_does_no_harm,
+    a_list_tells_what_a_session_is_about,
+    a_list_has_the_session_written_last_first_and_can_be_had_in_parts,
+    a_session_can_be_renamed_and_tagged_while_somebody_writes,
+    a_deleted_session_is_gone_and_its_id_is_free,
+    a_session_that_is_held_cannot_be_deleted,
+    a_search_finds_what_has_all_the_words,
+    an_id_cannot_lead_out_of_the_store,
+    large_and_odd_texts_come_back_as_they_were,
 ]
 every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)

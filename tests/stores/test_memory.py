@@ -10,7 +10,7 @@ from stores.conformance import FIRST, Place, every_claim, user
 
 @every_claim
 def test_the_memory_keeps_the_promises_of_a_store(claim: Callable[[Place], None]) -> None:
-    store = Memory()
+    store = Memory("/nowhere/project")
 
     claim(Place(lambda: store))
 

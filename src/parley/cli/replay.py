@@ -58,7 +58,7 @@ def replay(session_id: str, options: Options, as_json: bool) -> str:
     if not any(field in options.given for field in RULE_SETS):
         raise UsageError("replay needs rules to compare with: --settings FILE, or --allowedTools, --disallowedTools")
     here = working_directory()
-    entries = list(Composer(options, dict(os.environ), here).store(complain).read(session_id))
+    entries = list(Composer(options, dict(os.environ), here).store(complain, session_id).read(session_id))
     calls = list(calls_in(entries))
     alone = {} if options.setting_sources is not None else {"setting_sources": ()}
     # A path in --settings is seen from here; the rules, from where the session worked.

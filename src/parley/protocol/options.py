@@ -243,6 +243,7 @@ class Options:
     resume_drops_turn = Option[str | None](TEXT, "--resume-drops-turn")
     no_session_persistence = Option[bool](SWITCH, "--no-session-persistence")
     name = Option[str | None](TEXT, "--name", "-n")
+    store = Option[str | None](TEXT, "--store")
     database = Option[str | None](TEXT, "--db")
 
     # Settings.

@@ -14,7 +14,9 @@ SECRETS = ("KEY", "TOKEN", "HEADERS")
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable carries a key of a model's backend, or an address with a password in it."""
     name = name.upper()
-    if name == "PARLEY_SEARCH_URL" or (name.startswith(OWNERS) and any(word in name for word in SECRETS)):
+    if name in ("PARLEY_SEARCH_URL", "PARLEY_STORE") or (
+        name.startswith(OWNERS) and any(word in name for word in SECRETS)
+    ):
         return True
     return value.startswith(("http://", "https://")) and "@" in value.split("/", 3)[2].partition("?")[0]
 

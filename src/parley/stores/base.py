@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import builtins
+import re
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from parley.errors import SessionError
 from parley.protocol.base import Json, Struct
+
+TOLD = ("user", "assistant", "result")
+"""The kinds of entries that are lines of the wire."""
+PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+"""Ids come from outside and become file names: they must not lead out of the folder, nor be a pattern."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -22,6 +32,34 @@ class Entry(Struct, frozen=True, kw_only=True):
     message: Json
     context: Json = {}
     """What a layout wants to know beside the message, e.g. the permission mode of a prompt."""
+
+
+class Info(Struct, frozen=True, kw_only=True):
+    """A session in a list. None: not set, or not known without reading all of it."""
+
+    id: str
+    cwd: str
+    """The folder it was begun in: its project."""
+    title: str | None = None
+    first_prompt: str | None = None
+    created: str
+    modified: str
+    """Both UTC, ISO 8601."""
+    size_bytes: int
+    messages: int | None = None
+    """How many entries of user and assistant there are."""
+    tag: str | None = None
+    git_branch: str | None = None
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """An entry in which something was found."""
+
+    id: str
+    seq: int
+    kind: str
+    at: str
+    excerpt: str
 
 
 class Log(Protocol):
@@ -63,5 +101,37 @@ class Store(Protocol):
     def newest(self) -> str | None:
         """The id of the session that was written last in this project."""
 
+    def info(self, session_id: str) -> Info | None:
+        """What a list says of a session; None if it is not there."""
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        """The sessions of a project (a folder), or of all; those written last come first."""
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Give it a title, also while somebody holds it. Raises UnknownSession, SessionError."""
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        """Give it a tag, or take it away, also while somebody holds it. Raises UnknownSession, SessionError."""
+
+    def delete(self, session_id: str) -> None:
+        """Remove all there is of it. Raises UnknownSession, SessionBusy, SessionError."""
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        """What was said with all these words in it, in whatever case; the latest first."""
+
     def path(self, session_id: str) -> str:
         """Where hosts and hooks may find the transcript; "" if nowhere."""
+
+
+def plain(session_id: str) -> str:
+    """An id that may become a file name. Raises SessionError."""
+    if not PLAIN_ID.fullmatch(session_id):
+        raise SessionError(f"{session_id!r} cannot be the id of a session")
+    return session_id
+
+
+def copied(entries: Iterable[Entry], session_id: str) -> Iterator[Entry]:
+    """The entries of a session as those of another. What was granted to the one stays granted to it alone."""
+    for entry in entries:
+        is_told = entry.kind in TOLD and "session_id" in entry.message
+        yield replace(entry, message={**entry.message, "session_id": session_id}) if is_told else entry

@@ -8,20 +8,19 @@ session stands in `<config>/leases/<session>`.
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
-from parley.stores.base import Entry
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
 from parley.stores.lease import take
 from parley.stores.line import Context
 from parley.stores.transcript import Reader, Transcript
 
 LONGEST_KEY = 200
-PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-"""Ids come from outside and become file names: they must not lead out of the folder, nor be a pattern."""
 
 
 class Claude:
@@ -38,9 +37,7 @@ class Claude:
         return self._find(session_id) is not None
 
     def create(self, session_id: str) -> Transcript:
-        if not PLAIN_ID.fullmatch(session_id):
-            raise SessionError(f"{session_id!r} cannot be the id of a session")
-        return self._held(self._folder / f"{session_id}.jsonl", session_id)
+        return self._held(self._folder / f"{plain(session_id)}.jsonl", session_id)
 
     def open(self, session_id: str, *, steal: bool = False) -> Transcript:
         return self._held(self._known(session_id), session_id, steal=steal)
@@ -57,6 +54,55 @@ class Claude:
         # Older versions of the original keep the transcripts of subagents beside those of sessions.
         files = [file for file in self._folder.glob("*.jsonl") if not file.name.startswith("agent-")]
         return max(files, key=lambda file: file.stat().st_mtime_ns).stem if files else None
+
+    def info(self, session_id: str) -> Info | None:
+        from parley.stores.glance import glance
+
+        found = self._find(session_id)
+        return glance(found, session_id) if found is not None else None
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        from parley.stores.glance import listed
+
+        return listed(self._files(project), limit, offset)
+
+    def rename(self, session_id: str, title: str) -> None:
+        from parley.stores.glance import entitle
+
+        entitle(self._known(session_id), session_id, title)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        from parley.stores.glance import label
+
+        label(self._known(session_id), session_id, tag)
+
+    def delete(self, session_id: str) -> None:
+        import shutil
+
+        path = self._known(session_id)
+        lease = take(self._leases / session_id, session_id)
+        try:
+            path.unlink(missing_ok=True)
+            # What its subagents said lies beside it.
+            shutil.rmtree(path.parent / session_id, ignore_errors=True)
+        except OSError as flaw:
+            raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
+        finally:
+            lease.release()
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        from parley.stores.glance import searched
+
+        return searched(self._files(None), text, limit)
+
+    def _files(self, project: str | None) -> builtins.list[tuple[str, Path]]:
+        """The ids and files of sessions, those written last first."""
+        from parley.stores.glance import by_age
+
+        folder = "*" if project is None else project_key(project)
+        # Older versions of the original keep the transcripts of subagents beside those of sessions.
+        files = (file for file in self._projects.glob(f"{folder}/*.jsonl") if not file.name.startswith("agent-"))
+        return [(file.stem, file) for file in by_age(files)]
 
     def path(self, session_id: str) -> str:
         return str(self._find(session_id) or self._folder / f"{session_id}.jsonl")

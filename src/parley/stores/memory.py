@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 
 from parley.errors import SessionBusy, UnknownSession
-from parley.stores.base import Entry
+from parley.protocol.base import spell
+from parley.stores.base import Entry, Hit, Info, plain
+from parley.stores.words import SAID, first_prompt, hit, words
 
 
 class MemoryLog:
@@ -35,15 +38,19 @@ class MemoryLog:
 
 
 class Memory:
-    def __init__(self) -> None:
-        self._sessions: dict[str, list[Entry]] = {}
+    def __init__(self, cwd: str = "") -> None:
+        self._cwd = cwd
+        self._sessions: dict[str, builtins.list[Entry]] = {}
         self._holders: dict[str, MemoryLog] = {}
+        self._titles: dict[str, tuple[int, str]] = {}
+        """What a session was renamed to, and at which length of its log."""
+        self._tags: dict[str, str] = {}
 
     def exists(self, session_id: str) -> bool:
         return session_id in self._sessions
 
     def create(self, session_id: str) -> MemoryLog:
-        return self._held(session_id)
+        return self._held(plain(session_id))
 
     def open(self, session_id: str, *, steal: bool = False) -> MemoryLog:
         self._check(session_id)
@@ -64,6 +71,61 @@ class Memory:
 
     def newest(self) -> str | None:
         return next(reversed(self._sessions), None)
+
+    def info(self, session_id: str) -> Info | None:
+        kept = self._sessions.get(session_id)
+        if not kept:
+            return None
+        prompts = (first_prompt(entry.kind, entry.message) for entry in kept)
+        return Info(
+            id=session_id,
+            cwd=self._cwd,
+            title=self._title(session_id),
+            first_prompt=next((prompt for prompt in prompts if prompt is not None), None),
+            created=kept[0].at,
+            modified=kept[-1].at,
+            size_bytes=sum(len(spell(entry.message)) for entry in kept),
+            messages=sum(entry.kind in SAID for entry in kept),
+            tag=self._tags.get(session_id),
+        )
+
+    def _title(self, session_id: str) -> str | None:
+        length, title = self._titles.get(session_id, (0, None))
+        for entry in reversed(self._sessions[session_id][length:]):
+            if entry.kind == "title":
+                return str(entry.message.get("title"))
+        return title
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        if project not in (None, self._cwd):
+            return []
+        ids = builtins.list(reversed(self._sessions))[offset:][:limit]
+        return [info for session_id in ids if (info := self.info(session_id)) is not None]
+
+    def rename(self, session_id: str, title: str) -> None:
+        self._check(session_id)
+        self._titles[session_id] = (len(self._sessions[session_id]), title)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        self._check(session_id)
+        self._tags.pop(session_id, None)
+        if tag:
+            self._tags[session_id] = tag
+
+    def delete(self, session_id: str) -> None:
+        self._check(session_id)
+        self._held(session_id).close()
+        for kept in (self._sessions, self._titles, self._tags):
+            kept.pop(session_id, None)
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        wanted = words(text)
+        found = (
+            hit(session_id, entry, wanted)
+            for session_id in reversed(self._sessions)
+            for entry in reversed(self._sessions[session_id])
+        )
+        return [one for one in found if one is not None][:limit]
 
     def path(self, session_id: str) -> str:
         return ""

@@ -1,0 +1,190 @@
+"""A folder per session: `sessions/<session>/{session.json,messages.jsonl,state.json}`.
+
+`messages.jsonl` is the log, line for line as in the layout of the original CLI, with the same
+checksums; it alone is the truth. The other two are for those who look from outside: what the
+session is (`session.json`), and how it stands (`state.json`: mode, model, todos, usage,
+cost). They are replaced as a whole, at the end of each turn.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import SessionError, UnknownSession
+from parley.protocol.base import Json
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.glance import by_age, entitle, glance, label, listed, searched
+from parley.stores.lease import take
+from parley.stores.line import Context
+from parley.stores.transcript import Reader, Transcript
+
+PROTOCOL_VERSION = "2024-11-05"
+MESSAGES, SESSION, STATE = "messages.jsonl", "session.json", "state.json"
+
+
+class FolderLog:
+    def __init__(self, folder: Path, session_id: str, transcript: Transcript, complain: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._session_id = session_id
+        self._transcript = transcript
+        self._complain = complain
+        self._state: Json = {}
+        self._is_new = True
+
+    def append(self, entry: Entry) -> None:
+        self._transcript.append(entry)
+        self._state |= state(entry)
+        if self._is_new or entry.kind == "result":
+            self._is_new = False
+            self._describe()
+
+    def sync(self) -> None:
+        self._transcript.sync()
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        for entry in self._transcript.entries():
+            self._state |= state(entry)
+            if entry.seq > after:
+                yield entry
+
+    def close(self) -> None:
+        self._transcript.close()
+
+    def _describe(self) -> None:
+        try:
+            describe(self._folder, self._session_id)
+            replace(self._folder / STATE, self._state)
+        except SessionError as flaw:
+            self._complain(str(flaw))  # the entry is in the log, and that is what counts
+
+
+def state(entry: Entry) -> Json:
+    """What an entry says of how the session stands."""
+    found: Json = {}
+    message = entry.message
+    inner = message.get("message")
+    if mode := entry.context.get("permissionMode"):
+        found["mode"] = mode
+    if entry.kind == "mode" and "mode" in message:
+        found["mode"] = message["mode"]
+    if entry.kind == "assistant" and isinstance(inner, dict):
+        found |= {"model": inner["model"]} if inner.get("model") else {}
+        for block in inner.get("content") or ():
+            if block.get("type") == "tool_use" and block.get("name") == "TodoWrite":
+                found["todos"] = block["input"].get("todos", [])
+    if entry.kind == "result":
+        found |= {name: message[field] for name, field in RESULT.items() if field in message}
+    return found
+
+
+RESULT = {"usage": "usage", "cost_usd": "total_cost_usd", "turns": "num_turns"}
+
+
+class Folder:
+    """The sessions of all projects below one folder."""
+
+    def __init__(self, root: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
+        self._root = root / "sessions"
+        self._leases = root / "leases"
+        self._context = context
+        self._complain = complain
+
+    def exists(self, session_id: str) -> bool:
+        return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).exists()
+
+    def create(self, session_id: str) -> FolderLog:
+        return self._held(plain(session_id))
+
+    def open(self, session_id: str, *, steal: bool = False) -> FolderLog:
+        self._known(session_id)
+        return self._held(session_id, steal=steal)
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        reader = Reader(self._known(session_id), session_id, self._complain)
+        return (entry for entry in reader.entries() if entry.seq > after)
+
+    def _held(self, session_id: str, *, steal: bool = False) -> FolderLog:
+        lease = take(self._leases / session_id, session_id, steal=steal)
+        path = self._messages(session_id)
+        transcript = Transcript(path, session_id, self._context, lease, self._complain)
+        return FolderLog(path.parent, session_id, transcript, self._complain)
+
+    def newest(self) -> str | None:
+        found = self.list(self._context.cwd, limit=1)
+        return found[0].id if found else None
+
+    def info(self, session_id: str) -> Info | None:
+        return glance(self._messages(session_id), session_id) if PLAIN_ID.fullmatch(session_id) else None
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        if project is None:
+            return listed(self._files(), limit, offset)
+        here = os.path.realpath(project)
+        found = [info for info in listed(self._files(), None, 0) if os.path.realpath(info.cwd) == here]
+        return found[offset:][:limit]
+
+    def rename(self, session_id: str, title: str) -> None:
+        entitle(self._known(session_id), session_id, title)
+        describe(self._messages(session_id).parent, session_id)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        label(self._known(session_id), session_id, tag)
+        describe(self._messages(session_id).parent, session_id)
+
+    def delete(self, session_id: str) -> None:
+        import shutil
+
+        path = self._known(session_id)
+        lease = take(self._leases / session_id, session_id)
+        try:
+            shutil.rmtree(path.parent)
+        except OSError as flaw:
+            raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
+        finally:
+            lease.release()
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        return searched(self._files(), text, limit)
+
+    def path(self, session_id: str) -> str:
+        return str(self._messages(session_id))
+
+    def _files(self) -> builtins.list[tuple[str, Path]]:
+        """The ids and logs of all sessions, those written last first."""
+        return [(file.parent.name, file) for file in by_age(self._root.glob(f"*/{MESSAGES}"))]
+
+    def _messages(self, session_id: str) -> Path:
+        return self._root / session_id / MESSAGES
+
+    def _known(self, session_id: str) -> Path:
+        """Raises UnknownSession."""
+        if not self.exists(session_id):
+            raise UnknownSession(session_id)
+        return self._messages(session_id)
+
+
+def describe(folder: Path, session_id: str) -> None:
+    """Write `session.json`. Raises SessionError."""
+    info = glance(folder / MESSAGES, session_id)
+    if info is not None:
+        replace(folder / SESSION, {**msgspec.to_builtins(info), "protocol_version": PROTOCOL_VERSION})
+
+
+def replace(path: Path, content: Json) -> None:
+    """Put a file in place as a whole. Raises SessionError."""
+    # Two may do so at once: the holder at the end of a turn, and somebody who renames the session.
+    half = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        file = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+        finally:
+            os.close(file)
+        os.replace(half, path)
+    except OSError as flaw:
+        raise SessionError(f"the session cannot be written to {path}: {flaw.strerror}") from None

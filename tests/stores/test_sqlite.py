@@ -1,0 +1,105 @@
+"""All sessions in one SQLite file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from parley.errors import SessionError
+from parley.stores.line import Context
+from parley.stores.sqlite import Sqlite
+from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
+
+WRITER = """
+import sys
+from pathlib import Path
+from parley.stores.line import Context
+from parley.stores.sqlite import Sqlite
+from stores.conformance import user
+log = Sqlite(Path(sys.argv[1]), Context(cwd="/", version="")).create(sys.argv[2])
+for seq in range(int(sys.argv[3])):
+    log.append(user(seq, "x", sys.argv[2]))
+    print(seq, flush=True)
+sys.stdin.read()
+"""
+
+
+def store(path: Path, cwd: str = "/nowhere/project") -> Sqlite:
+    return Sqlite(path / "sessions.db", Context(cwd=cwd, version="2.1.0", git_branch="main"))
+
+
+def writer(path: Path, session_id: str, entries: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(path / "sessions.db"), session_id, str(entries)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@every_claim
+def test_a_database_keeps_the_promises_of_a_store(claim: Callable[[Place], None], tmp_path: Path) -> None:
+    claim(Place(lambda: store(tmp_path)))
+
+
+def test_what_a_killed_process_wrote_is_there_and_the_session_is_free(tmp_path: Path) -> None:
+    process = writer(tmp_path, FIRST, 5)
+    assert process.stdout is not None
+    told = [process.stdout.readline().strip() for _ in range(5)]
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    assert told == ["0", "1", "2", "3", "4"]
+    assert kept(store(tmp_path)) == [user(seq, "x") for seq in range(5)]
+
+
+def test_processes_that_write_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    ids = [f"{number}{FIRST[1:]}" for number in range(3)]
+    writers = [writer(tmp_path, session_id, 20) for session_id in ids]
+    codes = [(process.communicate(), process.returncode)[1] for process in writers]
+
+    assert codes == [0, 0, 0]
+    assert [len(kept(store(tmp_path), session_id)) for session_id in ids] == [20, 20, 20]
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sessions.db").write_text("not a database " * 100)
+
+    with pytest.raises(SessionError, match=r"the database .* cannot be used: file is not a database"):
+        store(tmp_path).list()
+
+
+def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, *CONVERSATION)
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as database, database:
+        database.execute("UPDATE parley_version SET version = 99")
+
+    with pytest.raises(SessionError, match="is of a newer version"):
+        store(tmp_path).create(SECOND)
+
+
+def test_looking_into_a_database_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    assert (store(tmp_path).list(), store(tmp_path).exists(FIRST), store(tmp_path).search("x")) == ([], False, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_is_private_to_its_user(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, *CONVERSATION)
+
+    assert (tmp_path / "sessions.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_entry_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    log = store(tmp_path).create(FIRST)
+    log.append(user(0, "first"))
+    with pytest.raises(SessionError, match="UNIQUE"):
+        log.append(user(0, "second"))
+    log.append(user(1, "third"))
+    log.close()
+
+    assert kept(store(tmp_path)) == [user(0, "first"), user(1, "third")]
