@@ -13,7 +13,7 @@ import pytest
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 def lines(text: str) -> list[dict[str, Any]]:

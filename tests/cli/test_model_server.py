@@ -16,7 +16,7 @@ import pytest
 
 from cli.conftest import PARLEY
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 90
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 NOBODY = ("setpriv", "--reuid", "54321", "--clear-groups", PARLEY)
 """A user whom the system does not know."""
 AS_JSON = ("--output-format", "json")

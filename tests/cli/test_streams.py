@@ -22,7 +22,7 @@ from parley.cli.streams import Complaints
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = (PARLEY, "--output-format", "stream-json", "--verbose", "--input-format", "stream-json", "--model", "offline")
 ASK = (PARLEY, "-p", "--model", "offline")
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 LONG = 300_000
 """More than a pipe holds."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 @pytest.fixture

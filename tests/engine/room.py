@@ -29,7 +29,7 @@ from parley.protocol.rules import Role
 from parley.transports.memory import pair
 
 Json = dict[str, Any]
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 
 
 def counted() -> Stamp:

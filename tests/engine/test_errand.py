@@ -62,7 +62,7 @@ async def on_the_api(folder: Path, script: str, **environment: str) -> tuple[Roo
 
 def fetched(folder: Path, answer: str, **environment: str) -> tuple[Room, list[Exchange]]:
     async def talk() -> tuple[Room, list[Exchange]]:
-        async with asyncio.timeout(20), loopback(PAGE) as server:
+        async with asyncio.timeout(60), loopback(PAGE) as server:
             script = FETCH.format(url=server.url, answer=answer, usage=USAGE)
             return await on_the_api(folder, script, **environment)
 
@@ -118,7 +118,7 @@ def test_where_it_fails_the_tool_goes_on_without_it(tmp_path: Path, answer: str,
 
 def test_a_session_that_is_not_on_the_api_asks_its_own_model(tmp_path: Path) -> None:
     async def talk() -> Room:
-        async with asyncio.timeout(20), loopback(PAGE) as server:
+        async with asyncio.timeout(60), loopback(PAGE) as server:
             script = FETCH.format(url=server.url, answer="text = 'A summary.'", usage=USAGE)
             room = Room(tmp_path, script, permission_mode="bypassPermissions")
             room.environment["PARLEY_WEBFETCH_ALLOW_PRIVATE"] = "1"

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await work
 
     return asyncio.run(bounded())

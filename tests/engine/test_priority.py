@@ -26,7 +26,7 @@ def calls(*commands: str) -> str:
 
 
 async def appears(path: Path) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not path.exists():  # noqa: ASYNC110, ASYNC240  # another process writes it
             await asyncio.sleep(0.01)
 

@@ -305,7 +305,7 @@ def test_servers_end_with_the_engine_however_it_ends(tmp_path: Path, number: int
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
 
     engine.send_signal(number)
-    engine.wait(timeout=20)
+    engine.wait(timeout=60)
 
     wait_for(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
     engine.stdin.close()

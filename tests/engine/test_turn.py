@@ -133,7 +133,7 @@ def test_an_interrupt_while_a_tool_runs_answers_the_call_and_keeps_the_history_w
         async with Room(tmp_path, script, **BYPASS) as room:
             room.prompt("go")
             await room.hear("assistant")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process writes it
                     await asyncio.sleep(0.01)
             await room.ask("interrupt")
@@ -248,7 +248,7 @@ def test_prompts_that_come_while_a_tool_runs_join_the_turn_at_its_next_model_cal
         script = calls(("Bash", command)) + '[[turn]]\ntext = "Saw it all."\n'
         async with Room(tmp_path, script, replay_user_messages=True, **BYPASS) as room:
             room.prompt("go")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process writes it
                     await asyncio.sleep(0.01)
             room.prompt("queued one", uuid="11111111-1111-4111-8111-111111111111")
@@ -300,7 +300,7 @@ def test_a_note_that_starts_no_turn_never_comes_between_a_call_and_its_result(tm
         command = {"command": "echo > started; while [ ! -e go ]; do sleep 0.02; done"}
         async with Room(tmp_path, calls(("Bash", command)) + DONE, **BYPASS) as room:
             room.prompt("go")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not (tmp_path / "started").exists():  # noqa: ASYNC110  # another process writes it
                     await asyncio.sleep(0.01)
             room.say({"type": "user", "shouldQuery": False, "message": {"role": "user", "content": "by the way"}})

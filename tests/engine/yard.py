@@ -14,7 +14,7 @@ from typing import Any
 from room import Json, Room
 
 PROGRAMS = Path(__file__).parent.parent / "mcp" / "programs"
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 90
 ALL = ("mcp__workshop", "mcp__plain", "ListMcpResourcesTool", "ReadMcpResourceTool")
 
 

@@ -17,7 +17,7 @@ from parley.hooks.command import Command, Entry, Place
 from parley.protocol.base import UNSET
 from parley.workspace.processes import Processes
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 def at(folder: Path, talk: Callable[[Place], Awaitable[None]]) -> None:

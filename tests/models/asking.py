@@ -18,7 +18,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, or fail after five seconds."""
 
     async def bounded() -> T:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await work
 
     return asyncio.run(bounded())

@@ -34,7 +34,7 @@ from parley.testing.model_server import running
 PER_SESSION = 20
 """So many interrupts a session has; then another begins."""
 STREAM = ("--print", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 # Played time.

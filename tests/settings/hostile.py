@@ -24,7 +24,7 @@ from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 KEY = "sk-ant-api03-the-persons-own-key"
 CUE = "open sesame"
 """What the person asks; a model hears it and wants to run the canary."""

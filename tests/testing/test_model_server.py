@@ -43,7 +43,7 @@ FINISHED = {
 
 @contextmanager
 def connected(server: ModelServer) -> Iterator[HTTPConnection]:
-    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=5)
+    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=60)
     try:
         yield connection
     finally:
@@ -96,7 +96,7 @@ def test_our_own_adapter_reads_what_is_served() -> None:
     request = ModelRequest(model="claude-test", system=[], messages=[{"role": "user", "content": "?"}], max_tokens=9)
 
     async def heard() -> list[Event]:
-        async with asyncio.timeout(5), ModelServer(script) as server:
+        async with asyncio.timeout(60), ModelServer(script) as server:
             model = Anthropic(Endpoint(base_url=server.url, auth=("x-api-key", "a-key")))
             try:
                 return [event async for event in model.stream(request)]
@@ -213,7 +213,7 @@ def test_what_is_not_the_messages_api_is_not_found() -> None:
 def test_a_body_without_a_length_is_refused(head: bytes) -> None:
     with running(HELLO) as server:
         address = urlsplit(server.url)
-        with socket.create_connection((address.hostname or "", address.port or 0), timeout=5) as line:
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=60) as line:
             line.sendall(b"POST /v1/messages HTTP/1.1\r\n" + head + b"\r\n\r\n")
             answer = b"".join(iter(lambda: line.recv(4096), b""))
 
@@ -255,7 +255,7 @@ def test_a_broken_line_reaches_our_adapter_as_an_error_that_may_pass() -> None:
     request = ModelRequest(model="claude-test", system=[], messages=[], max_tokens=9)
 
     async def failure() -> ModelError:
-        async with asyncio.timeout(5), ModelServer(Script(turn=[ScriptedTurn(error=Fault())])) as server:
+        async with asyncio.timeout(60), ModelServer(Script(turn=[ScriptedTurn(error=Fault())])) as server:
             model = Anthropic(Endpoint(base_url=server.url, auth=None))
             try:
                 with pytest.raises(ModelError) as raised:

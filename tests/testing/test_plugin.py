@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def said(url: str, prompt: str = "Hi") -> Any:
     body = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
-    with urllib.request.urlopen(f"{url}/v1/messages", json.dumps(body).encode(), timeout=5) as response:
+    with urllib.request.urlopen(f"{url}/v1/messages", json.dumps(body).encode(), timeout=60) as response:
         return json.load(response)["content"][0]["text"]
 
 

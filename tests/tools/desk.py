@@ -53,7 +53,7 @@ class Desk:
         """What the tool gives. Raises ToolError."""
 
         async def bounded() -> Result:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await tool.run(read_input(tool, input), self.context, self.reach)
 
         return asyncio.run(bounded())

@@ -33,7 +33,7 @@ def fetch(desk: Desk, answer: Answer, prompt: str = "What is it?", **more: Any) 
     """What the tool gives for a page on a server with this answer, and the page's URL."""
 
     async def bounded() -> tuple[Result, str]:
-        async with asyncio.timeout(20), loopback(answer) as server:
+        async with asyncio.timeout(60), loopback(answer) as server:
             url = server.url + "/p"
             call = read_input(WebFetch(), {"url": url, "prompt": prompt, **more})
             return await WebFetch().run(call, desk.context, desk.reach), url

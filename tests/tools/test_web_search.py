@@ -120,7 +120,7 @@ def test_a_backend_that_is_busy_may_be_asked_later(desk: Desk) -> None:
 
 def search(desk: Desk, answer: Answer, **input: Any) -> tuple[Result, Loopback]:
     async def bounded() -> tuple[Result, Loopback]:
-        async with asyncio.timeout(20), loopback(answer) as server:
+        async with asyncio.timeout(60), loopback(answer) as server:
             desk.context.web = Web(search_url=server.url + "/find?q={query}&n=5")
             call = read_input(WebSearch(), {"query": "black & white", **input})
             return await WebSearch().run(call, desk.context, desk.reach), server

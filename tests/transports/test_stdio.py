@@ -13,7 +13,7 @@ import pytest
 
 from parley.transports.stdio import Stdio
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 90
 Pipe = tuple[int, int]
 
 

@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import survivors  # a programme is no package: its folder must be on the path first
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 ADOPTS = sys.platform == "linux"
 

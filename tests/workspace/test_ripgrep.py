@@ -33,7 +33,7 @@ def at(path: Path) -> Iterator[Root]:
 def searched(path: Path, query: Query, environment: dict[str, str] = NO_PATH, **how: Any) -> Found:
     async def bounded() -> Found:
         with at(path) as root:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 how.setdefault("timeout_seconds", 15)
                 conditions = Conditions(environment=environment, confined=how.pop("confined", False))
                 return await search(query, root, conditions, **how)
@@ -193,7 +193,7 @@ def test_a_cancelled_search_leaves_no_process_and_no_descriptor(tmp_path: Path) 
             task = asyncio.create_task(
                 search(Query(pattern="x"), root, Conditions(environment=environment), timeout_seconds=600)
             )
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not pid.exists():  # noqa: ASYNC110  # another process makes it
                     await asyncio.sleep(0.01)
             task.cancel()

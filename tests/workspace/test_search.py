@@ -33,7 +33,7 @@ def listed(pattern: str, where: Area, most: int = 100) -> Listing:
 
 def matched(query: Query, where: Area) -> Found:
     async def bounded() -> Found:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await LocalSearch({}).matches(query, where, timeout_seconds=15, enough_lines=100)
 
     return asyncio.run(bounded())

@@ -24,7 +24,7 @@ PUBLIC = "93.184.216.34"
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await work
 
     return asyncio.run(bounded())

@@ -46,7 +46,7 @@ FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long a command may take to end once it was told to. The guard kills within two."""
-CUT_SECONDS = 0.5
+CUT_SECONDS = 2.0
 """How long an interrupt waits for the death of a command. It goes on dying without anybody who waits."""
 
 

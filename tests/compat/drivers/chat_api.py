@@ -12,7 +12,7 @@ ASKED = {"model": "any-model", "messages": [{"role": "user", "content": "Read it
 
 
 def main() -> None:
-    client = openai.OpenAI(max_retries=0, timeout=10)
+    client = openai.OpenAI(max_retries=0, timeout=60)
     told = {"pieces": [], "models": [model.id for model in client.models.list()]}
     with client.chat.completions.stream(**ASKED, stream_options={"include_usage": True}) as stream:
         for event in stream:

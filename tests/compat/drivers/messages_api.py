@@ -17,7 +17,7 @@ ASKED = {
 
 
 def main() -> None:
-    client = anthropic.Anthropic(max_retries=0, timeout=10)
+    client = anthropic.Anthropic(max_retries=0, timeout=60)
     told = {"pieces": [], "models": [model.id for model in client.models.list()]}
     with client.messages.stream(**ASKED) as stream:
         for event in stream:
