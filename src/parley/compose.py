@@ -40,7 +40,7 @@ from parley.permissions.later import Later
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import backends, credentials, layers
-from parley.settings.base import Value, shown
+from parley.settings.base import Recipe, Value, shown
 from parley.settings.client import takes_rate_limits
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
@@ -259,6 +259,7 @@ class Composer:
             mcp=self.servers(context, complain),
             settings=self.settings,
             output_style=style.name,
+            recipes=None if options.disable_slash_commands else lambda: self.recipes(complain),
             betas=options.betas or (),
             limits=limits,
             form=form,
@@ -324,6 +325,13 @@ class Composer:
         """The working directories beside the first, absolute."""
         added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
         return tuple(dict.fromkeys([*added, *self.settings.folders()]))
+
+    def recipes(self, complain: Callable[[str], None]) -> Sequence[Recipe]:
+        """The commands and skills there are. What is wrong with their files is told."""
+        found, flaws = self.settings.recipes()
+        for flaw in flaws:
+            complain(str(flaw))
+        return found
 
     def memory(self, denies: Callable[[str], bool], complain: Callable[[str], None]) -> str:
         found = self.settings.memory(self.cwd, self.folders(), denies)

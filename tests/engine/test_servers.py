@@ -116,12 +116,14 @@ def test_a_server_asks_the_person_through_the_host_and_nobody_there_is_a_no(tmp_
 def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("/mcp__workshop__plan 'a chair' by next week")
-        assert (await room.hear("system", "init"))["slash_commands"] == ["mcp__workshop__plan"]
+        assert "mcp__workshop__plan" in (await room.hear("system", "init"))["slash_commands"]
         await room.hear("result")
         again = await room.ask("initialize")
-        assert again["response"]["response"]["commands"] == [
-            {"name": "mcp__workshop__plan", "description": "Plan a piece of work.", "argumentHint": "<thing> <when>"}
-        ]
+        assert again["response"]["response"]["commands"][-1] == {
+            "name": "mcp__workshop__plan",
+            "description": "Plan a piece of work.",
+            "argumentHint": "<thing> <when>",
+        }
         room.prompt("/mcp__workshop__plan")
         failed = await room.hear("result")
         assert failed["subtype"] == "error_during_execution"

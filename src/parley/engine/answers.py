@@ -47,7 +47,7 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         take_schema(session, request.jsonSchema)
     greeted = session.servers.greet(request)
     answer = ask.InitializeAnswer(
-        commands=session.servers.commands(),
+        commands=session.commands.listed(),
         agents=[],
         output_style=session.setup.output_style,
         available_output_styles=list(dict.fromkeys(["default", session.setup.output_style])),

@@ -38,6 +38,10 @@ class Prompt(Struct, frozen=True, kw_only=True):
     """What a slash command stands for: this goes into the conversation, and the content is what was typed."""
     origin: Json | None = None
     rank: int = USUAL
+    verbatim: bool = False
+    """Whether it means what it says: no command, no file behind an `@`."""
+    is_alone: bool = False
+    """Whether it is a turn by itself: a command that no model is asked about."""
 
     @property
     def is_notification(self) -> bool:
@@ -129,7 +133,7 @@ class Inbox:
         first = self._waiting.popleft()
         if not isinstance(first, Prompt):
             return first
-        if not together or first.is_notification:
+        if not together or first.is_notification or first.is_alone:
             return [first]
         return [first, *self.take_prompts(first.rank)]
 
@@ -138,7 +142,7 @@ class Inbox:
         taken: list[Prompt] = []
         while self._waiting:
             first = self._waiting[0]
-            if not isinstance(first, Prompt) or first.is_notification or first.rank != rank:
+            if not isinstance(first, Prompt) or first.is_notification or first.is_alone or first.rank != rank:
                 break
             taken.append(first)
             self._waiting.popleft()

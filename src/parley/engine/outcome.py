@@ -23,6 +23,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     api_error_status: int | None | UnsetType = UNSET
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
+    local_command: str | UnsetType = UNSET
+    """The command of the person that was the whole turn."""
     structured_output: Any = UNSET
     structured_output_report: Json | UnsetType = UNSET
 
@@ -121,6 +123,11 @@ def out_of_budget(flaw: BudgetSpent, stop_reason: str | None) -> Outcome:
         errors=[str(flaw)],
         stop_reason=stop_reason,
     )
+
+
+def commanded(command: str, text: str = "") -> Outcome:
+    """The prompt was a command, and no model was asked."""
+    return Outcome(text=text, local_command=command)
 
 
 def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:

@@ -47,7 +47,9 @@ class Prompts:
             named=named,
             origin=message.origin or None,
             rank=RANKS.get(str(message.priority), USUAL),
+            verbatim=message.client_composed is True,
         )
+        prompt = session.commands.marked(prompt)
         self.report(prompt, "queued")
         if message.shouldQuery is False:
             # It must not come between a call and its result, so it waits for the end of what runs.

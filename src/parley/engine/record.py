@@ -100,5 +100,7 @@ class Record:
             case "prompt":
                 self.system_text = entry.message.get("text")
                 self.told_date = date_in(self.system_text or "")
+            case "command":
+                self.known_uuids.add(str(entry.message.get("uuid")))
             case "date":
                 self.told_date = entry.message.get("date")

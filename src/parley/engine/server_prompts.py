@@ -46,7 +46,7 @@ async def expanded(prompt: Prompt, servers: Iterable[Server]) -> Prompt:
     """A prompt that is such a command, with what the server makes of it. Raises ToolError if it cannot be had."""
     first = prompt.content[0] if prompt.content else {}
     text = first.get("text", "") if first.get("type") == "text" else ""
-    if not text.startswith(f"/{PREFIX}"):
+    if prompt.verbatim or not text.startswith(f"/{PREFIX}"):
         return prompt
     name, _, rest = text[1:].partition(" ")
     for known, server, described in listed(servers):

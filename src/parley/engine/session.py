@@ -23,6 +23,7 @@ import msgspec
 from parley.engine import outcome
 from parley.engine.access import Access
 from parley.engine.asking import Answerer, Asker
+from parley.engine.commands import Commands
 from parley.engine.control import Control
 from parley.engine.conversation import Conversation
 from parley.engine.errand import lend
@@ -69,6 +70,7 @@ class Session:
         self.last_result: Result | None = None
         self.inbox = Inbox()
         self.prompts = Prompts(self)
+        self.commands = Commands(self)
         self.control = Control(self)
         self.listeners = Listeners()
         self.has_hung_up = False
@@ -247,11 +249,11 @@ class Session:
         return taken
 
     def _turn_about(self, taken: list[Prompt] | TakenUp) -> Turn:
-        going_on, live = isinstance(taken, TakenUp), self.listeners.live
+        going_on = isinstance(taken, TakenUp)
         turn = Turn(
             self.conversation,
             [] if isinstance(taken, TakenUp) else taken,
-            admit=None if live is None or going_on else live.turns.admit,
+            admit=None if going_on else self._admit,
             begin=self.unfinished.begin if going_on else self._begin,
             join=self._join_waiting,
             must_yield=self.inbox.is_urgent,
@@ -292,6 +294,12 @@ class Session:
             self._answer_after_bug()
             return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
 
+    async def _admit(self, turn: Turn) -> Outcome | None:
+        """Let the prompts in, commands as what they stand for; how the turn ends, if that is its end."""
+        live = self.listeners.live
+        refused = await live.turns.admit(turn) if live is not None else None
+        return refused or await self.commands.take(turn)
+
     def _heed_servers(self, turn: Turn) -> None:
         """Let the model know what has become of its MCP servers, and how they want to be used."""
         turn.hearing.contexts += self.servers.news_for_model()
@@ -325,6 +333,7 @@ class Session:
         joining = self.inbox.take_prompts()
         if joining and self.listeners.live is not None:
             joining = await self.listeners.live.turns.let_in(turn, joining)
+        joining = await self.commands.let_in(joining)
         if joining:
             self.prompts.keep(joining)
             self.prompts.echo(joining)
@@ -333,6 +342,7 @@ class Session:
             turn.prompts += joining
 
     def _end_turn(self, turn: Turn, ended: Outcome) -> None:
+        self.commands.end_turn()
         self.prompts.keep_silent()
         result = result_line(self, turn, ended)
         self.results += 1

@@ -21,7 +21,7 @@ from parley.models.names import Choice, Facts, facts
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.protocol.base import Struct
-from parley.settings.base import Held, Value
+from parley.settings.base import Held, Recipe, Value
 from parley.stores.base import Log
 from parley.tools.base import Context
 from parley.tools.shelf import Shelf
@@ -105,6 +105,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     settings: Held | None = None
     """What is set, and how the host changes it."""
     output_style: str = "default"
+    recipes: Callable[[], Sequence[Recipe]] | None = tuple
+    """The commands and skills there are, read anew each time; None where none are wanted."""
     betas: tuple[str, ...] = ()
     limits: Limits = Limits()
     form: Form | None = None

@@ -95,6 +95,29 @@ class Style(Struct, frozen=True, kw_only=True):
     flaw: Flaw | None = None
 
 
+class Recipe(Struct, frozen=True, kw_only=True):
+    """A command or a skill: a text with a name, which somebody wrote for a model."""
+
+    name: str
+    kind: Literal["command", "skill"]
+    source: str
+    """`user`, `project`, `plugin`, or `builtin` for our own."""
+    text: str
+    path: str = ""
+    description: str = ""
+    hint: str = ""
+    """What arguments it takes, for people."""
+    tools: tuple[str, ...] = ()
+    """Rules that hold while it is followed."""
+    model: str | None = None
+    for_model: bool = True
+    """Whether a model may use it by itself."""
+    for_person: bool = True
+    """Whether it is a command for people."""
+    may_act: bool = False
+    """Whether it may run commands, and bring rules and a model: not if it comes from a tree nobody trusts."""
+
+
 class Trust(Struct, frozen=True, kw_only=True):
     """What of the working tree may act."""
 

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING
 
 from parley.protocol.base import Json
 from parley.settings import environment, layers, trust
-from parley.settings.base import DEFAULT_STYLE, SOURCES, Flaw, Inert, Layer, Merged, NotWritten, Source, Style, shown
+from parley.settings.base import (
+    DEFAULT_STYLE,
+    SOURCES,
+    Flaw,
+    Inert,
+    Layer,
+    Merged,
+    NotWritten,
+    Recipe,
+    Source,
+    Style,
+    shown,
+)
 from parley.settings.keys import vetted
 from parley.settings.merge import NOT_TRUSTED, merge
 
@@ -80,6 +92,19 @@ class Desk:
         from parley.settings.style import find
 
         return find(name, self._wanted.config, self._wanted.project if self._wanted.wants("project") else None)
+
+    def recipes(self) -> tuple[Sequence[Recipe], Sequence[Flaw]]:
+        """The commands and skills of the enabled sources, and what is wrong with their files."""
+        wanted, trusted = self._wanted, "project" in self.trust.sources
+        tree = os.path.join(wanted.project, ".claude")
+        folders = [str(wanted.config)] * wanted.wants("user") + [tree] * wanted.wants("project")
+        if not any(os.path.isdir(os.path.join(folder, kind)) for folder in folders for kind in ("commands", "skills")):
+            return (), ()
+        from parley.settings.recipes import Place, gather
+
+        own = Place(folder=str(wanted.config), source="user", may_act=True)
+        theirs = Place(folder=tree, source="project", beneath=(wanted.project,), may_act=trusted)
+        return gather([place for place in (own, theirs) if place.folder in folders])
 
     def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> Memory:
         """What the memory files of the enabled sources say, and which of them cannot be used."""

@@ -1,0 +1,257 @@
+"""Slash commands of a session: which there are, and what becomes of a prompt that is one.
+
+    /cost               answered here, without a model (local_commands.py)
+    /name arguments     a text from a file goes into the conversation instead (expansion.py)
+    /unknown            a prompt like any other
+
+A command may bring rules and a model of its own; they hold until the end of its turn. What a
+client composed itself (`client_composed`) is never a command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from parley.engine import outcome
+from parley.engine.inbox import Prompt
+from parley.engine.local_commands import LOCAL, TERMINAL, Said, unavailable
+from parley.engine.standard_commands import STANDARD
+from parley.errors import NotPossible, ToolError
+from parley.models.names import Choice
+from parley.permissions.base import BadUpdate
+from parley.protocol.base import UNSET, Json
+from parley.protocol.blocks import Text
+from parley.protocol.messages.conversation import Assistant, AssistantContent
+from parley.protocol.messages.system import Informational
+from parley.settings.base import Recipe
+
+if TYPE_CHECKING:
+    from parley.engine.outcome import Outcome
+    from parley.engine.session import Session
+    from parley.engine.turn import Turn
+
+COMMAND = r"/(\w[\w:.-]*)(?:\s+(.*))?"
+RULE = r"\s*([^()\s]+)(?:\((.*)\))?\s*"
+NO_USAGE = dict.fromkeys(("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), 0)
+
+
+class Commands:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._recipes: dict[str, Recipe] | None = None
+        self._granted: list[Json] = []
+        """The rules that hold until the end of the turn."""
+        self._model_before: Choice | None = None
+        """The session's own model, while a command's is asked."""
+
+    # Which there are.
+
+    @property
+    def are_off(self) -> bool:
+        return self._session.setup.recipes is None
+
+    def recipes(self) -> dict[str, Recipe]:
+        """By name; read when they are first needed."""
+        if self._recipes is None:
+            load = self._session.setup.recipes
+            found = [] if load is None else [*load(), *STANDARD]
+            self._recipes = {}
+            for recipe in found:
+                self._recipes.setdefault(recipe.name, recipe)
+        return self._recipes
+
+    def reload(self) -> None:
+        """Files may have changed."""
+        self._recipes = None
+
+    def skills(self) -> list[Recipe]:
+        return [recipe for recipe in self.recipes().values() if recipe.kind == "skill"]
+
+    def listed(self) -> list[Json]:
+        """All commands for people, as hosts are told of them."""
+        if self.are_off:
+            return []
+        files = [
+            {"name": recipe.name, "description": recipe.description, "argumentHint": recipe.hint}
+            for recipe in self.recipes().values()
+            if recipe.for_person
+        ]
+        own = [
+            {"name": name, "description": row.description, "argumentHint": row.hint}
+            for name, row in LOCAL.items()
+            if not row.alias_of and name not in self.recipes()
+        ]
+        return [*files, *own, *self._session.servers.commands()]
+
+    # What a prompt means.
+
+    def marked(self, prompt: Prompt) -> Prompt:
+        """The prompt, which knows whether it is a turn by itself."""
+        return msgspec.structs.replace(prompt, is_alone=True) if self._local(prompt) else prompt
+
+    def _local(self, prompt: Prompt) -> tuple[str, str] | None:
+        """The name and the arguments of a command that we answer ourselves."""
+        called = self._called(prompt)
+        if called is None or called[0] in self.recipes() or called[0] not in LOCAL.keys() | TERMINAL:
+            return None
+        return called
+
+    def _called(self, prompt: Prompt) -> tuple[str, str] | None:
+        """The name and the arguments of a prompt that looks like a command."""
+        text = first_text(prompt)
+        if self.are_off or prompt.verbatim or prompt.is_notification or not text.startswith("/"):
+            return None
+        found = re.fullmatch(COMMAND, text.strip(), re.DOTALL)
+        return None if found is None else (found[1], (found[2] or "").strip())
+
+    async def take(self, turn: Turn) -> Outcome | None:
+        """Make prompts what they stand for; how the turn ends, if that was all."""
+        if len(turn.prompts) == 1 and (called := self._local(turn.prompts[0])):
+            return self._answer(turn.prompts[0], *called)
+        try:
+            turn.prompts[:] = [await self.expanded(prompt) for prompt in turn.prompts]
+        except ToolError as flaw:
+            return self._fail(turn.prompts, str(flaw))
+        return None
+
+    async def let_in(self, prompts: list[Prompt]) -> list[Prompt]:
+        """Prompts that join a running turn, as what they stand for. One that cannot be had is told, and left out."""
+        found: list[Prompt] = []
+        for prompt in prompts:
+            try:
+                found.append(await self.expanded(prompt))
+            except ToolError as flaw:
+                self._session.tell(Informational(content=str(flaw), level="warning"))
+                self._session.prompts.report(prompt, "cancelled")
+            except asyncio.CancelledError:
+                self._session.inbox.put_back(prompts)  # an interrupt: they are the next turn
+                raise
+        return found
+
+    async def expanded(self, prompt: Prompt) -> Prompt:
+        """Raises ToolError if it is a command that cannot be had."""
+        if prompt.verbatim or prompt.is_notification or prompt.expansion is not None or self.are_off:
+            return prompt
+        called = self._called(prompt)
+        recipe = self.recipes().get(called[0]) if called is not None else None
+        if called is None or recipe is None or not recipe.for_person:
+            return await self._with_files(prompt)
+        blocks = await self.follow(recipe, called[1])
+        return msgspec.structs.replace(prompt, expansion=[*blocks, *prompt.content[1:]])
+
+    async def _with_files(self, prompt: Prompt) -> Prompt:
+        """The prompt, and behind it the files that it mentions."""
+        if not any("@" in block.get("text", "") for block in prompt.content):
+            return prompt
+        from parley.engine.mentions import attached
+
+        texts = [str(block["text"]) for block in prompt.content if block.get("type") == "text"]
+        files = await attached(self._session, texts)
+        return msgspec.structs.replace(prompt, expansion=[*prompt.content, *files]) if files else prompt
+
+    async def follow(self, recipe: Recipe, arguments: str) -> list[Json]:
+        """What a model reads of a command or a skill; its rules and its model count from now on. Raises ToolError."""
+        from parley.engine.expansion import expand
+
+        if recipe.may_act:
+            self._grant(recipe.tools)
+            if recipe.model is not None:
+                self._change_model(recipe)
+        return await expand(self._session, recipe, arguments)
+
+    # Answers of our own.
+
+    def _answer(self, prompt: Prompt, name: str, arguments: str) -> Outcome:
+        session, row = self._session, LOCAL.get(name)
+        said = unavailable(name) if row is None else row.run(session, arguments)
+        listed = name if row is None else row.alias_of or name
+        session.record.note("command", {"uuid": prompt.uuid, "command": name, "args": arguments, "text": said.text})
+        self._begin([prompt])
+        session.tell(self._line(said, listed, arguments))
+        if row is None:
+            return outcome.Outcome(text=said.text)
+        return outcome.commanded(name, said.text)
+
+    def _begin(self, prompts: Iterable[Prompt]) -> None:
+        from parley.engine.lines import init_line
+
+        self._session.tell(init_line(self._session))
+        self._session.prompts.echo(list(prompts))
+
+    def _line(self, said: Said, name: str, arguments: str) -> Assistant:
+        stamp = self._session.stamp
+        run = {"command": name, "args": arguments}
+        return Assistant(
+            message=AssistantContent(
+                id=stamp.new_uuid(),
+                type="message",
+                model="<synthetic>",
+                content=[Text.of(said.text)],
+                stop_reason="end_turn",
+                stop_sequence=None,
+                usage=NO_USAGE,
+                context_management=None,
+            ),
+            parent_tool_use_id=None,
+            timestamp=stamp.now(),
+            local_command_source=f"<local-command-stdout>{said.text}</local-command-stdout>",
+            local_command_run=run if name in LOCAL else UNSET,
+            local_command_outcome=UNSET if name in LOCAL else {"kind": "unavailable_headless"},
+            context_usage=said.context_usage,
+        )
+
+    def _fail(self, prompts: list[Prompt], text: str) -> Outcome:
+        """A command could not be had: the person is told, and the model hears nothing of it."""
+        self._begin(prompts)
+        self._session.tell(Informational(content=text, level="warning"))
+        return outcome.broken(text)
+
+    # What holds until the end of the turn.
+
+    def _grant(self, rules: Iterable[str]) -> None:
+        permits = self._session.setup.permits
+        found = [match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in rules) if match is not None]
+        wanted = [{"toolName": match[1], **({"ruleContent": match[2]} if match[2] else {})} for match in found]
+        if not wanted:
+            return
+        there = {row["rule"] for row in permits.listed()["rules"] if row["behavior"] == "allow"}
+        new = [rule for rule, match in zip(wanted, found, strict=True) if match[0].strip() not in there]
+        update = {"type": "addRules", "rules": new, "behavior": "allow", "destination": "session"}
+        try:
+            permits.update([update])
+        except BadUpdate as flaw:
+            self._session.setup.complain(f"allowed-tools: {flaw}")
+        else:
+            self._granted += new
+
+    def _change_model(self, recipe: Recipe) -> None:
+        from parley.engine.setting_answers import take_model
+
+        before = self._session.conversation.model
+        if recipe.model == "inherit":
+            return
+        try:
+            take_model(self._session, str(recipe.model))
+        except NotPossible as flaw:
+            self._session.setup.complain(f"{recipe.path}: {flaw}")
+        else:
+            self._model_before = self._model_before or before
+
+    def end_turn(self) -> None:
+        """The rules and the model of a command go with its turn."""
+        if self._granted:
+            gone = {"type": "removeRules", "rules": self._granted, "behavior": "allow", "destination": "session"}
+            self._session.setup.permits.update([gone])
+            self._granted = []
+        if self._model_before is not None:
+            self._session.conversation.model, self._model_before = self._model_before, None
+
+
+def first_text(prompt: Prompt) -> str:
+    first = prompt.content[0] if prompt.content else {}
+    return str(first.get("text", "")) if first.get("type") == "text" else ""
