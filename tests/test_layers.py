@@ -47,6 +47,8 @@ SHARED = {
     "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.offer": "the names tools go by: whoever names a tool needs it",
     "parley.tools.seen": "what the model has seen of which file: a host may show it one, too",
+    "parley.stores.portable": "sessions between stores: the same for all",
+    "parley.stores.words": "what was said in an entry: pure",
     "parley.stores.choice": "which store the options name: pure",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",

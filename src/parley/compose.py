@@ -131,6 +131,7 @@ STORES = {
     "claude": "parley.stores.claude:Claude",
     "folder": "parley.stores.folder:Folder",
     "sqlite": "parley.stores.sqlite:Sqlite",
+    "postgres": "parley.stores.postgres:Postgres",
     "memory": "parley.stores.memory:Memory",
 }
 LAYOUTS = ("claude", "folder")
@@ -674,7 +675,7 @@ class Composer:
         for entry in copied(store.read(old), session_id):
             fork.append(entry)
         if not options.no_session_persistence:
-            Checkpoints(self.file_history(session_id)).inherit(Checkpoints(self.file_history(old)))
+            self.inherit_files(session_id, old)
         return session_id, fork
 
     def begins_as(self) -> str:
@@ -703,6 +704,10 @@ class Composer:
     def file_history(self, session_id: str) -> Path:
         return self.config / "file-history" / session_id
 
+    def inherit_files(self, fork: str, session_id: str) -> None:
+        """A fork can go back to the states of files of the session it comes from."""
+        Checkpoints(self.file_history(fork)).inherit(Checkpoints(self.file_history(session_id)))
+
     def store(self, complain: Callable[[str], None], session_id: str | None = None) -> Store:
         """Where sessions are kept: as the options say, else in the layout that knows the session. Raises UsageError."""
         chosen = choose(self.options, self.environment)
@@ -720,14 +725,20 @@ class Composer:
         entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
         branch = git_branch(Path(self.cwd))
         context = StoreContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
-        place = Path(self.cwd, os.path.expanduser(chosen.place)) if chosen.place else self.config
-        return STORE_OPENERS[chosen.name](cls, place, context, complain)
+        return STORE_OPENERS[chosen.name](cls, self.store_place(chosen), context, complain)
+
+    def store_place(self, chosen: Chosen) -> Any:
+        """A path; of an address, the address."""
+        if chosen.is_address:
+            return chosen.place
+        return Path(self.cwd, os.path.expanduser(chosen.place)) if chosen.place else self.config
 
 
-STORE_OPENERS: dict[str, Callable[[Any, Path, StoreContext, Callable[[str], None]], Store]] = {
+STORE_OPENERS: dict[str, Callable[[Any, Any, StoreContext, Callable[[str], None]], Store]] = {
     "claude": lambda cls, place, context, complain: cls(place, context, complain),
     "folder": lambda cls, place, context, complain: cls(place, context, complain),
     "sqlite": lambda cls, place, context, complain: cls(place, context),
+    "postgres": lambda cls, place, context, complain: cls(place, context),
     "memory": lambda cls, place, context, complain: cls(context.cwd),
 }
 

@@ -20,6 +20,7 @@ SUBCOMMANDS = {
     "model-server": "parley.cli.model_server",
     "models": "parley.cli.models",
     "permissions": "parley.cli.permissions",
+    "sessions": "parley.cli.sessions",
     "trust": "parley.cli.trust",
 }
 """What the first word may be, and the module whose `main` takes the rest."""
@@ -98,6 +99,11 @@ def start(options: Options, prompt: str) -> int:
         raise UsageError("When using --print, --output-format=stream-json requires --verbose")
     if options.api_key:
         complain("warning: --api-key shows the key on the process list; ANTHROPIC_API_KEY does not")
+    if options.store and "://" in options.store:
+        from parley.stores.choice import has_password
+
+        if has_password(options.store):
+            complain("warning: --store shows the password on the process list; PARLEY_STORE does not")
     if not streaming_in:
         prompt = with_stdin(prompt)
         if not prompt.strip():

@@ -62,6 +62,15 @@ class Hit(Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
+class Mended(Struct, frozen=True, kw_only=True):
+    """What a repair did."""
+
+    kept_bytes: int
+    aside_bytes: int
+    aside: str
+    """The file with what was from the damage on."""
+
+
 class Log(Protocol):
     """The log of one session, held by its one writer."""
 
@@ -115,6 +124,12 @@ class Store(Protocol):
 
     def delete(self, session_id: str) -> None:
         """Remove all there is of it. Raises UnknownSession, SessionBusy, SessionError."""
+
+    def repair(self, session_id: str) -> Mended | None:
+        """Cut it before its first damage, and put the rest aside; None if it is whole.
+
+        Raises UnknownSession, SessionBusy, SessionError.
+        """
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         """What was said with all these words in it, in whatever case; the latest first."""

@@ -23,6 +23,10 @@ class Chosen(Struct, frozen=True):
     place: str = ""
     """"" is where the store is by itself."""
 
+    @property
+    def is_address(self) -> bool:
+        return self.place.startswith(SCHEMES)
+
 
 def choose(options: Options, environment: Mapping[str, str]) -> Chosen | None:
     """The store that was named; None if none was. Raises UsageError."""

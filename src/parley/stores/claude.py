@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
-from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, Mended, plain
 from parley.stores.lease import take
 from parley.stores.line import Context
 from parley.stores.transcript import Reader, Transcript
@@ -87,6 +87,16 @@ class Claude:
             shutil.rmtree(path.parent / session_id, ignore_errors=True)
         except OSError as flaw:
             raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
+        finally:
+            lease.release()
+
+    def repair(self, session_id: str) -> Mended | None:
+        from parley.stores.mending import mend
+
+        path = self._known(session_id)
+        lease = take(self._leases / session_id, session_id)
+        try:
+            return mend(path)
         finally:
             lease.release()
 

@@ -17,7 +17,7 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, Mended, plain
 from parley.stores.glance import by_age, entitle, glance, label, listed, searched
 from parley.stores.lease import take
 from parley.stores.line import Context
@@ -145,6 +145,16 @@ class Folder:
             shutil.rmtree(path.parent)
         except OSError as flaw:
             raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
+        finally:
+            lease.release()
+
+    def repair(self, session_id: str) -> Mended | None:
+        from parley.stores.mending import mend
+
+        path = self._known(session_id)
+        lease = take(self._leases / session_id, session_id)
+        try:
+            return mend(path)
         finally:
             lease.release()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import spell
-from parley.stores.base import Entry, Hit, Info, plain
+from parley.stores.base import Entry, Hit, Info, Mended, plain
 from parley.stores.words import SAID, first_prompt, hit, words
 
 
@@ -117,6 +117,10 @@ class Memory:
         self._held(session_id).close()
         for kept in (self._sessions, self._titles, self._tags):
             kept.pop(session_id, None)
+
+    def repair(self, session_id: str) -> Mended | None:
+        self._check(session_id)
+        return None
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         wanted = words(text)

@@ -19,7 +19,7 @@ import msgspec
 
 from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.protocol.base import spell
-from parley.stores.base import Entry, Hit, Info, plain
+from parley.stores.base import Entry, Hit, Info, Mended, plain
 from parley.stores.lease import Lease, take
 from parley.stores.line import Context
 from parley.stores.words import SAID, excerpt, first_prompt, said, words
@@ -225,6 +225,10 @@ class Sqlite:
                 database.execute("COMMIT")
         finally:
             lease.release()
+
+    def repair(self, session_id: str) -> Mended | None:
+        self._check(session_id)
+        return None  # SQLite sees to that itself
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         wanted = words(text)

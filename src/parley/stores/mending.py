@@ -1,0 +1,80 @@
+"""A damaged transcript file, cut where its good part ends; the rest is put aside, not thrown away."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import SessionError
+from parley.protocol.base import Json
+from parley.stores.base import Mended
+from parley.stores.chain import Hole, Seal, checksum
+from parley.stores.transcript import was_ours
+
+BLOCK = 1 << 20
+
+
+def mend(path: Path) -> Mended | None:
+    """None if nothing is wrong with it. The caller holds the session. Raises SessionError."""
+    try:
+        end, size = sound(path)
+        if end == size:
+            return None
+        aside = free(path)
+        kept = path.with_name(f"{path.name}.mended")
+        copy(path, kept, 0, end)
+        copy(path, aside, end, size)
+        os.replace(kept, path)
+    except OSError as flaw:
+        raise SessionError(f"the session cannot be repaired at {path}: {flaw.strerror}") from None
+    return Mended(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
+
+
+def sound(path: Path) -> tuple[int, int]:
+    """Where the part ends that is certainly whole, and the file. Raises OSError."""
+    seal, end, at, doubtful = Seal(), 0, 0, False
+    with path.open("rb") as file:
+        for raw in file:
+            body = raw.rstrip(b"\n")
+            try:
+                is_ours = seal.holds(body)
+            except Hole:
+                break
+            at += len(raw)
+            if is_ours:
+                # It follows on our last good record, so what was between them was nothing of ours.
+                end, doubtful = at, False
+            elif checksum(body) is None and raw.endswith(b"\n") and readable(body):
+                end = end if doubtful else at
+            else:
+                doubtful = True
+        return end, os.fstat(file.fileno()).st_size
+
+
+def readable(body: bytes) -> bool:
+    """Whether it is a line of somebody else, or none at all."""
+    try:
+        return not body.strip() or not was_ours(msgspec.json.decode(body, type=Json))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def free(path: Path) -> Path:
+    """A name beside the file that nobody takes for a transcript."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (path.with_name(f"{path.name}.damaged-{stamp}{more}") for more in ("", *(f"-{n}" for n in range(2, 100))))
+    return next(name for name in names if not name.exists())
+
+
+def copy(source: Path, goal: Path, begin: int, end: int) -> None:
+    """A part of a file as a file of its own, on the device. Raises OSError."""
+    with source.open("rb") as file, open(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as part:
+        file.seek(begin)
+        while begin < end and (block := file.read(min(BLOCK, end - begin))):
+            part.write(block)
+            begin += len(block)
+        part.flush()
+        os.fsync(part.fileno())

@@ -1,0 +1,171 @@
+"""`parley sessions` through the real executable, on every store that needs no server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ID = "11111111-1111-4111-8111-111111111111"
+NEW = "22222222-2222-4222-8222-222222222222"
+STORES = (("--store", "claude"), ("--store", "folder:kept"), ("--db", "kept.db"))
+
+
+def begin(run: Any, *where: str, prompt: str = "say The quick brown fox.") -> None:
+    done = run("-p", "--model", "offline", "--session-id", ID, *where, prompt)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def rows(done: Any) -> list[dict[str, Any]]:
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("where", STORES, ids=lambda where: where[1])
+def test_a_session_can_be_listed_renamed_tagged_found_and_deleted(run: Any, where: tuple[str, str]) -> None:
+    begin(run, *where)
+    run("sessions", "rename", ID, "About a fox", *where)
+    run("sessions", "tag", ID, "animals", *where)
+
+    (listed,) = rows(run("sessions", "list", "--json", *where))
+    assert (listed["id"], listed["title"], listed["tag"]) == (ID, "About a fox", "animals")
+    assert listed["first_prompt"] == "say The quick brown fox."
+    assert rows(run("sessions", "show", ID, "--json", *where)) == [listed]
+    shown = run("sessions", "show", ID, *where).stdout
+    assert "user: say The quick brown fox." in shown
+    assert "assistant: The quick brown fox." in shown
+    assert [hit["id"] for hit in rows(run("sessions", "search", "FOX quick", "--json", *where))] == [ID, ID]
+    assert f"{ID}  " in run("sessions", "list", *where).stdout
+
+    assert run("sessions", "delete", ID, *where).returncode == 0
+    assert run("sessions", "list", "--all", *where).stdout == ""
+    gone = run("sessions", "show", ID, *where)
+    assert (gone.returncode, gone.stderr) == (1, f"Error: No conversation found with session ID: {ID}\n")
+
+
+@pytest.mark.parametrize("goal", STORES, ids=lambda where: where[1])
+def test_a_session_moves_to_another_store_without_loss_and_goes_on_there(
+    run: Any, tmp_path: Path, goal: tuple[str, str]
+) -> None:
+    first = ("--store", "folder:first")
+    begin(run, *first)
+    run("sessions", "tag", ID, "kept", *first)
+    run("sessions", "export", ID, "out.ndjson", *first)
+    there = run("sessions", "import", "out.ndjson", *goal)
+    assert (there.returncode, there.stdout, there.stderr) == (0, f"{ID}\n", "")
+
+    exported = run("sessions", "export", ID, *goal).stdout.splitlines()
+    before = (tmp_path / "out.ndjson").read_text().splitlines()
+    assert exported[1:] == before[1:]
+    assert json.loads(exported[0])["info"]["tag"] == "kept"
+    assert (tmp_path / "out.ndjson").stat().st_mode & 0o777 == 0o600
+    resumed = run("-p", "--model", "offline", "--resume", ID, *goal, "say And on.")
+    assert (resumed.returncode, resumed.stdout.strip()) == (0, "And on.")
+    again = run("sessions", "import", "out.ndjson", *goal)
+    assert (again.returncode, "already in use" in again.stderr) == (1, True)
+
+
+def test_a_session_is_found_by_its_id_in_any_layout(run: Any, tmp_path: Path) -> None:
+    begin(run, "--store", "folder")
+    done = run("-p", "--model", "offline", "--output-format", "json", "--resume", ID, "say Found.")
+
+    assert json.loads(done.stdout)["session_id"] == ID
+    messages = tmp_path / "home" / ".claude" / "sessions" / ID / "messages.jsonl"
+    assert b"say Found." in messages.read_bytes()
+    assert not (tmp_path / "home" / ".claude" / "projects").exists()
+
+
+def test_a_fork_is_a_session_of_its_own(run: Any) -> None:
+    begin(run)
+    run("sessions", "rename", ID, "Fox")
+    assert rows(run("sessions", "fork", ID, "--session-id", NEW, "--json")) == [{"id": NEW}]
+
+    titles = {row["id"]: row["title"] for row in rows(run("sessions", "list", "--json"))}
+    assert titles == {ID: "Fox", NEW: "Fox (fork)"}
+    lines = run("sessions", "export", NEW).stdout.splitlines()[1:-1]
+    told = [json.loads(line) for line in lines]
+    assert {entry["message"]["session_id"] for entry in told if entry["kind"] in ("user", "assistant")} == {NEW}
+
+
+def test_a_damaged_session_is_refused_and_repaired(run: Any, tmp_path: Path) -> None:
+    begin(run)
+    run("-p", "--model", "offline", "--resume", ID, "say More.")
+    (path,) = (tmp_path / "home" / ".claude" / "projects").glob(f"*/{ID}.jsonl")
+    whole = path.read_bytes()
+    assert "is whole" in run("sessions", "repair", ID).stdout
+    path.write_bytes(whole.replace(b'"text":"The quick', b'"text":"The thick', 1))
+    refused = run("-p", "--model", "offline", "--resume", ID, "say More.")
+    assert (refused.returncode, f"`parley sessions repair {ID}`" in refused.stderr + refused.stdout) == (1, True)
+
+    (mended,) = rows(run("sessions", "repair", ID, "--json"))
+    aside = Path(mended["mended"]["aside"])
+    assert path.read_bytes() + aside.read_bytes() == whole.replace(b'"text":"The quick', b'"text":"The thick', 1)
+    assert whole.startswith(path.read_bytes())
+    assert b"say The quick" in path.read_bytes()
+    assert run("-p", "--model", "offline", "--resume", ID, "say Well again.").stdout.strip() == "Well again."
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("", "no exported session"),
+        ('{"x":1}\n{"y":2}\n', "its first line does not say so"),
+        ('{"parley":"session","version":9}\n{}\n', "has version 9"),
+        ('{"parley":"session","version":1,"info":{}}\n{}\n', "line 1 of the exported session"),
+        ("not json\nat all\n", "line 1 of the exported session"),
+    ],
+)
+def test_what_is_no_exported_session_is_refused(run: Any, written: str, told: str) -> None:
+    done = run("sessions", "import", "-", stdin=written)
+
+    assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+    assert run("sessions", "list", "--all").stdout == ""
+
+
+def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
+    begin(run)
+    exported = run("sessions", "export", ID).stdout.splitlines(keepends=True)
+    run("sessions", "delete", ID)
+    done = run("sessions", "import", "-", stdin="".join(exported[:-1]))
+
+    assert (done.returncode, "is not whole" in done.stderr) == (1, True)
+    assert run("sessions", "list").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (("what",), "there is no `parley sessions what`"),
+        (("rename", ID), "usage: parley sessions"),
+        (("rename", ID, " "), "a title must have a letter"),
+        (("list", "--limit", "x"), "--limit must be a whole number"),
+        (("list", "--store", "cloud"), "there is no store 'cloud'"),
+        (("list", "--store", "folder", "--db", "x"), "give one of them"),
+        (("import", "nowhere"), "nowhere cannot be read"),
+        (("delete", ID), "No conversation found"),
+        (("fork", ID, "--session-id", "x"), "No conversation found"),
+        (("list", "--store", "postgres://127.0.0.1:1/x"), "the database cannot be reached"),
+    ],
+)
+def test_what_cannot_be_done_is_told(run: Any, argv: tuple[str, ...], told: str) -> None:
+    done = run("sessions", *argv)
+
+    assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
+
+
+def test_help_names_every_command(run: Any) -> None:
+    done = run("sessions", "--help")
+
+    assert done.returncode == 0
+    names = ("list", "show", "search", "export", "import", "fork", "rename", "tag", "delete", "repair")
+    assert all(f"parley sessions {name}" in done.stdout for name in names)
+
+
+def test_a_password_on_the_command_line_is_warned_of(run: Any) -> None:
+    done = run("-p", "--model", "offline", "--store", "postgres://me:secret@127.0.0.1:1/x", "say Hi.")
+
+    assert done.returncode == 1
+    assert "PARLEY_STORE does not" in done.stderr
+    assert "secret" not in done.stderr
