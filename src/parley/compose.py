@@ -100,6 +100,7 @@ TOOLS = {
     "ExitPlanMode": "parley.tools.plan:ExitPlanMode",
     "ListMcpResourcesTool": "parley.tools.resources:ListMcpResources",
     "ReadMcpResourceTool": "parley.tools.resources:ReadMcpResource",
+    "Skill": "parley.tools.skill:Skill",
     "TaskCreate": "parley.tools.task_list:TaskCreate",
     "TaskGet": "parley.tools.task_list:TaskGet",
     "TaskList": "parley.tools.task_list:TaskList",

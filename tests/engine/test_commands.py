@@ -277,3 +277,73 @@ def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -> None
 
     again = visit(tmp_path, script("Hello."), talk, resume=first.session.id)
     assert [one["result"] for one in results(again)] == ["Hello."]
+
+
+# Skills.
+
+SKILL = "---\ndescription: Release it\n---\nSteps for $ARGUMENTS in ${CLAUDE_SKILL_DIR}."
+
+
+def called(room: Room) -> list[Json]:
+    """The results of calls, as the model reads them."""
+    lines = [line["message"]["content"][0] for line in room.told("user")]
+    return [{"content": block["content"], "is_error": block.get("is_error")} for block in lines if "content" in block]
+
+
+def test_a_model_follows_a_skill(tmp_path: Path) -> None:
+    put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
+    turns = script([("Skill", {"skill": "release", "args": "1.0"})], "Done.")
+    room = visit(tmp_path, turns, saying("go"), allowed_tools=("Skill(release)",))
+    folder = tmp_path / "home/.claude/skills/release"
+    text = f"Base directory for this skill: {folder}\n\nSteps for 1.0 in {folder}."
+    assert called(room) == [{"content": text, "is_error": None}]
+    init = next(room.told("system"))
+    assert "Skill" in init["tools"]
+    assert init["skills"] == ["release"]
+    assert "- release: Release it" in room.session.setup.tools["Skill"].description
+
+
+def test_a_skill_needs_permission(tmp_path: Path) -> None:
+    put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
+    room = visit(tmp_path, script([("Skill", {"skill": "release"})], "Done."), saying("go"))
+    assert [denial["tool_name"] for denial in results(room)[0]["permission_denials"]] == ["Skill"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("../release", "'../release' is no name of a skill."),
+        ("a..b", "'a..b' is no name of a skill."),
+        ("nothing", "There is no skill 'nothing'. There are: release."),
+        ("quiet", "There is no skill 'quiet'. There are: release."),
+    ],
+)
+def test_a_skill_that_is_not_there_is_told_to_the_model(tmp_path: Path, name: str, words: str) -> None:
+    put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
+    put(tmp_path, "home/.claude/skills/quiet/SKILL.md", "---\ndisable-model-invocation: true\n---\nx")
+    room = visit(tmp_path, script([("Skill", {"skill": name})], "Done."), saying("go"), allowed_tools=("Skill",))
+    assert called(room) == [{"content": words, "is_error": True}]
+
+
+def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> None:
+    for name in ("release", "test"):
+        put(tmp_path, f"home/.claude/skills/{name}/SKILL.md", SKILL)
+
+    async def talk(room: Room) -> None:
+        await room.ask("initialize", skills=["test", "../gone"])
+        room.prompt("go")
+        await room.hear("result")
+
+    turns = script([("Skill", {"skill": "release"})], "Done.")
+    room = visit(tmp_path, turns, talk, allowed_tools=("Skill",))
+    assert called(room) == [{"content": "There is no skill 'release'. There are: test.", "is_error": True}]
+    assert next(room.told("system"))["skills"] == ["test"]
+    assert "initialize: there is no skill '../gone'" in room.complaints
+
+
+@pytest.mark.parametrize("options", [{}, {"tools": ("Read",)}, {"disallowed_tools": ("Skill",)}, {"bare": True}])
+def test_where_there_is_nothing_to_follow_there_is_no_tool_for_it(tmp_path: Path, options: Json) -> None:
+    if options:
+        put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
+    room = visit(tmp_path, script("Hello."), saying("hi"), **options)
+    assert "Skill" not in next(room.told("system"))["tools"]

@@ -45,6 +45,8 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         )
     if isinstance(request.jsonSchema, dict):
         take_schema(session, request.jsonSchema)
+    if isinstance(request.skills, list):
+        session.commands.want(request.skills)
     greeted = session.servers.greet(request)
     answer = ask.InitializeAnswer(
         commands=session.commands.listed(),

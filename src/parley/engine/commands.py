@@ -21,22 +21,23 @@ from parley.engine import outcome
 from parley.engine.inbox import Prompt
 from parley.engine.local_commands import LOCAL, TERMINAL, Said, unavailable
 from parley.engine.standard_commands import STANDARD
-from parley.errors import NotPossible, ToolError
-from parley.models.names import Choice
-from parley.permissions.base import BadUpdate
+from parley.errors import ToolError
 from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import Assistant, AssistantContent
 from parley.protocol.messages.system import Informational
 from parley.settings.base import Recipe
+from parley.tools.base import Offering
 
 if TYPE_CHECKING:
+    from parley.engine.loan import Loan
     from parley.engine.outcome import Outcome
     from parley.engine.session import Session
     from parley.engine.turn import Turn
 
-COMMAND = r"/(\w[\w:.-]*)(?:\s+(.*))?"
-RULE = r"\s*([^()\s]+)(?:\((.*)\))?\s*"
+SKILL = "Skill"
+NAME = r"\w[\w:.-]*"
+COMMAND = rf"/({NAME})(?:\s+(.*))?"
 NO_USAGE = dict.fromkeys(("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), 0)
 
 
@@ -44,10 +45,11 @@ class Commands:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._recipes: dict[str, Recipe] | None = None
-        self._granted: list[Json] = []
-        """The rules that hold until the end of the turn."""
-        self._model_before: Choice | None = None
-        """The session's own model, while a command's is asked."""
+        self._may_offer = SKILL in session.setup.tools
+        self._wanted: frozenset[str] | None = None
+        """What models may use; None for everything."""
+        self._loan: Loan | None = None
+        """What commands of this turn brought with them."""
 
     # Which there are.
 
@@ -68,9 +70,51 @@ class Commands:
     def reload(self) -> None:
         """Files may have changed."""
         self._recipes = None
+        self.shelve()
 
     def skills(self) -> list[Recipe]:
-        return [recipe for recipe in self.recipes().values() if recipe.kind == "skill"]
+        return [recipe for recipe in self.recipes().values() if recipe.kind == "skill" and self._is_wanted(recipe)]
+
+    def _is_wanted(self, recipe: Recipe) -> bool:
+        return self._wanted is None or recipe.name in self._wanted
+
+    # For models.
+
+    def want(self, names: Iterable[str] | None) -> None:
+        """From now on models use only these; None for all."""
+        self._wanted = None if names is None else frozenset(names)
+        for name in sorted(self._wanted or ()):
+            if name not in self.recipes():
+                self._session.setup.complain(f"initialize: there is no skill {name!r}")
+        self.shelve()
+
+    def _for_model(self) -> dict[str, Recipe]:
+        return {name: one for name, one in self.recipes().items() if one.for_model and self._is_wanted(one)}
+
+    def shelve(self) -> None:
+        """Offer what there is to the model, as one tool; without anything there is no such tool."""
+        shelf = self._session.setup.tools
+        if not self._may_offer:
+            return
+        shelf.drop(SKILL)
+        offered = [(recipe.name, recipe.description) for recipe in self._for_model().values()]
+        tool = shelf.own(SKILL) if offered else None
+        if isinstance(tool, Offering):
+            shelf.add(tool.offering(offered))
+            self._session.setup.tool_context.follow = self.use
+
+    async def use(self, name: str, arguments: str) -> str | list[Json]:
+        """What a model that asks for a skill is told. Raises ToolError."""
+        name = name.removeprefix("/")
+        if re.fullmatch(NAME, name) is None or ".." in name:
+            raise ToolError(f"{name!r} is no name of a skill.")
+        recipe = self._for_model().get(name)
+        if recipe is None:
+            raise ToolError(f"There is no skill {name!r}. There are: {', '.join(self._for_model()) or 'none'}.")
+        blocks = await self.follow(recipe, arguments)
+        return str(blocks[0]["text"]) if len(blocks) == 1 else blocks
+
+    # For people.
 
     def listed(self) -> list[Json]:
         """All commands for people, as hosts are told of them."""
@@ -158,11 +202,16 @@ class Commands:
         """What a model reads of a command or a skill; its rules and its model count from now on. Raises ToolError."""
         from parley.engine.expansion import expand
 
-        if recipe.may_act:
-            self._grant(recipe.tools)
-            if recipe.model is not None:
-                self._change_model(recipe)
+        if recipe.may_act and (recipe.tools or recipe.model):
+            from parley.engine.loan import Loan
+
+            self._loan = self._loan or Loan(self._session)
+            self._loan.grant(recipe)
         return await expand(self._session, recipe, arguments)
+
+    def end_turn(self) -> None:
+        if self._loan is not None:
+            self._loan.end()
 
     # Answers of our own.
 
@@ -210,46 +259,6 @@ class Commands:
         self._begin(prompts)
         self._session.tell(Informational(content=text, level="warning"))
         return outcome.broken(text)
-
-    # What holds until the end of the turn.
-
-    def _grant(self, rules: Iterable[str]) -> None:
-        permits = self._session.setup.permits
-        found = [match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in rules) if match is not None]
-        wanted = [{"toolName": match[1], **({"ruleContent": match[2]} if match[2] else {})} for match in found]
-        if not wanted:
-            return
-        there = {row["rule"] for row in permits.listed()["rules"] if row["behavior"] == "allow"}
-        new = [rule for rule, match in zip(wanted, found, strict=True) if match[0].strip() not in there]
-        update = {"type": "addRules", "rules": new, "behavior": "allow", "destination": "session"}
-        try:
-            permits.update([update])
-        except BadUpdate as flaw:
-            self._session.setup.complain(f"allowed-tools: {flaw}")
-        else:
-            self._granted += new
-
-    def _change_model(self, recipe: Recipe) -> None:
-        from parley.engine.setting_answers import take_model
-
-        before = self._session.conversation.model
-        if recipe.model == "inherit":
-            return
-        try:
-            take_model(self._session, str(recipe.model))
-        except NotPossible as flaw:
-            self._session.setup.complain(f"{recipe.path}: {flaw}")
-        else:
-            self._model_before = self._model_before or before
-
-    def end_turn(self) -> None:
-        """The rules and the model of a command go with its turn."""
-        if self._granted:
-            gone = {"type": "removeRules", "rules": self._granted, "behavior": "allow", "destination": "session"}
-            self._session.setup.permits.update([gone])
-            self._granted = []
-        if self._model_before is not None:
-            self._session.conversation.model, self._model_before = self._model_before, None
 
 
 def first_text(prompt: Prompt) -> str:

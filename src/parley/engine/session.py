@@ -122,6 +122,7 @@ class Session:
             listeners=self.listeners,
         )
         lend(self, setup.tool_context)
+        self.commands.shelve()
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
         self.unfinished = Unfinished(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -83,6 +83,8 @@ class Context:
         """Where a plan may be written in plan mode."""
         self.resources: dict[str, ResourceServer] = {}
         """The MCP servers that have resources, by name."""
+        self.follow: Callable[[str, str], Awaitable[str | list[Json]]] | None = None
+        """What a skill says, by its name and with arguments; None where there is no session. Raises ToolError."""
         self.clock = clock
         """Seconds, for durations."""
         self.hides: Callable[[str], bool] = lambda path: False
@@ -109,6 +111,14 @@ class Preparing(Protocol):
 
     def prepare(self, input: Json, context: Context) -> Json:
         """The input as it is shown, allowed and run. Never fails: what does not fit comes back as it is."""
+
+
+@runtime_checkable
+class Offering(Protocol):
+    """A tool whose description lists what a session has."""
+
+    def offering(self, skills: Sequence[tuple[str, str]]) -> Tool:
+        """The tool for these: names, and what each is for."""
 
 
 def always_asks(tool: Tool) -> bool:

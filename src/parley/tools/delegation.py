@@ -1,6 +1,6 @@
 """What the model says to hand work on: to a subagent (Agent, listed as Task), or to a skill.
 
-The inputs only. The machinery that runs them is not here yet, so neither tool is listed.
+The inputs only.
 """
 
 from __future__ import annotations

@@ -59,6 +59,11 @@ class Shelf(Mapping[str, Tool]):
         self._made[tool.name] = tool
         self._schemas = None
 
+    def drop(self, name: str) -> None:
+        """Take one of our own away."""
+        self._made.pop(name, None)
+        self._schemas = None
+
     def schemas(self) -> list[Json]:
         """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
         if self._schemas is None:
