@@ -29,9 +29,11 @@ AT_A_TIME = 2
 
 
 class Worker:
-    def __init__(self, steps: Sequence[Step], look: Step) -> None:
+    def __init__(self, steps: Sequence[Step], look: Step, *, lenient: bool = False) -> None:
         self._steps = steps
         self._look = look
+        self._lenient = lenient
+        """Whether a call may fail in ways of its own; then it is looked at before it is made again."""
         self._numbers = count(1)
         self.requests = 0
         self.flaws: list[str] = []
@@ -71,7 +73,7 @@ class Worker:
             return None
         if said in AGAIN:
             return called(again, step)
-        if said != recovery.UNKNOWN:
+        if said != recovery.UNKNOWN and not self._lenient:
             self.flaws.append(f"{last} has the result {said!r}")
             return None
         looks = [id for id in made if id.startswith(f"look_{last}_")]

@@ -342,6 +342,17 @@ def large_and_odd_texts_come_back_as_they_were(place: Place) -> None:
     assert kept(place.open()) == entries
 
 
+def anybody_can_see_whether_a_session_is_held(place: Place) -> None:
+    write(place.open(), FIRST, user(0, "a"))
+    assert not place.open().is_held(FIRST)
+
+    log = place.open().open(FIRST)
+    assert place.open().is_held(FIRST)
+
+    log.close()
+    assert not place.open().is_held(FIRST)
+
+
 CLAIMS = [
     entries_come_back_as_they_were_appended,
     a_log_that_is_being_written_can_be_read,
@@ -352,6 +363,7 @@ CLAIMS = [
     the_newest_session_is_the_one_written_last,
     a_copy_of_a_session_is_a_session_of_its_own,
     a_session_has_one_holder_at_a_time,
+    anybody_can_see_whether_a_session_is_held,
     whoever_was_robbed_of_a_session_cannot_write_to_it,
     a_session_can_be_read_while_somebody_writes,
     closing_a_log_twice_does_no_harm,

@@ -1,4 +1,4 @@
-"""Short runs of tests/programmes/damaged_logs.py, kills.py and lease_races.py, which go as far as you like."""
+"""Short runs of programmes that go as far as you like: damaged logs, races, kills, crashes and failing disks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
-import damaged_logs  # programmes are no package: their folder must be on the path first
+import crashes  # programmes are no package: their folder must be on the path first
+import damaged_logs
+import failing_disk
 import kills
 import lease_races
 
@@ -30,3 +32,14 @@ def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) ->
 
     assert seen.flaws == []
     assert seen.resumes > 3
+
+
+def test_an_engine_that_dies_at_any_record_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
+    assert crashes.run(tmp_path, points=60, seed=1) > 10
+
+
+def test_a_disk_that_fails_costs_no_result_and_nothing_that_was_told(tmp_path: Path) -> None:
+    failed = failing_disk.run(tmp_path, most=80, every=3)
+
+    assert failed["write"] > 10
+    assert failed["fdatasync"] > 0

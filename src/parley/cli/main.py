@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from parley.protocol.options import Options
 
 SUBCOMMANDS = {
+    "attach": "parley.cli.attach",
     "model-server": "parley.cli.model_server",
     "models": "parley.cli.models",
     "permissions": "parley.cli.permissions",

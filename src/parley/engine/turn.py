@@ -27,7 +27,7 @@ from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
 from parley.engine.sanitized import sanitized
-from parley.errors import BudgetSpent, ModelError
+from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.blocks import Text, ToolResult, ToolUse
@@ -215,16 +215,24 @@ class Turn:
         self._open_calls = list(calls)
         caller = self.conversation.caller
         if len(calls) > 1 and all(caller.reads_only(call) for call in calls):
-            async with asyncio.TaskGroup() as together:
-                room = asyncio.Semaphore(self.conversation.limits.max_parallel_tools)
-                running = [together.create_task(self._run_tool(call, room)) for call in calls]
-            return any(task.result() for task in running)
+            return await self._run_together(calls)
         for call in calls:
             if await self._run_tool(call):
                 return True
             if self._must_yield():
                 break
         return False
+
+    async def _run_together(self, calls: list[ToolUse]) -> bool:
+        try:
+            async with asyncio.TaskGroup() as together:
+                room = asyncio.Semaphore(self.conversation.limits.max_parallel_tools)
+                running = [together.create_task(self._run_tool(call, room)) for call in calls]
+        except ExceptionGroup as several:
+            if several.split(SessionError)[1] is None:
+                raise several.exceptions[0] from None  # a full disk hits all of them alike
+            raise
+        return any(task.result() for task in running)
 
     async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
         """One call and its line; True if the host, or a hook, ends the turn with it."""

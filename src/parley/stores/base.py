@@ -95,6 +95,9 @@ class Store(Protocol):
 
     def exists(self, session_id: str) -> bool: ...
 
+    def is_held(self, session_id: str) -> bool:
+        """Whether somebody seems to hold it. Nobody is kept from it by this."""
+
     def create(self, session_id: str) -> Log:
         """A new, empty log, held by us. Nothing is in it before the first entry. Raises SessionBusy."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, Mended, plain
-from parley.stores.lease import take
+from parley.stores.lease import is_held, take
 from parley.stores.line import Context
 from parley.stores.transcript import Reader, Transcript
 
@@ -35,6 +35,9 @@ class Claude:
 
     def exists(self, session_id: str) -> bool:
         return self._find(session_id) is not None
+
+    def is_held(self, session_id: str) -> bool:
+        return is_held(self._leases / plain(session_id))
 
     def create(self, session_id: str) -> Transcript:
         return self._held(self._folder / f"{plain(session_id)}.jsonl", session_id)

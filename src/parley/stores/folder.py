@@ -19,7 +19,7 @@ from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, Mended, plain
 from parley.stores.glance import by_age, entitle, glance, label, listed, searched
-from parley.stores.lease import take
+from parley.stores.lease import is_held, take
 from parley.stores.line import Context
 from parley.stores.transcript import Reader, Transcript
 
@@ -96,6 +96,9 @@ class Folder:
 
     def exists(self, session_id: str) -> bool:
         return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).exists()
+
+    def is_held(self, session_id: str) -> bool:
+        return is_held(self._leases / plain(session_id))
 
     def create(self, session_id: str) -> FolderLog:
         return self._held(plain(session_id))

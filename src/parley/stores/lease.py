@@ -62,6 +62,19 @@ def take(path: Path, session_id: str, *, steal: bool = False) -> Lease:
         raise SessionError(f"the session cannot be held at {path}: {flaw.strerror}") from None
 
 
+def is_held(path: Path) -> bool:
+    """Whether a holder seems to live, by what the file says: to try the lock would keep others from it for a moment."""
+    try:
+        owner: Any = msgspec.json.decode(path.read_bytes())
+        if owner["host"] == os.uname().nodename:
+            os.kill(owner["pid"], 0)
+    except PermissionError:
+        return True  # it is somebody else's, and alive
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return False
+    return True
+
+
 def lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -49,6 +49,9 @@ class Memory:
     def exists(self, session_id: str) -> bool:
         return session_id in self._sessions
 
+    def is_held(self, session_id: str) -> bool:
+        return session_id in self._holders
+
     def create(self, session_id: str) -> MemoryLog:
         return self._held(plain(session_id))
 

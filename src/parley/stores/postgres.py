@@ -262,6 +262,10 @@ class Postgres:
     def exists(self, session_id: str) -> bool:
         return self.info(session_id) is not None
 
+    def is_held(self, session_id: str) -> bool:
+        granted = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+        return bool(self._rows(f"{granted} AND (classid::bigint << 32) | objid::bigint = {LOCK}", session_id))
+
     def create(self, session_id: str) -> PostgresLog:
         return self._held(plain(session_id))
 

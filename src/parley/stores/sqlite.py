@@ -20,7 +20,7 @@ import msgspec
 from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.protocol.base import spell
 from parley.stores.base import Entry, Hit, Info, Mended, plain
-from parley.stores.lease import Lease, take
+from parley.stores.lease import Lease, is_held, take
 from parley.stores.line import Context
 from parley.stores.words import SAID, excerpt, first_prompt, said, words
 
@@ -164,6 +164,9 @@ class Sqlite:
 
     def exists(self, session_id: str) -> bool:
         return self.info(session_id) is not None
+
+    def is_held(self, session_id: str) -> bool:
+        return is_held(Path(f"{self._path}.leases", plain(session_id)))
 
     def create(self, session_id: str) -> SqliteLog:
         return self._held(plain(session_id))
