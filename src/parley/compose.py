@@ -27,7 +27,7 @@ from parley.engine.setup import Limits, Setup
 from parley.engine.stamp import Stamp
 from parley.engine.tasks import Place
 from parley.engine.thinking import Wish
-from parley.errors import SessionError, UsageError
+from parley.errors import UsageError
 from parley.host import Host
 from parley.mcp.base import Lost, Spec, Supply, Wire
 from parley.mcp.supply import Maker, supply
@@ -56,10 +56,11 @@ from parley.settings.variables import (
     whole,
     whole_or,
 )
-from parley.stores.base import Log, Store, copied
+from parley.stores.base import Log, Store
 from parley.stores.choice import Chosen, choose
 from parley.stores.claude import project_key
 from parley.stores.line import Context as StoreContext
+from parley.stores.opening import Wanted, open_session
 from parley.tools.base import Context, Tool
 from parley.tools.offer import Wishes, offered
 from parley.tools.shelf import Shelf
@@ -118,10 +119,10 @@ WEB = ("WebFetch", "WebSearch")
 NOT_YET = (
     *("agents", "agent"),
     *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "client_tools"),
-    *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr", "name"),
+    *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
-RESTRICTING_NOT_YET = ("restricted", "safe_mode", "resume_session_at", "resume_drops_turn")
+RESTRICTING_NOT_YET = ("restricted", "safe_mode")
 WIRES = {
     "sdk": "parley.mcp.bridge:Bridge",
     "stdio": "parley.mcp.stdio:Stdio",
@@ -246,8 +247,9 @@ class Composer:
             hook_events=options.include_hook_events,
             make_callbacks=self.callbacks,
             make_commands=lambda layers: self.commands(layers, context, complain),
-            transcript_path=lambda: self.store(complain, session_id).path(session_id),
-            begins_as=self.begins_as(),
+            transcript_path=lambda: self.transcript_path(session_id, complain),
+            begins_as=self.wanted_session().begins_as,
+            title=" ".join((options.name or "").split()) or None,
             thinking=Wish(
                 tokens=options.max_thinking_tokens
                 if options.max_thinking_tokens is not None
@@ -654,42 +656,36 @@ class Composer:
 
     # The log.
 
-    def open_log(self, complain: Callable[[str], None]) -> tuple[str, Log]:
-        """Which session this is, and its log. Raises UsageError, SessionError or UnknownSession."""
-        options, store = self.options, self.store(complain, self.options.resume)
-        wanted = options.session_id
-        if wanted is not None and not is_uuid(wanted):
-            raise UsageError("Invalid session ID. Must be a valid UUID.")
-        old = options.resume or (store.newest() if options.continue_conversation else None)
-        if options.continue_conversation and old is None and not options.resume:
-            raise SessionError("No conversation found to continue")
-        if wanted is not None and old is not None and not options.fork_session:
-            raise UsageError("--session-id goes with --resume or --continue only together with --fork-session")
-        if wanted is not None and store.exists(wanted):
-            raise UsageError(f"Session ID {wanted} is already in use.")
-        session_id = wanted or self.stamp.new_uuid()
-        if old is None:
-            return session_id, store.create(session_id)
-        if not options.fork_session:
-            return old, store.open(old, steal=options.steal)
-        fork = store.create(session_id)
-        for entry in copied(store.read(old), session_id):
-            fork.append(entry)
-        if not options.no_session_persistence:
-            self.inherit_files(session_id, old)
-        return session_id, fork
-
-    def begins_as(self) -> str:
-        """How the session comes about."""
+    def wanted_session(self) -> Wanted:
         options = self.options
-        if not (options.resume or options.continue_conversation):
-            return "startup"
-        return "fork" if options.fork_session else "resume"
+        return Wanted(
+            session_id=options.session_id,
+            resume=options.resume,
+            newest=options.continue_conversation,
+            fork=options.fork_session,
+            steal=options.steal,
+            keep=not options.no_session_persistence,
+            at=options.resume_session_at,
+            drops=options.resume_drops_turn,
+        )
+
+    def open_log(self, complain: Callable[[str], None]) -> tuple[str, Log]:
+        """Which session this is, and its log. Raises UsageError or SessionError."""
+        wanted = self.wanted_session()
+        opened = open_session(wanted, self.store(complain, wanted.resume), self.stamp.new_uuid)
+        if opened.copied is not None and wanted.keep:
+            self.inherit_files(opened.session_id, opened.copied)
+        return opened.session_id, opened.log
+
+    def transcript_path(self, session_id: str, complain: Callable[[str], None]) -> str:
+        return "" if self.options.no_session_persistence else self.store(complain, session_id).path(session_id)
 
     # Files.
 
     def files(self, session_id: str) -> LocalFiles:
-        checkpoints, tree = Checkpoints(self.file_history(session_id)), None
+        # What is forgotten at the end must not be the checkpoints of the session that was read.
+        history = self.stamp.new_uuid() if self.options.no_session_persistence else session_id
+        checkpoints, tree = Checkpoints(self.file_history(history)), None
         if truthy(self.environment.get("PARLEY_SNAPSHOT_TREE")):
             from parley.workspace.tree import Tree
 
@@ -792,10 +788,6 @@ def short_ids(stamp: Stamp) -> Callable[[], str]:
 
 def mode(name: str | None) -> str:
     return "default" if name in (None, "manual") else str(name)
-
-
-def is_uuid(text: str) -> bool:
-    return re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) is not None
 
 
 def text_file(path: str, flag: str) -> str:

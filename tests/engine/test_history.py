@@ -124,3 +124,31 @@ def test_what_was_sent_is_sent_again_byte_for_byte(entries: list[Entry]) -> None
         # A message that grows goes on where its list of blocks ended.
         assert now.startswith(before.removesuffix(b"]").removesuffix(b"}").removesuffix(b"]"))
         before = now
+
+
+def test_a_cut_leaves_the_lines_up_to_a_point() -> None:
+    lines = [entry("user", "a"), entry("assistant", [CALL], "m1"), entry("user", [RESULT]), entry("user", "b")]
+    for uuid, line in zip("wxyz", lines, strict=True):
+        line.message["uuid"] = uuid
+    history = History()
+    for line in [*lines, cut("x")]:
+        history.apply(line)
+
+    assert [message["role"] for message in history.messages()] == ["user", "assistant"]
+    assert history.open_calls() == {"t1": "Read"}
+    assert history.cut_off == {"y", "z"}
+
+
+def test_a_cut_at_a_line_that_is_not_there_changes_nothing() -> None:
+    assert messages(entry("user", "a"), cut("x")) == messages(entry("user", "a"))
+
+
+def test_a_conversation_may_be_cut_at_an_error_that_no_model_sees() -> None:
+    failed = entry("assistant", "API Error", "m1")
+    failed.message.update(uuid="x", is_api_error_message=True)
+
+    assert messages(entry("user", "a"), failed, entry("user", "b"), cut("x")) == messages(entry("user", "a"))
+
+
+def cut(after: str) -> Entry:
+    return Entry(seq=9, kind="cut", at="", message={"after": after})

@@ -21,6 +21,7 @@ from parley.stores.choice import Chosen, choose, has_password, parse
         ({"store": "postgres://h/d"}, {}, Chosen("postgres", "postgres://h/d")),
         ({"store": "postgresql://h/d"}, {}, Chosen("postgres", "postgresql://h/d")),
         ({"store": "folder", "no_session_persistence": True}, {}, Chosen("memory")),
+        ({"store": "folder", "no_session_persistence": True, "resume": "x"}, {}, Chosen("folder")),
     ],
 )
 def test_a_store_is_named_by_an_option_or_a_variable(

@@ -287,7 +287,7 @@ def test_the_fields_of_the_wire_have_the_names_of_the_layout(tmp_path: Path) -> 
 
 def theirs(number: int, kind: str = "user", **more: object) -> Json:
     return {
-        "parentUuid": None,
+        "parentUuid": uuid(number - 1) if number > 1 else None,
         "isSidechain": False,
         "userType": "external",
         "cwd": "/their/folder",

@@ -13,6 +13,15 @@ from parley.stores.base import Entry
 THOUGHTS = ("thinking", "redacted_thinking")
 
 
+class Said(Struct, frozen=True):
+    """One line of the log that is part of the conversation."""
+
+    uuid: str
+    role: str
+    id: str
+    content: list[Json]
+
+
 class Spoken(Struct):
     """A message of the conversation; an assistant's grows block by block while its id stays the same."""
 
@@ -23,9 +32,12 @@ class Spoken(Struct):
 
 class History:
     def __init__(self) -> None:
+        self._lines: list[Said] = []
         self._spoken: list[Spoken] = []
         self._complaint: str | None = None
         """What a backend had against the conversation as it is."""
+        self.cut_off: set[str] = set()
+        """The lines that the last cut left out."""
         self._open_calls: dict[str, Json] = {}
 
     def open_calls(self) -> dict[str, str]:
@@ -38,22 +50,45 @@ class History:
 
     def apply(self, entry: Entry) -> None:
         """Fold one entry. Entries that are not part of the conversation change nothing."""
-        if entry.kind not in ("user", "assistant") or entry.message.get("is_api_error_message"):
+        if entry.kind == "cut":
+            self._cut(str(entry.message.get("after")))
+            return
+        if entry.kind not in ("user", "assistant"):
             return
         inner = entry.message["message"]
-        content = inner["content"]
+        content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        self._add(Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks))
+
+    def _cut(self, uuid: str) -> None:
+        """The conversation goes on behind an earlier line."""
+        places = [at for at, line in enumerate(self._lines) if line.uuid == uuid]
+        if places:
+            self.cut_off = {line.uuid for line in self._lines[places[-1] + 1 :]}
+            self._begin_anew(self._lines[: places[-1] + 1])
+
+    def _begin_anew(self, lines: list[Said]) -> None:
+        self._lines, self._spoken = [], []
+        self._open_calls.clear()
+        for line in lines:
+            self._add(line)
+
+    def _add(self, said: Said) -> None:
+        blocks = said.content
+        self._lines.append(said)
+        if not blocks:
+            return
         for block in blocks:
             if block.get("type") == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
             elif block.get("type") == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
         last = self._spoken[-1] if self._spoken else None
-        same_message = last is not None and last.role == "assistant" and last.id == inner.get("id")
-        if last is not None and (last.role == entry.kind == "user" or (entry.kind == "assistant" and same_message)):
+        same_message = last is not None and last.role == "assistant" and said.id and last.id == said.id
+        if last is not None and (last.role == said.role == "user" or (said.role == "assistant" and same_message)):
             last.content.extend(blocks)
         else:
-            self._spoken.append(Spoken(role=entry.kind, id=inner.get("id") or "", content=blocks))
+            self._spoken.append(Spoken(role=said.role, id=said.id, content=list(blocks)))
 
     def messages(self) -> list[Json]:
         """The messages of the next request, without what the API refuses.

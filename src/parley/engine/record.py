@@ -42,6 +42,7 @@ class Record:
         """The ids of the questions that are open, by the calls they are about."""
         self.told_date: str | None = None
         """What day it is as far as the model knows; None if it was never told."""
+        self.title: str | None = None
         self._log = log
         self._stamp = stamp
         self._sync = sync
@@ -97,10 +98,15 @@ class Record:
                 self.questions[entry.message["tool_use_id"]] = entry.message["request_id"]
             case "answered":
                 self.questions.pop(entry.message["tool_use_id"], None)
+            case "cut":
+                # A prompt that was cut off may come once more.
+                self.known_uuids -= self.history.cut_off
             case "prompt":
                 self.system_text = entry.message.get("text")
                 self.told_date = date_in(self.system_text or "")
             case "command":
                 self.known_uuids.add(str(entry.message.get("uuid")))
+            case "title":
+                self.title = entry.message.get("title")
             case "date":
                 self.told_date = entry.message.get("date")

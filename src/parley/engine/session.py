@@ -198,6 +198,12 @@ class Session:
             except SessionError as flaw:
                 self.setup.complain(str(flaw))
 
+    def _record_title(self) -> None:
+        """What the command line calls the session, once it has something in it."""
+        title = self.setup.title
+        if title is not None and title != self.record.title:
+            self.record.note("title", {"title": title})
+
     def _keep_grant(self, updates: list[Json]) -> None:
         record = self.record.grants.record_of(updates)
         if record is not None:
@@ -324,6 +330,7 @@ class Session:
         self.conversation.note_date()
         self.prompts.keep(turn.prompts)
         self._record_mode()
+        self._record_title()
         self.prompts.echo(turn.prompts)
         if turn.cut is None and (obstacle := self.servers.obstacle()):
             raise SessionError(obstacle)

@@ -98,6 +98,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Where hooks find the transcript; empty if nowhere."""
     begins_as: str = "startup"
     """How the session came about: `startup`, `resume` or `fork`."""
+    title: str | None = None
+    """What the session is to be called."""
     thinking: Wish = Wish()
     effort: str | None = None
     mcp: Supply | None = None

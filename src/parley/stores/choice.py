@@ -30,7 +30,7 @@ class Chosen(Struct, frozen=True):
 
 def choose(options: Options, environment: Mapping[str, str]) -> Chosen | None:
     """The store that was named; None if none was. Raises UsageError."""
-    if options.no_session_persistence:
+    if options.no_session_persistence and not (options.resume or options.continue_conversation):
         return Chosen("memory")
     if options.store and options.database:
         raise UsageError("--store and --db both say where sessions are kept: give one of them")

@@ -10,6 +10,8 @@ from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 
 CONVERSATION = ("user", "assistant")
+MIRRORED = "mirrored"
+"""The field that marks a copy of a line, kept by a client."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -109,6 +111,7 @@ OWN = frozenset(
         "seq",
         "parley",
         "check",
+        MIRRORED,
         *RENAMED,
     }
 )

@@ -9,17 +9,19 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, spell
+from parley.stores import branches
 from parley.stores.base import Entry
 from parley.stores.chain import Hole, Seal, checksum
 from parley.stores.lease import Lease
-from parley.stores.line import CONVERSATION, Context, entry, line
+from parley.stores.line import CONVERSATION, MIRRORED, Context, entry, line
 
 
 class Reader:
@@ -39,14 +41,16 @@ class Reader:
             with self._path.open("rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return  # a device may have no end
+                dropped = self._abandoned(file)
                 for number, raw in enumerate(file, 1):
                     found = self._read(raw, number, seq)
                     if found is DAMAGED:
                         lost = lost or number
                     elif isinstance(found, Entry):
                         seq = found.seq + 1
-                        if found.kind in CONVERSATION:
-                            self.parent = found.message["uuid"]
+                        if found.message.get("uuid") in dropped:
+                            continue
+                        self.parent = next_parent(found) or self.parent
                         yield found
         except FileNotFoundError:
             return
@@ -54,6 +58,15 @@ class Reader:
             raise SessionError(f"the session cannot be read from {self._path}: {flaw.strerror}") from None
         if lost:
             self._complain(f"line {lost} of {self._path} is torn or damaged, and is left out")
+
+    def _abandoned(self, file: BinaryIO) -> frozenset[str]:
+        """The lines on branches that do not count. The file is read from its beginning, and stands there again."""
+        found: frozenset[str] = frozenset()
+        if not branches.is_straight(file):
+            file.seek(0)
+            found = branches.abandoned(whole(file))
+        file.seek(0)
+        return found
 
     def _read(self, raw: bytes, number: int, seq: int) -> Entry | object | None:
         """The entry of a line, DAMAGED, or None where there is nothing for us."""
@@ -78,11 +91,31 @@ class Reader:
 
 
 DAMAGED = object()
+COPIED = frozenset({"forkedFrom", MIRRORED})
+"""The fields by which a line says that it is a copy of ours. Copies are not chained."""
+
+
+def next_parent(entry: Entry) -> str | None:
+    """What the line behind an entry follows; None if the entry does not change that."""
+    if entry.kind == "cut":
+        return str(entry.message.get("after"))
+    return str(entry.message["uuid"]) if entry.kind in CONVERSATION else None
+
+
+def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines that are not damaged, up to the first hole."""
+    reader = Reader(Path(), "")
+    for raw in lines:
+        try:
+            if reader._read(raw, 0, 0) is not DAMAGED:
+                yield raw
+        except DamagedSession:
+            return
 
 
 def was_ours(json: Json) -> bool:
     """Whether a line without a good checksum once had one. Whoever copies our lines says where they come from."""
-    return (json.get("type") == "parley" or "seq" in json or "check" in json) and "forkedFrom" not in json
+    return (json.get("type") == "parley" or "seq" in json or "check" in json) and not (COPIED & json.keys())
 
 
 class Transcript:
@@ -131,8 +164,7 @@ class Transcript:
             raise SessionError(f"the session cannot be written to {self._path}: the disk is full")
         self._torn = False
         reader.seal.holds(record)
-        if entry.kind in CONVERSATION:
-            reader.parent = entry.message["uuid"]
+        reader.parent = next_parent(entry) or reader.parent
 
     def sync(self) -> None:
         try:

@@ -1,0 +1,148 @@
+"""Which lines of a transcript are no part of its conversation any more.
+
+Each line names the line it follows. Whoever goes back in a conversation and says something else
+begins a branch; the branch that the last line stands on counts. Calls that ran side by side look
+like branches and are none: each result follows its own call, and the answer follows one of them.
+A boundary, behind which the conversation begins anew, names no parent but its logical one.
+
+    dropped = abandoned(lines)      # the uuids of the lines that do not count
+
+The engine's own cuts are no branches here: the log says what they leave out (opening.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from parley.protocol.base import Struct
+
+
+class Part(Struct, frozen=True):
+    tool_use_id: str | None = None
+
+
+class Inner(Struct, frozen=True):
+    id: str | None = None
+    content: str | list[Part] = ""
+
+
+class Link(Struct, frozen=True, rename="camel"):
+    """What of a line says where it belongs."""
+
+    type: str = ""
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None
+    is_sidechain: bool = False
+    kind: str = ""
+
+    @property
+    def follows(self) -> str | None:
+        return self.parent_uuid or self.logical_parent_uuid
+
+
+class Said(Struct, frozen=True):
+    message: Inner | None = None
+
+
+LINK = msgspec.json.Decoder(Link)
+SAID = msgspec.json.Decoder(Said)
+
+
+class Node(Struct, frozen=True):
+    uuid: str
+    follows: str | None
+    message_id: str | None
+    """Of an answer of the model, whose blocks are a line each."""
+    is_result: bool
+    """Whether the line is the result of a call."""
+
+
+def links(lines: Iterable[bytes]) -> Iterator[tuple[Link, bytes]]:
+    """The lines that stand in a chain, and the engine's cuts. What is no line of a transcript is skipped."""
+    for line in lines:
+        try:
+            link = LINK.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        if (link.uuid is not None and not link.is_sidechain) or (link.type == "parley" and link.kind == "cut"):
+            yield link, line
+
+
+def is_straight(lines: Iterable[bytes]) -> bool:
+    """Whether each line follows the one before it: nearly every transcript is like that."""
+    last: str | None = None
+    was_cut = True
+    for link, _ in links(lines):
+        if link.uuid is None:
+            was_cut = True
+            continue
+        if link.follows != last and not was_cut:
+            return False
+        last, was_cut = link.uuid, False
+    return True
+
+
+def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
+    """The uuids of the lines on branches that do not count."""
+    nodes = {node.uuid: node for node in tree(lines)}
+    if not nodes:
+        return frozenset()
+    kept = chain(nodes, next(reversed(nodes)))
+    kept |= side_by_side(nodes, kept)
+    return frozenset(nodes.keys() - kept)
+
+
+def tree(lines: Iterable[bytes]) -> Iterator[Node]:
+    """Every line with its parent. A parent that is not there, or was cut off by us, is the line before."""
+    known: set[str] = set()
+    last: str | None = None
+    was_cut = False
+    for link, line in links(lines):
+        if link.uuid is None:
+            was_cut = True
+            continue
+        follows = link.follows
+        if was_cut or (follows is not None and follows not in known):
+            follows = last
+        message = said(line)
+        content = message.content if message is not None else ""
+        yield Node(
+            uuid=link.uuid,
+            follows=follows,
+            message_id=message.id if message is not None and link.type == "assistant" else None,
+            is_result=isinstance(content, list) and any(part.tool_use_id for part in content),
+        )
+        known.add(link.uuid)
+        last, was_cut = link.uuid, False
+
+
+def said(line: bytes) -> Inner | None:
+    try:
+        return SAID.decode(line).message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def chain(nodes: dict[str, Node], leaf: str) -> set[str]:
+    """A line and all before it."""
+    kept: set[str] = set()
+    at: str | None = leaf
+    while at is not None and at not in kept:
+        kept.add(at)
+        at = nodes[at].follows
+    return kept
+
+
+def side_by_side(nodes: dict[str, Node], kept: set[str]) -> set[str]:
+    """The other blocks of answers whose calls were run, and the results of all their calls."""
+    went_on = {
+        nodes[node.follows].message_id
+        for node in nodes.values()
+        if node.is_result and node.uuid in kept and node.follows is not None
+    }
+    blocks = {node.uuid for node in nodes.values() if node.message_id is not None and node.message_id in went_on}
+    results = {node.uuid for node in nodes.values() if node.is_result and node.follows in blocks}
+    return blocks | results
