@@ -17,7 +17,6 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, spell
-from parley.stores import branches
 from parley.stores.base import Entry
 from parley.stores.chain import Hole, Seal, checksum
 from parley.stores.lease import Lease
@@ -62,6 +61,10 @@ class Reader:
     def _abandoned(self, file: BinaryIO) -> frozenset[str]:
         """The lines on branches that do not count. The file is read from its beginning, and stands there again."""
         found: frozenset[str] = frozenset()
+        if os.fstat(file.fileno()).st_size == 0:
+            return found
+        from parley.stores import branches
+
         if not branches.is_straight(file):
             file.seek(0)
             found = branches.abandoned(whole(file))
