@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from parley.cli.streams import complain, read_stdin, write
-from parley.compose import Composer, is_uuid, working_directory
+from parley.compose import Composer, working_directory
 from parley.errors import SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
 from parley.protocol.options import Options, parse
 from parley.settings.base import shown
 from parley.stores.base import Entry, Hit, Info, Store, copied
+from parley.stores.opening import is_uuid
 from parley.stores.portable import packed, unpacked
 from parley.stores.words import said
 
