@@ -1,8 +1,9 @@
-"""Short runs of programmes that go as far as you like: damaged logs, races, kills, crashes and failing disks."""
+"""Short runs of programmes that go as far as you like: damaged logs, races, kills, crashes, failing disks, and long sessions."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,3 +44,12 @@ def test_a_disk_that_fails_costs_no_result_and_nothing_that_was_told(tmp_path: P
 
     assert failed["write"] > 10
     assert failed["fdatasync"] > 0
+
+
+def test_sessions_can_be_measured() -> None:
+    programme = Path(__file__).parents[2] / "bench" / "long_sessions.py"
+    words = [sys.executable, str(programme), "--messages", "200", "--sessions", "5", "--runs", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "list 5 sessions" in done.stdout

@@ -82,14 +82,19 @@ class Record:
             self._log.sync()
         self._fold(entry)
 
+    def _knows(self, uuid: object) -> None:
+        if isinstance(uuid, str):
+            self.known_uuids.add(uuid)
+
     def _fold(self, entry: Entry) -> None:
         self._next_seq = entry.seq + 1
         self.history.apply(entry)
         self.grants.apply(entry)
         match entry.kind:
             case "user":
-                uuids = [entry.message.get("uuid"), *(entry.message.get("user_message_uuids") or ())]
-                self.known_uuids.update(uuid for uuid in uuids if isinstance(uuid, str))
+                self._knows(entry.message.get("uuid"))
+                for uuid in entry.message.get("user_message_uuids") or ():
+                    self._knows(uuid)
             case "permission":
                 self.decided.add(entry.message["tool_use_id"])
                 if entry.message.get("decision") == "allow":

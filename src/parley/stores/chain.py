@@ -39,15 +39,18 @@ class Seal:
 
     def holds(self, line: bytes) -> bool:
         """Whether a line is a record of ours that follows on the last one. Raises Hole if it follows on another."""
+        body = line[:-LENGTH]
+        follows_on = zlib.crc32(b"}", zlib.crc32(body, self._sum))
+        # One comparison tells what nearly every line is: a record in its place.
+        if line[-LENGTH:] == b"%b%08x%b" % (BEFORE, follows_on, BEHIND):
+            self._sum = self._last_stored = follows_on
+            return True
         stored = checksum(line)
         if stored is None:
             return False
-        body = line[:-LENGTH] + b"}"
-        if zlib.crc32(body, self._sum) == stored:
-            self._sum = self._last_stored = stored
-            return True
         # It follows on the damaged one before it, or on one that is not there at all: both were ours.
-        follows_damaged = self._last_stored is not None and zlib.crc32(body, self._last_stored) == stored
+        last = self._last_stored
+        follows_damaged = last is not None and zlib.crc32(b"}", zlib.crc32(body, last)) == stored
         self._last_stored = stored
         if follows_damaged:
             raise Hole

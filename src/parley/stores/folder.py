@@ -128,8 +128,9 @@ class Folder:
         if project is None:
             return listed(self._files(), limit, offset)
         here = os.path.realpath(project)
-        found = [info for info in listed(self._files(), None, 0) if os.path.realpath(info.cwd) == here]
-        return found[offset:][:limit]
+        found = listed(self._files(), None, 0)
+        homes = {cwd: os.path.realpath(cwd) for cwd in {info.cwd for info in found}}
+        return [info for info in found if homes[info.cwd] == here][offset:][:limit]
 
     def rename(self, session_id: str, title: str) -> None:
         entitle(self._known(session_id), session_id, title)

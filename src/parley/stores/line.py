@@ -70,10 +70,17 @@ def entry(json: Json, session_id: str, seq: int) -> Entry | None:
     if not is_said(json):
         return None
     told: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
-    told |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
-    told |= {"session_id": session_id, "timestamp": at, "parent_tool_use_id": None}
-    context = {key: value for key, value in json.items() if key not in OWN}
-    return Entry(seq=seq, kind=json["type"], at=at, message={**told, **(json.get("parley") or {})}, context=context)
+    if not RENAMED.keys().isdisjoint(json):
+        told |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
+    told["session_id"], told["timestamp"], told["parent_tool_use_id"] = session_id, at, None
+    if left := json.get("parley"):
+        told |= left
+    # Most lines have nothing else, and there are many lines.
+    context = {} if OWN.issuperset(json) else {key: value for key, value in json.items() if key not in OWN}
+    return Entry(seq=seq, kind=json["type"], at=at, message=told, context=context)
+
+
+DICT = frozenset({dict})
 
 
 def is_said(json: Json) -> bool:
@@ -82,7 +89,7 @@ def is_said(json: Json) -> bool:
         return False
     message = json.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, str) or (isinstance(content, list) and all(isinstance(part, dict) for part in content))
+    return isinstance(content, str) or (isinstance(content, list) and DICT.issuperset(map(type, content)))
 
 
 # The layout's names of fields, and the wire's.

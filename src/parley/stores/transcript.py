@@ -78,7 +78,7 @@ class Reader:
             is_ours = self.seal.holds(body)
         except Hole:
             raise DamagedSession(self._session_id, f"line {number - 1} of {self._path}") from None
-        if not body.strip():
+        if not is_ours and not body.strip():
             return None
         if not is_ours and checksum(body) is not None:
             return DAMAGED

@@ -1,0 +1,137 @@
+"""Measure sessions at scale: appending, resuming and listing.
+
+    python bench/long_sessions.py                          # 100,000 messages, 1,000 sessions
+    python bench/long_sessions.py --messages 2000 --sessions 50 --store sqlite
+
+Appending is timed in ten parts of a session, without waiting for the device; its cost must stay flat. Resuming is
+timed on the executable, from its start to the first words of the answer (the built-in model answers at once), with the
+most memory it ever had. Listing is timed in a process that has the stores loaded, on files that have just been
+written; memory is what it needs more. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from uuid import UUID
+
+from parley.compose import Composer
+from parley.protocol.base import Json
+from parley.protocol.options import Options
+from parley.stores.base import Entry, Store
+
+PARTS = 10
+SESSION = str(UUID(int=7))
+TEXT = "A sentence of the usual length, as people and models exchange them all day. "
+STORES = {"claude": "claude", "folder": "folder", "sqlite": "sqlite:{}/sessions.db"}
+
+
+def message(seq: int, session_id: str) -> Entry:
+    """A prompt or an answer, in turn."""
+    at = "2026-01-02T03:04:05.678Z"
+    told: Json = {"uuid": str(UUID(int=seq)), "session_id": session_id, "timestamp": at, "parent_tool_use_id": None}
+    if seq % 2 == 0:
+        inner: Json = {"role": "user", "content": f"{seq}: {TEXT}"}
+        return Entry(seq=seq, kind="user", at=at, message={"type": "user", "message": inner, **told})
+    usage = {"input_tokens": 10, "output_tokens": 20}
+    inner = {"id": f"msg_{seq}", "type": "message", "role": "assistant", "model": "offline", "usage": usage}
+    inner |= {"content": [{"type": "text", "text": f"{seq}: {TEXT}"}], "stop_reason": "end_turn", "stop_sequence": None}
+    return Entry(seq=seq, kind="assistant", at=at, message={"type": "assistant", "message": inner, **told})
+
+
+def open_store(name: str, folder: Path) -> Store:
+    options = Options(store=STORES[name].format(folder))
+    return Composer(options, {"HOME": str(folder)}, str(folder)).store(lambda text: None)
+
+
+def appending(store: Store, messages: int) -> list[float]:
+    """Microseconds of one append, the median of each tenth of the session."""
+    log = store.create(SESSION)
+    medians = []
+    for part in range(PARTS):
+        took = []
+        for seq in range(messages * part // PARTS, messages * (part + 1) // PARTS):
+            entry = message(seq, SESSION)
+            begun = time.perf_counter_ns()
+            log.append(entry)
+            took.append((time.perf_counter_ns() - begun) / 1000)
+        medians.append(statistics.median(took))
+    log.close()
+    return medians
+
+
+def resuming(parley: str, name: str, folder: Path) -> tuple[float, float, float]:
+    """Seconds until the answer begins, seconds of processor time to the end, and the most megabytes."""
+    words = ["-p", "--verbose", "--output-format", "stream-json", "--model", "offline", "--resume", SESSION]
+    words += ["--store", STORES[name].format(folder), "say Well."]
+    environment = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+    begun = time.perf_counter()
+    with subprocess.Popen([parley, *words], stdout=subprocess.PIPE, cwd=folder, env=environment) as process:
+        assert process.stdout is not None
+        seconds = 0.0
+        for line in process.stdout:
+            if not seconds and json.loads(line)["type"] == "assistant":
+                seconds = time.perf_counter() - begun
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode or not seconds:
+        raise SystemExit(f"the session was not resumed (exit code {process.returncode})")
+    return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def listing(name: str, folder: Path, sessions: int) -> tuple[float, float]:
+    """Milliseconds to list so many sessions, and the megabytes that took."""
+    store = open_store(name, folder)
+    for number in range(sessions):
+        session_id = str(UUID(int=1000 + number))
+        log = store.create(session_id)
+        for seq in range(6):
+            log.append(message(seq, session_id))
+        log.close()
+    store.list(limit=1)  # what is loaded once is not the list's
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.perf_counter()
+    found = store.list(str(folder))
+    took = (time.perf_counter() - begun) * 1000
+    assert len(found) == sessions + 1
+    return took, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def plot(medians: list[float]) -> str:
+    """A bar per tenth of the session."""
+    longest = max(medians)
+    bars = ("#" * round(40 * one / longest) for one in medians)
+    rows = zip(range(1, PARTS + 1), bars, medians, strict=True)
+    return "\n".join(f"{part * 100 // PARTS:3} %  {bar:40} {one:.0f} us" for part, bar, one in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parley", nargs="?", default=str(Path(sys.executable).with_name("parley")))
+    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--sessions", type=int, default=1_000)
+    parser.add_argument("--runs", type=int, default=3, help="the best resume of so many counts")
+    parser.add_argument("--store", choices=list(STORES), default="claude")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        medians = appending(open_store(given.store, folder), given.messages)
+        sys.stdout.write(f"append, {given.messages} messages, median of each tenth:\n{plot(medians)}\n")
+        seconds, processor, megabytes = min(resuming(given.parley, given.store, folder) for _ in range(given.runs))
+        took_all = f"{processor:.2f} s of processor time in all"
+        sys.stdout.write(f"resume to the first words: {seconds:.2f} s ({took_all}), {megabytes:.0f} MB\n")
+        took, more = listing(given.store, folder, given.sessions)
+        sys.stdout.write(f"list {given.sessions} sessions: {took:.0f} ms, {more:.1f} MB more\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
