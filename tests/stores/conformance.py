@@ -353,6 +353,24 @@ def anybody_can_see_whether_a_session_is_held(place: Place) -> None:
     assert not place.open().is_held(FIRST)
 
 
+def it_can_be_seen_whether_somebody_holds_a_session(place: Place) -> None:
+    log = place.open().create(FIRST)
+    log.append(CONVERSATION[0])
+    held = place.open().is_held(FIRST)
+    log.close()
+
+    assert (held, place.open().is_held(FIRST), place.open().is_held(SECOND)) == (True, False, False)
+
+
+def a_session_that_is_whole_is_left_alone_by_a_repair(place: Place) -> None:
+    write(place.open(), FIRST, *CONVERSATION)
+
+    assert place.open().repair(FIRST) is None
+    assert kept(place.open()) == CONVERSATION
+    with pytest.raises(UnknownSession):
+        place.open().repair(SECOND)
+
+
 CLAIMS = [
     entries_come_back_as_they_were_appended,
     a_log_that_is_being_written_can_be_read,
@@ -375,5 +393,7 @@ CLAIMS = [
     a_search_finds_what_has_all_the_words,
     an_id_cannot_lead_out_of_the_store,
     large_and_odd_texts_come_back_as_they_were,
+    it_can_be_seen_whether_somebody_holds_a_session,
+    a_session_that_is_whole_is_left_alone_by_a_repair,
 ]
 every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)

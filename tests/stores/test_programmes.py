@@ -1,4 +1,4 @@
-"""Short runs of programmes that go as far as you like: damaged logs, races, kills, crashes, failing disks, and long sessions."""
+"""Short runs of what goes as far as you like: damaged logs, races, kills, crashes, failing disks, and long sessions."""
 
 from __future__ import annotations
 

@@ -1,28 +1,19 @@
-"""Sessions in a PostgreSQL database (`--store postgres://…`), for engines on many hosts.
-
-The lease of a session is an advisory lock: the server gives it back as soon as the
-connection of its holder ends, however it ends. Each holder also has a number, the fence, and
-an entry is only taken with the current one; so whoever was robbed cannot write any more, even
-if it has not noticed yet. A connection that breaks is made anew, unless somebody else has
-taken the session in between.
-"""
+"""Sessions in a PostgreSQL database (`--store postgres://…`), for engines on many hosts."""
 
 from __future__ import annotations
 
 import builtins
 import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
-from parley.protocol.base import spell
+from parley.errors import SessionError, UnknownSession
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, Mended, plain
 from parley.stores.line import Context
-from parley.stores.words import SAID, excerpt, first_prompt, said, words
+from parley.stores.postgres_log import LOCK, PostgresLog, connect, rows, told
+from parley.stores.words import excerpt, said, words
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,205 +43,6 @@ INFO = """
 SELECT id, cwd, title, first_prompt, created, modified, size_bytes, messages, tag, git_branch
 FROM parley_sessions
 """
-ENTRIES = (
-    "SELECT seq, kind, at, message, context FROM parley_entries WHERE session = %s AND seq > %s ORDER BY seq LIMIT %s"
-)
-LOCK = "hashtextextended('parley session ' || %s, 0)"
-TAKE = """
-INSERT INTO parley_leases VALUES (%(id)s, 1, pg_backend_pid(), %(holder)s, %(since)s)
-ON CONFLICT (session) DO UPDATE SET fence = parley_leases.fence + 1, backend = excluded.backend,
-    holder = excluded.holder, since = excluded.since
-RETURNING fence
-"""
-APPEND = """
-WITH held AS (SELECT 1 FROM parley_leases WHERE session = %(id)s AND fence = %(fence)s FOR SHARE),
-turn AS (SELECT nextval('parley_turns') AS number FROM held),
-added AS (
-    INSERT INTO parley_entries SELECT %(id)s, %(seq)s, %(kind)s, %(at)s, %(message)s, %(context)s, %(words)s, number
-    FROM turn ON CONFLICT DO NOTHING RETURNING turn
-),
-known AS (
-    INSERT INTO parley_sessions AS known
-    SELECT %(id)s, %(cwd)s, %(branch)s, %(title)s, NULL, %(prompt)s, %(at)s, %(at)s, turn, %(size)s, %(said)s FROM added
-    ON CONFLICT (id) DO UPDATE SET modified = excluded.modified, turn = excluded.turn,
-        size_bytes = known.size_bytes + excluded.size_bytes, messages = known.messages + excluded.messages,
-        first_prompt = coalesce(known.first_prompt, excluded.first_prompt),
-        title = coalesce(excluded.title, known.title)
-)
-SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)
-"""
-CONNECT_SECONDS = 10
-STATEMENT_SECONDS = 30
-STEAL_SECONDS = 5
-PAGE = 1000
-
-
-def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Raises SessionError, or UsageError where the driver is missing."""
-    try:
-        import psycopg
-    except ImportError:
-        raise UsageError("sessions in PostgreSQL need the extra: pip install 'parley-agent[postgres]'") from None
-    try:
-        return psycopg.connect(
-            address,
-            autocommit=True,
-            connect_timeout=CONNECT_SECONDS,
-            application_name="parley",
-            # Statements have a deadline, and so has a network that is gone without a word.
-            options=f"-c statement_timeout={STATEMENT_SECONDS}s",
-            keepalives_idle=STATEMENT_SECONDS,
-            tcp_user_timeout=STATEMENT_SECONDS * 1000,
-        )
-    except psycopg.Error as flaw:
-        raise SessionError(f"the database cannot be reached: {one_line(flaw)}") from None
-
-
-def one_line(flaw: Exception) -> str:
-    return " ".join(str(flaw).split())
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """What the server has to complain about, as a session's error."""
-    import psycopg
-
-    try:
-        yield
-    except psycopg.Error as flaw:
-        raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
-
-
-class PostgresLog:
-    def __init__(self, address: str, session_id: str, context: Context, *, steal: bool) -> None:
-        self._address = address
-        self._session_id = session_id
-        self._context = context
-        self._database = connect(address)
-        self._fence = 0
-        self._is_closed = False
-        try:
-            with told():
-                self._take(steal=steal)
-        except BaseException:
-            self._database.close()
-            raise
-
-    def _take(self, *, steal: bool) -> None:
-        """Hold the session. Raises SessionBusy, psycopg.Error."""
-        if not self._locked():
-            holder = self._holder()
-            if not steal:
-                raise SessionBusy(self._session_id, holder)
-            self._fence = self._signed()  # from here on the other one cannot write
-            self._wait_for_lock(holder)
-        self._fence = self._signed()
-
-    def _locked(self) -> bool:
-        found = self._database.execute(f"SELECT pg_try_advisory_lock({LOCK})", (self._session_id,)).fetchone()
-        return bool(found and found[0])
-
-    def _wait_for_lock(self, holder: str) -> None:
-        """End the connection of whoever has the lock, and take it. Raises SessionBusy, psycopg.Error."""
-        import psycopg
-
-        run = self._database.execute
-        run(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
-            "WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid() AND objsubid = 1 "
-            f"AND (classid::bigint << 32) | objid::bigint = {LOCK}",
-            (self._session_id,),
-        )
-        run(f"SET statement_timeout = '{STEAL_SECONDS}s'")
-        try:
-            run(f"SELECT pg_advisory_lock({LOCK})", (self._session_id,))
-        except psycopg.errors.QueryCanceled:
-            raise SessionBusy(self._session_id, f"{holder}, whose connection does not end") from None
-        run(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
-
-    def _signed(self) -> int:
-        """Say who we are; our number among the holders."""
-        holder = f"process {os.getpid()} on {os.uname().nodename}"
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        found = self._database.execute(TAKE, {"id": self._session_id, "holder": holder, "since": since}).fetchone()
-        assert found is not None
-        return int(found[0])
-
-    def _holder(self) -> str:
-        text = "SELECT holder || ' since ' || since FROM parley_leases WHERE session = %s"
-        found = self._database.execute(text, (self._session_id,)).fetchone()
-        return str(found[0]) if found else "another process"
-
-    def append(self, entry: Entry) -> None:
-        import psycopg
-
-        if self._is_closed:
-            raise SessionBusy(self._session_id, "whoever took it over")
-        given = self._row(entry)
-        try:
-            self._insert(given)
-        except psycopg.OperationalError:
-            # Whether the server had it before the connection broke, we cannot know: it is taken once.
-            self._reconnect()
-            with told():
-                self._insert(given, again=True)
-        except psycopg.Error as flaw:
-            raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
-
-    def _insert(self, given: dict[str, Any], *, again: bool = False) -> None:
-        """Raises SessionBusy, SessionError, psycopg.Error."""
-        held, added = self._database.execute(APPEND, {**given, "fence": self._fence}).fetchone() or (0, 0)
-        if not held:
-            raise SessionBusy(self._session_id, "whoever took it over")
-        if not added and not again:
-            raise SessionError(f"entry {given['seq']} of session {self._session_id} is there already")
-
-    def _reconnect(self) -> None:
-        """Raises SessionBusy, SessionError."""
-        self._database.close()
-        self._database = connect(self._address)
-        with told():
-            text = "SELECT fence FROM parley_leases WHERE session = %s"
-            found = self._database.execute(text, (self._session_id,)).fetchone()
-            if found != (self._fence,) or not self._locked():
-                raise SessionBusy(self._session_id, self._holder())
-            self._fence = self._signed()
-
-    def _row(self, entry: Entry) -> dict[str, Any]:
-        message, context = spell(entry.message).decode(), spell(entry.context).decode()
-        prompt, title = first_prompt(entry.kind, entry.message), entry.message.get("title")
-        return {
-            "id": self._session_id,
-            "seq": entry.seq,
-            "kind": entry.kind,
-            "at": entry.at,
-            "message": message,
-            "context": context,
-            "words": sorted(set(words(said(entry.kind, entry.message)))),
-            "cwd": os.path.realpath(self._context.cwd),
-            "branch": self._context.git_branch or None,
-            "title": title if entry.kind == "title" else None,
-            "prompt": None if prompt is None else prompt.replace("\0", ""),
-            "size": len(message) + len(context),
-            "said": int(entry.kind in SAID),
-        }
-
-    def sync(self) -> None:
-        """A commit is on the server's device when it returns."""
-
-    def entries(self, after: int = -1) -> Iterator[Entry]:
-        return rows(self._address, self._session_id, after)
-
-    def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        import psycopg
-
-        with suppress(psycopg.Error):
-            # The server would do so by itself, but after we have gone on.
-            self._database.execute("SELECT pg_advisory_unlock_all()")
-        self._database.close()
 
 
 class Postgres:
@@ -374,16 +166,6 @@ def prepare(database: psycopg.Connection[tuple[Any, ...]]) -> None:
     (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'sessions'").fetchone() or (VERSION,)
     if version > VERSION:
         raise SessionError(f"the database is of a newer version ({version}; this is {VERSION})")
-
-
-def rows(address: str, session_id: str, after: int) -> Iterator[Entry]:
-    """Page by page, so that a long session does not have to fit into memory. Raises SessionError."""
-    with connect(address) as database, told():
-        while page := database.execute(ENTRIES, (session_id, after, PAGE)).fetchall():
-            for seq, kind, at, message, context in page:
-                spoken, about = msgspec.json.decode(message), msgspec.json.decode(context)
-                yield Entry(seq=seq, kind=kind, at=at, message=spoken, context=about)
-                after = seq
 
 
 def as_info(row: tuple[Any, ...]) -> Info:
