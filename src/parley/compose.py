@@ -37,10 +37,11 @@ from parley.models.names import Choice, Facts, facts, resolve
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.permissions.later import Later
+from parley.protocol.base import Json
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import backends, credentials, layers
-from parley.settings.base import Recipe, Value, shown
+from parley.settings.base import Plugin, Plugins, Recipe, Value, shown
 from parley.settings.client import takes_rate_limits
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from parley.host import Host
     from parley.models.http import Deadlines
     from parley.protocol.messages.requests import HookMatcher
+    from parley.settings.servers import Written
 
 SMALLEST_LINE_BYTES = 50_000
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
@@ -118,7 +120,7 @@ WEB = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
 NOT_YET = (
     *("agents", "agent"),
-    *("plugin_dirs", "plugin_dirs_no_mcp", "plugin_urls", "session_mirror", "client_tools"),
+    *("plugin_urls", "session_mirror", "client_tools"),
     *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
@@ -263,6 +265,8 @@ class Composer:
             mcp=self.servers(context, complain),
             settings=self.settings,
             output_style=style.name,
+            styles=self.settings.styles,
+            plugins=self.listed_plugins,
             recipes=None if options.disable_slash_commands else lambda: self.recipes(complain),
             betas=options.betas or (),
             limits=limits,
@@ -330,9 +334,32 @@ class Composer:
         added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
         return tuple(dict.fromkeys([*added, *self.settings.folders()]))
 
+    @cached_property
+    def plugins(self) -> Plugins:
+        """The plugins that the command line names; their hooks count from now on."""
+        options = self.options
+        if not options.plugin_dirs and not options.plugin_dirs_no_mcp:
+            return Plugins()
+        from parley.settings.plugins import gather
+
+        found = gather(self.located(options.plugin_dirs), self.located(options.plugin_dirs_no_mcp))
+        self.settings.bring([plugin.hooks for plugin in found.found if plugin.hooks is not None])
+        for flaw in found.errors:
+            self.complain(f"plugin {shown(flaw['path'])}: {flaw['message']}")
+        return found
+
+    def located(self, folders: tuple[str, ...] | None) -> list[str]:
+        return [os.path.realpath(os.path.join(self.cwd, os.path.expanduser(folder))) for folder in folders or ()]
+
+    def listed_plugins(self, again: bool) -> tuple[list[Json], list[Json]]:
+        """The plugins there are, and what is wrong with others."""
+        if again:
+            self.__dict__.pop("plugins", None)
+        return [plugin.json() for plugin in self.plugins.found], list(self.plugins.errors)
+
     def recipes(self, complain: Callable[[str], None]) -> Sequence[Recipe]:
         """The commands and skills there are. What is wrong with their files is told."""
-        found, flaws = self.settings.recipes()
+        found, flaws = self.settings.recipes(self.plugins.found)
         for flaw in flaws:
             complain(str(flaw))
         return found
@@ -550,6 +577,8 @@ class Composer:
         """The MCP servers that are configured, and the way to more. Raises UsageError."""
         given = self.options.mcp_config or ()
         written, flaws = self.settings.servers(given, self.cwd, strict=self.options.strict_mcp_config)
+        if not self.options.strict_mcp_config:
+            written += [plugin_servers(plugin) for plugin in self.plugins.found if plugin.servers]
         maker = Maker(self.environment, context.environment)
         found = maker.gather(written)
         for flaw in (*flaws, *found.flaws):
@@ -775,6 +804,12 @@ WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context], Wire]] = {
     "sse": lambda cls, spec, host, context: cls(spec),
     "http": lambda cls, spec, host, context: cls(spec),
 }
+
+
+def plugin_servers(plugin: Plugin) -> Written:
+    from parley.settings.servers import Written
+
+    return Written(source="dynamic", place=shown(plugin.path), servers=plugin.servers)
 
 
 def throw() -> float:

@@ -52,7 +52,7 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         commands=session.commands.listed(),
         agents=[],
         output_style=session.setup.output_style,
-        available_output_styles=list(dict.fromkeys(["default", session.setup.output_style])),
+        available_output_styles=list(dict.fromkeys([*session.setup.styles(), session.setup.output_style])),
         models=listing(),
         account={"tokenSource": "none", "apiKeySource": session.setup.api_key_source, "apiProvider": "firstParty"},
         pid=os.getpid(),
@@ -182,6 +182,22 @@ async def file_suggestions(session: Session, request: ask.FileSuggestions) -> Js
     return await viewer.file_suggestions(session, request)
 
 
+def reload_skills(session: Session, request: ask.ReloadSkills) -> Json:
+    from parley.engine import recipe_answers
+
+    return recipe_answers.reload_skills(session, request)
+
+
+def reload_plugins(session: Session, request: ask.ReloadPlugins) -> Json:
+    from parley.engine import recipe_answers
+
+    return recipe_answers.reload_plugins(session, request)
+
+
+def reload_output_styles(session: Session, request: ask.ReloadOutputStyles) -> Json:
+    return {"available_output_styles": session.setup.styles()}
+
+
 def rename_session(session: Session, request: ask.RenameSession) -> Json:
     if isinstance(request.session_id, str) and request.session_id != session.id:
         raise NotPossible(f"this is the session {session.id}, not {request.session_id}")
@@ -234,6 +250,9 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.ReadFile: read_file,
     ask.SeedReadState: seed_read_state,
     ask.FileSuggestions: file_suggestions,
+    ask.ReloadSkills: reload_skills,
+    ask.ReloadPlugins: reload_plugins,
+    ask.ReloadOutputStyles: reload_output_styles,
     ask.RenameSession: rename_session,
     ask.SetColor: acknowledge,
     ask.SetHasSubscribers: acknowledge,

@@ -20,6 +20,7 @@ CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifec
 
 def init_line(session: Session) -> Init:
     """The facts of a session, for the start of a turn."""
+    plugins, plugin_errors = session.setup.plugins(False)
     return Init(
         cwd=session.setup.cwd,
         tools=session.conversation.tool_names(),
@@ -33,7 +34,8 @@ def init_line(session: Session) -> Init:
         output_style=session.setup.output_style,
         agents=[],
         skills=[recipe.name for recipe in session.commands.skills()],
-        plugins=[],
+        plugins=plugins,
+        plugin_errors=plugin_errors or UNSET,
         betas=list(session.setup.betas) or UNSET,
         capabilities=CAPABILITIES,
         analytics_disabled=True,

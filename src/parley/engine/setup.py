@@ -20,8 +20,8 @@ from parley.models.base import Model
 from parley.models.names import Choice, Facts, facts
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
-from parley.protocol.base import Struct
-from parley.settings.base import Held, Recipe, Value
+from parley.protocol.base import Json, Struct
+from parley.settings.base import DEFAULT_STYLE, Held, Recipe, Value
 from parley.stores.base import Log
 from parley.tools.base import Context
 from parley.tools.shelf import Shelf
@@ -107,6 +107,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     settings: Held | None = None
     """What is set, and how the host changes it."""
     output_style: str = "default"
+    styles: Callable[[], list[str]] = lambda: [DEFAULT_STYLE]
+    """The names of the output styles there are, read anew each time."""
+    plugins: Callable[[bool], tuple[list[Json], list[Json]]] = lambda again: ([], [])
+    """The plugins there are, and what is wrong with others; True reads them again."""
     recipes: Callable[[], Sequence[Recipe]] | None = tuple
     """The commands and skills there are, read anew each time; None where none are wanted."""
     betas: tuple[str, ...] = ()

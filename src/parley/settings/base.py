@@ -118,6 +118,28 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Whether it may run commands, and bring rules and a model: not if it comes from a tree nobody trusts."""
 
 
+class Plugin(Struct, frozen=True, kw_only=True):
+    """A folder that brings commands, skills, hooks and servers under one name."""
+
+    name: str
+    path: str
+    version: str = ""
+    hooks: Value | None = None
+    servers: Json = {}
+    """By the names they go by here."""
+
+    def json(self) -> Json:
+        """As hosts are told of it."""
+        return {"name": self.name, "path": self.path, **({"version": self.version} if self.version else {})}
+
+
+class Plugins(Struct, frozen=True, kw_only=True):
+    """Those of a session, and what is wrong with the others."""
+
+    found: tuple[Plugin, ...] = ()
+    errors: tuple[Json, ...] = ()
+
+
 class Trust(Struct, frozen=True, kw_only=True):
     """What of the working tree may act."""
 

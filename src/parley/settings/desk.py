@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from parley.protocol.base import Json
 from parley.settings import environment, layers, trust
 from parley.settings.base import (
@@ -20,9 +22,11 @@ from parley.settings.base import (
     Layer,
     Merged,
     NotWritten,
+    Plugin,
     Recipe,
     Source,
     Style,
+    Value,
     shown,
 )
 from parley.settings.keys import vetted
@@ -54,6 +58,8 @@ class Desk:
         self.trust, flaw = trust.judge(wanted.config, wanted.project, wanted.sources)
         read = layers.read(wanted)
         self._layers = read.layers
+        self._brought: tuple[Value, ...] = ()
+        """The hooks of plugins."""
         self.merged = merge(read.layers, self.trust)
         self._flaws = (*read.flaws, *((flaw,) if flaw else ()), *self.merged.flaws)
 
@@ -93,18 +99,29 @@ class Desk:
 
         return find(name, self._wanted.config, self._wanted.project if self._wanted.wants("project") else None)
 
-    def recipes(self) -> tuple[Sequence[Recipe], Sequence[Flaw]]:
-        """The commands and skills of the enabled sources, and what is wrong with their files."""
+    def recipes(self, plugins: Sequence[Plugin] = ()) -> tuple[Sequence[Recipe], Sequence[Flaw]]:
+        """The commands and skills of the enabled sources and of plugins, and what is wrong with their files."""
         wanted, trusted = self._wanted, "project" in self.trust.sources
         tree = os.path.join(wanted.project, ".claude")
         folders = [str(wanted.config)] * wanted.wants("user") + [tree] * wanted.wants("project")
-        if not any(os.path.isdir(os.path.join(folder, kind)) for folder in folders for kind in ("commands", "skills")):
+        places = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
+        if not plugins and not any(map(os.path.isdir, places)):
             return (), ()
         from parley.settings.recipes import Place, gather
 
         own = Place(folder=str(wanted.config), source="user", may_act=True)
         theirs = Place(folder=tree, source="project", beneath=(wanted.project,), may_act=trusted)
-        return gather([place for place in (own, theirs) if place.folder in folders])
+        named = [Place(folder=one.path, source="plugin", prefix=f"{one.name}:", may_act=True) for one in plugins]
+        return gather([*(place for place in (own, theirs) if place.folder in folders), *named])
+
+    def styles(self) -> list[str]:
+        """The names of the output styles there are."""
+        from parley.settings.style import names
+
+        return names(
+            self._wanted.config if self._wanted.wants("user") else None,
+            self._wanted.project if self._wanted.wants("project") else None,
+        )
 
     def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> Memory:
         """What the memory files of the enabled sources say, and which of them cannot be used."""
@@ -168,7 +185,16 @@ class Desk:
         others = [layer for layer in self._layers if layer.source != source]
         found = [*others, *([new] if new else [])]
         self._layers = tuple(sorted(found, key=lambda layer: SOURCES.index(layer.source)))
-        self.merged = merge(self._layers, self.trust)
+        return self._merge()
+
+    def bring(self, hooks: Sequence[Value]) -> Merged:
+        """Take in the hooks of plugins, in the place of those brought before."""
+        self._brought = tuple(hooks)
+        return self._merge()
+
+    def _merge(self) -> Merged:
+        merged = merge(self._layers, self.trust)
+        self.merged = msgspec.structs.replace(merged, hooks=(*merged.hooks, *self._brought))
         return self.merged
 
     # Trust.

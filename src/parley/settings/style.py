@@ -6,7 +6,9 @@ config folder, the project's first. It is text and needs no trust.
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from parley.settings import file
@@ -38,3 +40,14 @@ def find(name: str, config: Path, project: str | None) -> Style:
             continue
         return Style(name=name, text=FRONT.sub("", text).strip())
     return Style(flaw=flaw)
+
+
+def names(config: Path | None, project: str | None) -> list[str]:
+    """The styles there are, the default one first."""
+    folders = [config / "output-styles"] if config is not None else []
+    folders += [Path(project, ".claude", "output-styles")] if project is not None else []
+    found: set[str] = set()
+    for folder in folders:
+        with suppress(OSError):
+            found |= {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}
+    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if NAME.fullmatch(name))]
