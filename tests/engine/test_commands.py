@@ -210,14 +210,14 @@ def test_a_trusted_tree_may_act_and_its_model_goes_with_the_turn(tmp_path: Path)
     assert results(room)[1]["result"] == "Second."
 
 
-def test_files_that_are_mentioned_stand_behind_the_prompt(tmp_path: Path) -> None:
+def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) -> None:
     put(tmp_path, "notes.txt", "one\ntwo\nthree")
     put(tmp_path, "with space.txt", "spaced")
     put(tmp_path, "src/main.py", "pass")
     room = visit(
         tmp_path, script("x"), saying('Look at @notes.txt#L2, (@src/) and @"with space.txt". Ask a@b.c or @nobody.')
     )
-    typed, notes, folder, spaced = heard(room)
+    notes, folder, spaced, typed = heard(room)
     assert typed.startswith("Look at @notes.txt#L2")
     assert "two" in notes
     assert "three" not in notes

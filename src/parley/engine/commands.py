@@ -189,14 +189,14 @@ class Commands:
         return msgspec.structs.replace(prompt, expansion=[*blocks, *prompt.content[1:]])
 
     async def _with_files(self, prompt: Prompt) -> Prompt:
-        """The prompt, and behind it the files that it mentions."""
+        """The prompt, and before it the files that it mentions: what is asked is read last."""
         if not any("@" in block.get("text", "") for block in prompt.content):
             return prompt
         from parley.engine.mentions import attached
 
         texts = [str(block["text"]) for block in prompt.content if block.get("type") == "text"]
         files = await attached(self._session, texts)
-        return msgspec.structs.replace(prompt, expansion=[*prompt.content, *files]) if files else prompt
+        return msgspec.structs.replace(prompt, expansion=[*files, *prompt.content]) if files else prompt
 
     async def follow(self, recipe: Recipe, arguments: str) -> list[Json]:
         """What a model reads of a command or a skill; its rules and its model count from now on. Raises ToolError."""

@@ -2,7 +2,7 @@
 
     $ARGUMENTS, $1 … $9        what was typed behind the command
     !`git status`              the output of a command, which runs under permission like any call of Bash
-    @notes/plan.md             the file stands behind the text (mentions.py)
+    @notes/plan.md             the file stands before the text (mentions.py)
 
 Arguments and output are put in once and never read again: a `!` in them is a letter.
 """
@@ -46,7 +46,7 @@ async def expand(session: Session, recipe: Recipe, arguments: str) -> list[Json]
         text = f"{text}\n\nARGUMENTS: {arguments}"
     if recipe.kind == "skill":
         text = f"Base directory for this skill: {folder}\n\n{text}"
-    return [{"type": "text", "text": text.strip()}, *await attached(session, written, must_be_there=True)]
+    return [*await attached(session, written, must_be_there=True), {"type": "text", "text": text.strip()}]
 
 
 def split(arguments: str) -> list[str]:

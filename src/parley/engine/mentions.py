@@ -1,6 +1,6 @@
 """Files that a prompt mentions: `@notes.md`, `@src/`, `@"with spaces.md"`, `@main.py#L10-20`.
 
-What is behind a mention goes into the conversation behind the text. It is read by a call of
+What is behind a mention goes into the conversation before the text. It is read by a call of
 Read, or Glob for a folder, under permission like any other: rules hold, and whoever must be
 asked is asked. A mention of nothing that is there is text.
 """
@@ -83,7 +83,7 @@ async def read(session: Session, mention: Mention, path: str) -> list[Json]:
     if called.ran is None or called.result.is_error:
         tell(session, mention, content if isinstance(content, str) else "it cannot be read")
         return []
-    head = f"{what} {path}, which is mentioned above as @{mention.name}:"
+    head = f"{what} {path}, which is mentioned below as @{mention.name}:"
     if isinstance(content, str):
         return [{"type": "text", "text": f"{head}\n\n{content}"}]
     return [{"type": "text", "text": head}, *content]
