@@ -79,3 +79,11 @@ def test_a_broken_manifest_makes_no_plugin(tmp_path: Path, text: str) -> None:
     found = gather([str(tmp_path)])
     assert found.found == ()
     assert [error["type"] for error in found.errors] == ["manifest-invalid"]
+
+
+def test_agents_of_a_plugin_are_said_not_to_be_used(tmp_path: Path) -> None:
+    folder = manifest(tmp_path)
+    put(tmp_path, "agents/reviewer.md", "You review.")
+    found = gather([folder])
+    assert [plugin.name for plugin in found.found] == ["kit"]
+    assert [error["message"] for error in found.errors] == ["agents: the agents of plugins are not used yet"]

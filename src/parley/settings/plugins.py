@@ -1,7 +1,7 @@
-"""Plugins: folders that bring commands, skills, agents, hooks and MCP servers together, under one name.
+"""Plugins: folders that bring commands, skills, hooks and MCP servers together, under one name.
 
     .claude-plugin/plugin.json    {"name": "tools", "version": "1.0"}; also `hooks` and `mcpServers`
-    commands/ skills/ agents/     named `tools:NAME`
+    commands/ skills/             named `tools:NAME`
     hooks/hooks.json              {"hooks": {...}} as in settings
     .mcp.json                     {"mcpServers": {...}}; a server is called `plugin:tools:NAME`
 
@@ -60,6 +60,8 @@ def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
         raise file.Unfit(f"{MANIFEST}: name must be letters, digits, `-`, `_` and single dots, not {name!r}")
     if ignored := [key for key in NOT_HEEDED if key in manifest]:
         errors.append(error(folder, "not-heeded", f"{MANIFEST}: not heeded: {', '.join(ignored)}"))
+    if os.path.isdir(os.path.join(folder, "agents")):
+        errors.append(error(folder, "not-heeded", "agents: the agents of plugins are not used yet"))
     hooks = part(folder, manifest, "hooks", HOOKS, errors)
     servers = part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers else {}
     return Plugin(
