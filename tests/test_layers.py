@@ -47,6 +47,7 @@ SHARED = {
     "parley.stores.opening": "which session is meant: whoever opens or names one needs it",
     "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.offer": "the names tools go by: whoever names a tool needs it",
+    "parley.tools.delegation": "what a model says to hand work on: the engine does it",
     "parley.tools.seen": "what the model has seen of which file: a host may show it one, too",
     "parley.stores.portable": "sessions between stores: the same for all",
     "parley.stores.words": "what was said in an entry: pure",

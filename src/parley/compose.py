@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.agents import Agents
 from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.models.http import Deadlines
-    from parley.protocol.messages.requests import HookMatcher
+    from parley.protocol.messages.requests import AgentDefinition, HookMatcher
     from parley.settings.servers import Written
 
 SMALLEST_LINE_BYTES = 50_000
@@ -93,6 +94,7 @@ MODELS = {
     "replay": "parley.models.replay:Replay",
 }
 TOOLS = {
+    "Task": "parley.tools.agent:Agent",
     "Bash": "parley.tools.bash:Bash",
     "Edit": "parley.tools.edit:Edit",
     "Glob": "parley.tools.glob:Glob",
@@ -119,7 +121,7 @@ TOOLS = {
 WEB = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
 NOT_YET = (
-    *("agents", "agent"),
+    "agent",
     *("plugin_urls", "session_mirror", "client_tools"),
     *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
@@ -250,6 +252,10 @@ class Composer:
             make_callbacks=self.callbacks,
             make_commands=lambda layers: self.commands(layers, context, complain),
             transcript_path=lambda: self.transcript_path(session_id, complain),
+            agents=self.agents,
+            forwards_subagent_text=options.forward_subagent_text,
+            open_agent_log=lambda agent_id, meta: self.agent_log(session_id, agent_id, meta, complain),
+            agent_transcript_path=lambda agent_id: self.agent_transcript(session_id, agent_id, complain),
             begins_as=self.wanted_session().begins_as,
             title=" ".join((options.name or "").split()) or None,
             thinking=Wish(
@@ -566,7 +572,26 @@ class Composer:
             has_person=self.asks_host(),
             tasks=truthy(tasks) if tasks else None,
         )
-        return Shelf(offered(TOOLS, wishes), make_tool)
+        return Shelf(offered(TOOLS, wishes), self.make_tool)
+
+    def make_tool(self, name: str) -> Tool:
+        if name == "Task":
+            made: Tool = variety(TOOLS, name, "tool")(self.agents.listing)
+            return made
+        return make_tool(name)
+
+    @cached_property
+    def agents(self) -> Agents:
+        """The kinds of subagents; files are read when a session first needs them. Raises UsageError."""
+        given = agents_given(self.options.agents)
+
+        def load() -> dict[str, AgentDefinition]:
+            found, flaws = self.settings.agents()
+            for flaw in flaws:
+                self.complain(str(flaw))
+            return {**found, **given}
+
+        return Agents(load)
 
     def denied_tools(self) -> list[str]:
         """What the settings and `--offline` deny; rules with contents do no harm here, as no tool is called that."""
@@ -685,6 +710,22 @@ class Composer:
 
     # The log.
 
+    def agent_log(self, session_id: str, agent_id: str, meta: Json, complain: Callable[[str], None]) -> Log:
+        """Raises SessionError."""
+        from parley.stores.memory import Memory
+        from parley.stores.sidechain import opened
+
+        path = self.transcript_path(session_id, complain)
+        if not path:
+            return Memory().create(agent_id)
+        return opened(path, session_id, agent_id, meta, self.line_context(), complain)
+
+    def agent_transcript(self, session_id: str, agent_id: str, complain: Callable[[str], None]) -> str:
+        from parley.stores.sidechain import path_beside
+
+        path = self.transcript_path(session_id, complain)
+        return str(path_beside(path, agent_id)) if path else ""
+
     def wanted_session(self) -> Wanted:
         options = self.options
         return Wanted(
@@ -748,10 +789,13 @@ class Composer:
     def open_store(self, chosen: Chosen, complain: Callable[[str], None]) -> Store:
         """Raises UsageError."""
         cls = variety(STORES, chosen.name, "store")
+        return STORE_OPENERS[chosen.name](cls, self.store_place(chosen), self.line_context(), complain)
+
+    def line_context(self) -> StoreContext:
+        """What every line of a session says of its surroundings."""
         entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
         branch = git_branch(Path(self.cwd))
-        context = StoreContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
-        return STORE_OPENERS[chosen.name](cls, self.store_place(chosen), context, complain)
+        return StoreContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
 
     def store_place(self, chosen: Chosen) -> Any:
         """A path; of an address, the address."""
@@ -810,6 +854,15 @@ def plugin_servers(plugin: Plugin) -> Written:
     from parley.settings.servers import Written
 
     return Written(source="dynamic", place=shown(plugin.path), servers=plugin.servers)
+
+
+def agents_given(text: str | None) -> Mapping[str, AgentDefinition]:
+    """What `--agents` says. Raises UsageError."""
+    if text is None:
+        return {}
+    from parley.settings.agents import on_command_line
+
+    return on_command_line(text)
 
 
 def throw() -> float:

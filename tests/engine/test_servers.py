@@ -236,7 +236,7 @@ def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_one
     assert init["tools"][-3:] == ["mcp__zoo__echo", "mcp__zoo__which", "mcp__ape__echo"]
     assert states(room) == {"zoo": "connected", "ape": "connected"}
     names = [schema["name"] for schema in room.session.setup.tools.schemas()]
-    assert names == init["tools"]
+    assert names == ["Agent" if name == "Task" else name for name in init["tools"]]
     said = "About the tools of the MCP server 'zoo', in its own words:\nEcho softly."
     assert said in (room.session.record.system_text or "")
 

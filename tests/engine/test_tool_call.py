@@ -64,7 +64,8 @@ class Bench:
         self.complaints: list[str] = []
         asker = Asker(composer.permits("s", self.complaints.append), self.host)
         context = composer.tool_context("s")
-        self.caller = Caller({"Speak": self.tool}, asker, context, self.note, self.complaints.append, agent_id)
+        agent = None if agent_id is None else {"agent_id": agent_id, "agent_type": "general-purpose"}
+        self.caller = Caller({"Speak": self.tool}, asker, context, self.note, self.complaints.append, agent)
 
     def note(self, kind: str, record: Json) -> None:
         self.records.append(record)

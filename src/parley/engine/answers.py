@@ -34,6 +34,10 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         session.asker.guard(session.host)
     # What cannot be relied on is not applied: a client that relies on it must hear of it.
     applied = request.hooks is UNSET or session.listeners.register(session, request.hooks or {})
+    if isinstance(request.agents, dict):
+        session.setup.agents.take(request.agents)
+    if isinstance(request.forwardSubagentText, bool):
+        session.forwards_subagent_text = request.forwardSubagentText
     conversation, own = session.conversation, request.systemPrompt
     if isinstance(own, str | list):
         conversation.instructions = msgspec.structs.replace(
@@ -50,7 +54,7 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
     greeted = session.servers.greet(request)
     answer = ask.InitializeAnswer(
         commands=session.commands.listed(),
-        agents=[],
+        agents=session.setup.agents.listing(),
         output_style=session.setup.output_style,
         available_output_styles=list(dict.fromkeys([*session.setup.styles(), session.setup.output_style])),
         models=listing(),
@@ -124,6 +128,12 @@ async def rewind_files(session: Session, request: ask.RewindFiles) -> ask.Rewind
 
 def stop_task(session: Session, request: ask.StopTask) -> Json:
     session.tasks.stop(known_task(session, request.task_id))
+    return {}
+
+
+def background_tasks(session: Session, request: ask.BackgroundTasks) -> Json:
+    if session.subagents is not None:
+        session.subagents.move_behind(request.tool_use_id if isinstance(request.tool_use_id, str) else None)
     return {}
 
 
@@ -229,6 +239,7 @@ ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
     ask.CancelAsyncMessage: cancel_message,
     ask.RewindFiles: rewind_files,
     ask.StopTask: stop_task,
+    ask.BackgroundTasks: background_tasks,
     ask.GetTaskOutput: get_task_output,
     ask.ApplyFlagSettings: setting_answers.apply_flag_settings,
     ask.UpdateSettings: setting_answers.update_settings,

@@ -98,16 +98,16 @@ class Asker:
         return isinstance(decision, Deny) and decision.source == "rule"
 
     async def ask(
-        self, asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None
+        self, asking: Ask, request: Request, call: ToolUse, tool: Tool, agent: Json | None = None
     ) -> Allow | Deny:
-        """What the host says, or a hook that is faster. `agent_id` is that of the subagent that calls."""
+        """What the host says, or a hook that is faster. `agent` is the subagent that calls, as hooks are told."""
+        agent_id = None if agent is None else agent["agent_id"]
         live = self._listeners.live
         # A guard that a hook could answer for would be none.
         if live is None or self._guarded or not live.wants("PermissionRequest"):
             return await self._ask_host(asking, request, call, tool, agent_id)
         from parley.engine.tool_hooks import names, race
 
-        agent = None if agent_id is None else {"agent_id": agent_id}
         asked = question(asking, request, call, tool, agent_id)
         first = await race(
             self._ask_host(asking, request, call, tool, agent_id),

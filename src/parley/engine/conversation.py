@@ -60,6 +60,8 @@ class Conversation:
         """The permission mode, which may change."""
         self.listeners = listeners or Listeners()
         self.parent_tool_use_id = parent_tool_use_id
+        self.transcript_path = ""
+        """Where hooks find what a subagent said; the session's own is the one of the setup."""
         self.limits = setup.limits
         self.stamp = setup.stamp
         self.partial = setup.partial

@@ -63,7 +63,7 @@ class Exchange:
         self._told_reply = False
         self._first_tokens: int | None = None
         """What the turn's first request had in it."""
-        self._context_tokens = 0
+        self.context_tokens = 0
         """What was in the last one, with the answer to it."""
         self._failures = 0
         """In a row; an answer that comes to its end is the end of the row."""
@@ -162,17 +162,18 @@ class Exchange:
 
     def _book(self, usage: Json, seconds: float) -> None:
         talk = self._conversation
-        talk.ledger.count(talk.model.shown, usage, seconds)
-        self._context_tokens = tokens_in(usage)
+        # What subagents use is on the session's bill, and no part of its own context.
+        talk.ledger.count(talk.model.shown, usage, seconds, beside=talk.parent_tool_use_id is not None)
+        self.context_tokens = tokens_in(usage)
         if self._first_tokens is None:
-            self._first_tokens = self._context_tokens - (usage.get("output_tokens") or 0)
+            self._first_tokens = self.context_tokens - (usage.get("output_tokens") or 0)
         for words in talk.ledger.warnings():
             talk.tell(Informational(content=words, level="warning"))
 
     def _check_task_budget(self) -> None:
         """The work of a turn is what came to its first request since. Raises BudgetSpent."""
         most = self._conversation.limits.task_budget
-        if most is not None and self._first_tokens is not None and self._context_tokens - self._first_tokens >= most:
+        if most is not None and self._first_tokens is not None and self.context_tokens - self._first_tokens >= most:
             raise BudgetSpent("task", f"Reached the task budget ({most} tokens)")
 
     # A stream that broke.

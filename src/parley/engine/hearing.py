@@ -53,11 +53,12 @@ class Hearing:
         self.keep()
 
     async def goes_on(self, text: str) -> bool:
-        """Whether hooks want more of a model that asks for nothing more. A subagent's end is told elsewhere."""
+        """Whether hooks want more of a model that asks for nothing more."""
         live = self._listeners.live
-        if live is None or self.stopped is not None or self._conversation.parent_tool_use_id is not None:
+        if live is None or self.stopped is not None:
             return False
-        ending = await live.turns.may_end(text, self._stops)
+        talk = self._conversation
+        ending = await live.turns.may_end(text, self._stops, talk.caller.agent, talk.transcript_path)
         self._stop(ending.stopped)
         if ending.feedback is None:
             return False
@@ -67,7 +68,7 @@ class Hearing:
         return True
 
     async def tell_failure(self, flaw: ModelError) -> None:
-        if self._listeners.live is not None:
+        if self._listeners.live is not None and self._conversation.parent_tool_use_id is None:
             await self._listeners.live.turns.tell_failure(flaw)
 
     def _stop(self, why: str | None) -> None:

@@ -32,7 +32,7 @@ def init_line(session: Session) -> Init:
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
         output_style=session.setup.output_style,
-        agents=[],
+        agents=session.setup.agents.names(),
         skills=[recipe.name for recipe in session.commands.skills()],
         plugins=plugins,
         plugin_errors=plugin_errors or UNSET,
@@ -83,6 +83,7 @@ def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
         user_message_uuid=named[0] if named else UNSET,
         user_message_uuids=named or UNSET,
         fast_mode_state="off",
+        subagent_stats=session.subagents.stats.json() if session.subagents is not None else UNSET,
         queued_turn_count=len(session.inbox),
         result_index=session.results,
     )

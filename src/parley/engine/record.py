@@ -7,7 +7,7 @@ over the log: the same for a line just said and for one read after a restart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.grants import Grants
 from parley.engine.history import History
@@ -24,6 +24,10 @@ ALWAYS, TURN, OFF = "always", "turn", "off"
 def is_milestone(entry: Entry) -> bool:
     """Whether something follows that must not be forgotten: an effect, or a result that the host relies on."""
     return entry.kind == "result" or (entry.kind == "permission" and entry.message.get("effect") is True)
+
+
+if TYPE_CHECKING:
+    from parley.engine.lost_tasks import TaskBook
 
 
 class Record:
@@ -43,6 +47,8 @@ class Record:
         self.told_date: str | None = None
         """What day it is as far as the model knows; None if it was never told."""
         self.title: str | None = None
+        self.tasks: TaskBook | None = None
+        """What is known of background tasks; None if there never was one."""
         self._log = log
         self._stamp = stamp
         self._sync = sync
@@ -86,10 +92,19 @@ class Record:
         if isinstance(uuid, str):
             self.known_uuids.add(uuid)
 
+    def _fold_task(self, entry: Entry) -> None:
+        if self.tasks is None and entry.kind == "task":
+            from parley.engine.lost_tasks import TaskBook
+
+            self.tasks = TaskBook()
+        if self.tasks is not None:
+            self.tasks.apply(entry)
+
     def _fold(self, entry: Entry) -> None:
         self._next_seq = entry.seq + 1
         self.history.apply(entry)
         self.grants.apply(entry)
+        self._fold_task(entry)
         match entry.kind:
             case "user":
                 self._knows(entry.message.get("uuid"))

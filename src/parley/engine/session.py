@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -52,6 +52,10 @@ from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import SessionStateChanged, Status
+from parley.tools.base import Result as ToolResult
+
+if TYPE_CHECKING:
+    from parley.engine.subagents import Subagents
 
 
 class Session:
@@ -82,13 +86,18 @@ class Session:
             stamp=setup.stamp,
             tell=self.tell,
             inbox=self.inbox,
+            note=self.record.note,
         )
         self.servers = Servers(self, setup.mcp)
+        self.subagents: Subagents | None = None
+        self.forwards_subagent_text = setup.forwards_subagent_text
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
         self._abort_next: str | None = None
         """The prompt that an interrupt met before its turn had begun."""
         self.record.read(self.ledger, setup.complain)
+        self._left_behind = self.record.tasks
+        """What an earlier engine left behind, until it is told."""
         self._regain()
         self.asker = Asker(
             setup.permits,
@@ -123,6 +132,7 @@ class Session:
         )
         lend(self, setup.tool_context)
         self.commands.shelve()
+        setup.tool_context.delegate = self._delegate
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
         self.unfinished = Unfinished(self)
@@ -143,6 +153,17 @@ class Session:
             closed = () if setup.may_bypass else ("bypassPermissions",)
             self.mode = setup.permission_mode if grants.mode in closed else grants.mode
             self._mode_before = "default" if grants.mode_before in closed else grants.mode_before
+
+    async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
+        return await self.helpers().delegate_for(None)(call, tool_use_id)
+
+    def helpers(self) -> Subagents:
+        """Those who work for the session's model; loaded when there are any."""
+        if self.subagents is None:
+            from parley.engine.subagents import Subagents
+
+            self.subagents = Subagents(self)
+        return self.subagents
 
     # Speaking.
 
@@ -212,6 +233,11 @@ class Session:
     # Turns.
 
     @property
+    def turn(self) -> Turn | None:
+        """The one that runs."""
+        return self._turn
+
+    @property
     def is_running(self) -> bool:
         return self._turn is not None
 
@@ -242,6 +268,7 @@ class Session:
         if self.listeners.live is not None:
             await self.listeners.live.turns.end("other")
         self.tasks.end()
+        await self.tasks.closed()
         await self.control.close()
         await self.servers.close()
         await self.setup.tool_context.processes.close()
@@ -308,7 +335,10 @@ class Session:
         return refused or await self.commands.take(turn)
 
     def _heed_servers(self, turn: Turn) -> None:
-        """Let the model know what has become of its MCP servers, and how they want to be used."""
+        """Let the model know what has become of its MCP servers and tasks, and how servers want to be used."""
+        left, self._left_behind = self._left_behind, None
+        if left is not None:
+            turn.hearing.contexts += left.report(self.record.note, self.tell, self.stamp.seconds)
         turn.hearing.contexts += self.servers.news_for_model()
         said = self.servers.instructions()
         if said and self.record.system_text is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.engine.agents import Agents
 from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
 from parley.engine.form import Form
@@ -96,6 +97,13 @@ class Setup(Struct, frozen=True, kw_only=True):
     """The hooks of a host's registration, and of the layers of settings."""
     transcript_path: Callable[[], str] = lambda: ""
     """Where hooks find the transcript; empty if nowhere."""
+    agents: Agents = msgspec.field(default_factory=Agents)
+    """The kinds of subagents there are."""
+    forwards_subagent_text: bool = False
+    """Whether the host wants to hear what subagents say."""
+    open_agent_log: Callable[[str, Json], Log]
+    """The log of a subagent, by its id and what is to be known of it. Raises SessionError."""
+    agent_transcript_path: Callable[[str], str] = lambda agent_id: ""
     begins_as: str = "startup"
     """How the session came about: `startup`, `resume` or `fork`."""
     title: str | None = None

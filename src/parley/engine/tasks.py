@@ -1,10 +1,14 @@
-"""Work that goes on behind the conversation: commands in the background.
+"""Work that goes on behind the conversation: commands and subagents.
 
 The host is told when a task begins and when it ends. The end of a task also becomes a
 prompt, so that the model hears of it in a turn of its own; unless the task was stopped on
 purpose, or the model knows already because it waited.
 
-Not here: processes (workspace/processes.py), the tools that start, read and stop tasks.
+What begins and ends is put on record first, so that an engine that comes after a crash knows
+what was lost (lost_tasks.py).
+
+Not here: processes (workspace/processes.py), what a subagent does (subagents.py), the tools
+that start, read and stop tasks.
 """
 
 from __future__ import annotations
@@ -12,61 +16,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
 from parley.engine.stamp import Stamp
-from parley.errors import ToolError
+from parley.engine.task import RUNNING, TOLD_AS, CommandTask, Task, run_id, short
+from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
 from parley.workspace.output import Record, private_folder
-from parley.workspace.processes import Command, End, Processes
-
-RUNNING = "running"
-TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
-"""What a notification calls a task's last status."""
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-class Task:
-    """One command in the background."""
-
-    kind = "local_bash"
-
-    def __init__(
-        self,
-        *,
-        id: str,
-        run_id: str,
-        description: str,
-        command: str,
-        tool_use_id: str,
-        process: Command,
-        record: Record,
-    ) -> None:
-        self.id = id
-        self.run_id = run_id
-        self.description = description
-        self.command = command
-        self.tool_use_id = tool_use_id
-        self.process = process
-        self.record = record
-        self.output_file = str(record.path)
-        self.status = RUNNING
-        self.exit_code: int | None = None
-        self.notice: str | None = None
-        """The id of the prompt that tells the model of the end."""
-        self.watcher: asyncio.Task[None] | None = None
-        self.over = asyncio.Event()
-
-    def json(self) -> Json:
-        """As the list of live tasks has it."""
-        return {
-            "task_id": self.id,
-            "run_id": self.run_id,
-            "task_type": self.kind,
-            "description": self.description,
-        }
+from parley.workspace.processes import End, Processes
 
 
 class Tail(Struct, frozen=True, kw_only=True):
@@ -95,13 +55,22 @@ class Tasks:
     """The background tasks of a session. Every `task_id` is one that `find` knows."""
 
     def __init__(
-        self, *, processes: Processes, place: Place, stamp: Stamp, tell: Callable[[Message], None], inbox: Inbox
+        self,
+        *,
+        processes: Processes,
+        place: Place,
+        stamp: Stamp,
+        tell: Callable[[Message], None],
+        inbox: Inbox,
+        note: Callable[[str, Json], None] = lambda kind, record: None,
     ) -> None:
         self._processes = processes
         self._place = place
         self._stamp = stamp
         self._tell = tell
         self._inbox = inbox
+        self._note = note
+        """Keeps a record in the session's log."""
         self._tasks: dict[str, Task] = {}
         self._ended = False
 
@@ -117,44 +86,70 @@ class Tasks:
         cwd: str,
         environment: Mapping[str, str],
         timeout_seconds: float,
-    ) -> Task:
+    ) -> CommandTask:
         """Raises ToolError if it cannot be started."""
-        if self._ended:
-            raise ToolError("The session is ending: nothing can be started in the background any more.")
         id = f"b{short(self._stamp.new_uuid(), 8)}"
-        try:
-            record = Record(self._place.folder() / f"{id}.output")
-        except OSError as flaw:
-            raise ToolError(f"The file for its output cannot be made: {flaw}") from None
+        record = self.new_output(id)
         try:
             started = await self._processes.start(argv, cwd=cwd, environment=environment, take=record.take)
         except BaseException:
             record.close()
             record.path.unlink(missing_ok=True)
             raise
-        task = Task(
+        task = CommandTask(
             id=id,
-            run_id=f"{in_base_36(round(self._stamp.seconds() * 1000))}-{self._stamp.new_uuid()[:8]}",
+            run_id=run_id(self._stamp),
             description=description,
             command=command,
             tool_use_id=tool_use_id,
             process=started,
             record=record,
         )
-        self._tasks[id] = task
-        task.watcher = asyncio.create_task(self._watch(task, timeout_seconds))
-        self._tell_live()
+        self.begin(task, asyncio.create_task(self._watch(task, timeout_seconds)))
+        return task
+
+    def new_output(self, id: str) -> Record:
+        """The file for what a new task writes. Raises ToolError."""
+        if self._ended:
+            raise ToolError("The session is ending: nothing can be started in the background any more.")
+        try:
+            return Record(self._place.folder() / f"{id}.output")
+        except OSError as flaw:
+            raise ToolError(f"The file for its output cannot be made: {flaw}") from None
+
+    def begin(self, task: Task, watcher: asyncio.Task[None]) -> None:
+        """Put a task on record and tell of it. The watcher has not run yet, and calls `finish` when it is over."""
+        self._tasks[task.id] = task
+        task.watcher = watcher
+        if task.in_background:
+            self._record_begin(task)
+            self._tell_live()
         self._tell(
             TaskStarted(
-                task_id=id,
+                task_id=task.id,
                 run_id=task.run_id,
-                tool_use_id=tool_use_id,
-                description=description,
-                is_backgrounded=True,
+                tool_use_id=task.tool_use_id,
+                description=task.description,
+                is_backgrounded=task.in_background,
                 task_type=task.kind,
+                **task.started(),
             )
         )
-        return task
+
+    def move_behind(self, task: Task) -> None:
+        """Nobody waits for it any more."""
+        task.in_background = True
+        self._record_begin(task)
+        self._tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
+        self._tell_live()
+
+    def _record_begin(self, task: Task) -> None:
+        """What nobody waits for must not be forgotten. Raises SessionError."""
+        try:
+            self._note("task", {**task.json(), "status": RUNNING, "output_file": task.output_file})
+        except SessionError:
+            self.stop(task.id)
+            raise
 
     def find(self, task_id: str) -> Task | None:
         return self._tasks.get(task_id)
@@ -165,11 +160,8 @@ class Tasks:
     def stop(self, task_id: str) -> None:
         """End it. Does nothing if it is over."""
         task = self._tasks[task_id]
-        if task.status == RUNNING and task.watcher is not None:
-            # A watcher that has not begun to watch would not end anything.
-            task.watcher.cancel()
-            task.process.drop()
-            task.record.close()
+        if task.status == RUNNING:
+            task.drop()
             self._close(task, "killed", task.description)
 
     async def wait(self, task_id: str, timeout_seconds: float) -> None:
@@ -182,9 +174,9 @@ class Tasks:
 
     def mark_known(self, task_id: str) -> None:
         """The model has been told how it ended: no turn needs to tell it again."""
-        notice = self._tasks[task_id].notice
-        if notice is not None:
-            self._inbox.drop(notice)
+        task = self._tasks[task_id]
+        if task.notice is not None and self._inbox.drop(task.notice):
+            self._record_end({"task_id": task.id, "status": task.status, "known": [task.notice]})
 
     def tail(self, task_id: str, limit_bytes: int) -> Tail:
         """The end of its output; empty if somebody took the file away."""
@@ -211,12 +203,18 @@ class Tasks:
     def end(self) -> None:
         """Stop what runs; nothing can be started any more."""
         self._ended = True
-        for task in self._live():
+        for task in self._running():
             self.stop(task.id)
+
+    async def closed(self) -> None:
+        """Until those that were stopped are gone."""
+        watchers = [task.watcher for task in self._tasks.values() if task.watcher is not None]
+        if watchers:
+            await asyncio.wait(watchers)
 
     # The life of a task.
 
-    async def _watch(self, task: Task, timeout_seconds: float) -> None:
+    async def _watch(self, task: CommandTask, timeout_seconds: float) -> None:
         try:
             end, timed_out = await self._processes.wait(task.process, timeout_seconds)
         finally:
@@ -224,12 +222,26 @@ class Tasks:
         task.exit_code = None if end.flaw else shown_code(end.exit_code)
         status = "completed" if end.exit_code == 0 and not timed_out else "failed"
         how = how_it_ended(end, timeout_seconds if timed_out else None)
-        self._close(task, status, f'Background command "{task.description}" {how}')
-        self._wake_model(task, status, how)
+        news = f"The background command {task.id} ({task.description}) {how}."
+        self.finish(task, status, f'Background command "{task.description}" {how}', news)
 
-    def _close(self, task: Task, status: str, summary: str) -> None:
+    def finish(self, task: Task, status: str, summary: str, news: str) -> None:
+        """It is over by itself. Where nobody waits for it, the model hears the news in a turn of its own."""
+        if task.status != RUNNING:
+            return
+        if task.in_background:
+            task.notice = self._stamp.new_uuid()
+        text = notification(news, status, task.output_file)
+        self._close(task, status, summary, text)
+        if task.notice is not None:
+            origin = {"kind": NOTIFICATION, "producer": "session-task", "runId": task.run_id}
+            self._inbox.put(Prompt(content=[{"type": "text", "text": text}], uuid=task.notice, origin=origin))
+
+    def _close(self, task: Task, status: str, summary: str, text: str = "") -> None:
         task.status = status
         task.over.set()
+        if task.in_background:
+            self._record_end({"task_id": task.id, "status": status, "notice": task.notice, "text": text})
         at = round(self._stamp.seconds() * 1000)
         self._tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"status": status, "end_time": at}))
         self._tell(
@@ -240,25 +252,32 @@ class Tasks:
                 status=TOLD_AS[status],
                 output_file=task.output_file,
                 summary=summary,
+                usage=task.usage(),
             )
         )
-        self._tell_live()
+        if task.in_background:
+            self._tell_live()
 
-    def _wake_model(self, task: Task, status: str, how: str) -> None:
-        text = (
-            f"<task-notification>\nThe background command {task.id} ({task.description}) {how}.\n"
-            f"Status: {status}\nOutput file: {task.output_file}\n</task-notification>\n"
-            "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
-        )
-        origin = {"kind": NOTIFICATION, "producer": "session-task", "runId": task.run_id}
-        task.notice = self._stamp.new_uuid()
-        self._inbox.put(Prompt(content=[{"type": "text", "text": text}], uuid=task.notice, origin=origin))
+    def _record_end(self, end: Json) -> None:
+        with suppress(SessionError):  # the log is broken, and whoever writes to it next will say so
+            self._note("task", end)
+
+    def _running(self) -> list[Task]:
+        return [task for task in self._tasks.values() if task.status == RUNNING]
 
     def _live(self) -> list[Task]:
-        return [task for task in self._tasks.values() if task.status == RUNNING]
+        return [task for task in self._running() if task.in_background]
 
     def _tell_live(self) -> None:
         self._tell(BackgroundTasksChanged(tasks=[task.json() for task in self._live()]))
+
+
+def notification(news: str, status: str, output_file: str) -> str:
+    """What the model reads of a task that is over."""
+    return (
+        f"<task-notification>\n{news}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
+        "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
+    )
 
 
 def how_it_ended(end: End, timed_out_after_seconds: float | None) -> str:
@@ -274,16 +293,3 @@ def how_it_ended(end: End, timed_out_after_seconds: float | None) -> str:
 def shown_code(code: int) -> int:
     """As a shell shows it: 128 and the signal's number for a command that was killed."""
     return 128 - code if code < 0 else code
-
-
-def short(uuid: str, length: int) -> str:
-    """Some letters and digits out of an id."""
-    return in_base_36(int(uuid.replace("-", ""), 16))[-length:]
-
-
-def in_base_36(number: int) -> str:
-    digits = ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = DIGITS[digit] + digits
-    return digits.rjust(9, "0")

@@ -78,7 +78,7 @@ class Caller:
         context: Context,
         note: Callable[[str, Json], None],
         complain: Callable[[str], None],
-        agent_id: str | None = None,
+        agent: Json | None = None,
         listeners: Listeners | None = None,
     ) -> None:
         self.tools = tools
@@ -87,14 +87,9 @@ class Caller:
         self._context = context
         self._note = note
         """Keeps a record in the session's log."""
-        self._agent_id = agent_id
-        """Who calls; None for the session's own model."""
+        self.agent = agent
+        """Who calls, as hooks are told: its `agent_id` and `agent_type`; None for the session's own model."""
         self._listeners = listeners or Listeners()
-
-    @property
-    def agent(self) -> Json | None:
-        """Who calls, as hooks are told."""
-        return None if self._agent_id is None else {"agent_id": self._agent_id}
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing, so that others may run beside it."""
@@ -176,7 +171,7 @@ class Caller:
         decision = self.asker.judge(request, mode, *opinions)
         asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
-            decision = await self.asker.ask(decision, request, call, tool, self._agent_id)
+            decision = await self.asker.ask(decision, request, call, tool, self.agent)
         # An input as it was shown is bound to what was shown then, not to what has become of it while we waited.
         changed = isinstance(decision, Allow) and decision.input is not call.input
         decided = Decided(
@@ -243,8 +238,8 @@ class Caller:
             record["effect"] = True  # what follows must not be forgotten
         if decision.rule is not None:
             record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
-        if self._agent_id is not None:
-            record["agent_id"] = self._agent_id
+        if self.agent is not None:
+            record["agent_id"] = self.agent["agent_id"]
         self._note("permission", record)
 
 

@@ -111,6 +111,11 @@ class TurnHooks:
         said = (*self._live.take_late(), *contexts("PostToolBatch", verdict))
         return Ending(contexts=said, stopped=verdict.stopped)
 
+    async def start_agent(self, agent: Json) -> tuple[str, ...]:
+        """A subagent begins; what it is to hear."""
+        verdict = await self._live.fire("SubagentStart", {}, subjects=(agent["agent_type"],), agent=agent)
+        return contexts("SubagentStart", verdict)
+
     async def show(self, turn_id: str, text: str) -> None:
         """A text of the model is about to be told."""
         id = self._live.new_id()
@@ -119,22 +124,27 @@ class TurnHooks:
 
     # The end.
 
-    async def may_end(self, text: str, stops: int) -> Ending:
-        """The model asks for nothing more: ask whether that is the end. `stops` times it was not."""
+    async def may_end(self, text: str, stops: int, agent: Json | None = None, transcript: str = "") -> Ending:
+        """The model asks for nothing more: ask whether that is the end. `stops` times it was not.
+
+        `agent` is the subagent whose end it is, and `transcript` where its transcript is."""
+        event = "Stop" if agent is None else "SubagentStop"
         details: Json = {
             "stop_hook_active": stops > 0,
+            **({} if agent is None else {"agent_transcript_path": transcript}),
             "last_assistant_message": text,
             "background_tasks": self._tasks(),
             "session_crons": [],
         }
-        verdict = await self._live.fire("Stop", details)
+        subjects = () if agent is None else (agent["agent_type"],)
+        verdict = await self._live.fire(event, details, subjects=subjects, agent=agent)
         said = [*([verdict.blocked] if verdict.blocked is not None else []), *verdict.contexts]
         if verdict.stopped is not None or not said:
             return Ending(stopped=verdict.stopped)
         if stops >= MOST_STOPS:
-            self._live.complain(f"hooks of Stop kept the turn from ending {stops} times; it ends now")
+            self._live.complain(f"hooks of {event} kept the turn from ending {stops} times; it ends now")
             return Ending()
-        return Ending(feedback=context_text("Stop", "\n".join(said)))
+        return Ending(feedback=context_text(event, "\n".join(said)))
 
     def _tasks(self) -> list[Json]:
         """What runs in the background."""
@@ -145,10 +155,10 @@ class TurnHooks:
                 "type": task.kind,
                 "status": task.status,
                 "description": task.description[:MOST_TEXT_CHARS],
-                "command": task.command[:MOST_TEXT_CHARS],
+                **({"command": task.command[:MOST_TEXT_CHARS]} if task.command else {}),
             }
             for task in found
-            if task is not None and not task.over.is_set()
+            if task is not None and task.in_background and not task.over.is_set()
         ]
 
     async def tell_failure(self, flaw: ModelError) -> None:

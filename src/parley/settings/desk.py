@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +34,7 @@ from parley.settings.keys import vetted
 from parley.settings.merge import NOT_TRUSTED, merge
 
 if TYPE_CHECKING:
+    from parley.protocol.messages.requests import AgentDefinition
     from parley.settings.memory import Memory
     from parley.settings.servers import Written
     from parley.settings.store import Store
@@ -122,6 +124,25 @@ class Desk:
             self._wanted.config if self._wanted.wants("user") else None,
             self._wanted.project if self._wanted.wants("project") else None,
         )
+
+    def agents(self) -> tuple[dict[str, AgentDefinition], list[Flaw]]:
+        """The subagents that files define, the project's before the person's, and what is wrong with the files."""
+        config, project = self._wanted.config, self._wanted.project
+        places: list[tuple[Path, tuple[str, ...] | None, bool]] = []
+        if self._wanted.wants("user"):
+            places.append((config / "agents", None, True))
+        if self._wanted.wants("project"):
+            places.append((Path(project, ".claude", "agents"), (project,), "project" in self.trust.sources))
+        found: dict[str, AgentDefinition] = {}
+        flaws: list[Flaw] = []
+        for folder, beneath, trusted in places:
+            if os.path.isdir(folder):
+                from parley.settings.agents import gather
+
+                kinds, wrong = gather(folder, beneath, trusted=trusted)
+                found |= kinds
+                flaws += wrong
+        return found, flaws
 
     def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> Memory:
         """What the memory files of the enabled sources say, and which of them cannot be used."""

@@ -21,6 +21,8 @@ class Context(Struct, frozen=True, kw_only=True):
     version: str
     entrypoint: str = "cli"
     git_branch: str = ""
+    agent_id: str = ""
+    """Of the subagent whose transcript it is; empty for the session's own."""
 
 
 def line(entry: Entry, session_id: str, context: Context, parent: str | None) -> Json:
@@ -36,7 +38,7 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
     told = dict(entry.message)
     spelled: Json = {
         "parentUuid": parent,
-        "isSidechain": False,
+        "isSidechain": bool(context.agent_id),
         "type": entry.kind,
         "message": told.pop("message"),
         "uuid": told.pop("uuid"),
@@ -49,6 +51,8 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
         "gitBranch": context.git_branch,
         "seq": entry.seq,
     }
+    if context.agent_id:
+        spelled["agentId"] = context.agent_id
     for theirs, ours in RENAMED.items():
         if ours in told:
             spelled[theirs] = told.pop(ours)

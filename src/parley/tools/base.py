@@ -75,6 +75,8 @@ class Context:
         """One question to the session's own model with tools of its backend: the blocks of the answer.
 
         None where there is no session. Raises ModelError, also where the backend has no tools."""
+        self.delegate: Callable[[Any, str], Awaitable[Result]] | None = None
+        """Hand the input of an Agent call, and the call's id, to a subagent; None where there is no session."""
         self.set_mode: Callable[[str | None], None] | None = None
         """Change the permission mode; None goes back to the mode before plan mode."""
         self.web = web
@@ -93,6 +95,13 @@ class Context:
         """Whether the model must read a file before it changes it. Older ones must; set anew with the model."""
         self.notes: dict[str, Any] = {}
         """What a tool remembers from call to call, under its own name (e.g. which files were read)."""
+
+    def fork(self) -> Context:
+        """For a subagent: the same session, and a memory and a place of its own."""
+        twin = object.__new__(Context)
+        twin.__dict__.update(self.__dict__)
+        twin.notes, twin.tool_use_id = {}, ""
+        return twin
 
 
 class Tool(Protocol):

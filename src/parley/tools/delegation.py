@@ -31,6 +31,16 @@ class AgentInput(Struct, frozen=True, kw_only=True):
     ] = None
 
 
+class AgentShown(Struct, frozen=True, kw_only=True):
+    """The part a model is told of."""
+
+    description: Annotated[str, Meta(description="The work in three to five words")]
+    prompt: Annotated[str, Meta(description="All that the agent must know: it sees nothing else")]
+    subagent_type: str = DEFAULT_AGENT
+    model: Literal["sonnet", "opus", "haiku", "fable"] | None = None
+    run_in_background: bool | None = None
+
+
 class SkillInput(Struct, frozen=True, kw_only=True):
     skill: Annotated[str, Meta(min_length=1, description="The skill's name")]
     args: Annotated[str | None, Meta(description="What to tell it")] = None

@@ -28,6 +28,12 @@ class Shelf(Mapping[str, Tool]):
         self._lent = {name: tool for name, tool in tools.items() if name not in self._made}
         self._absent = absent
 
+    def part(self, keeps: Callable[[str], bool]) -> Shelf:
+        """A shelf with some of these tools, for a subagent."""
+        part = Shelf(filter(keeps, self._made), self.__getitem__)
+        part.lend({name: tool for name, tool in self._lent.items() if keeps(name)}, self.absence)
+        return part
+
     def own(self, name: str) -> Tool:
         """One of our tools, whether it is on the shelf or not."""
         return self._made.get(name) or self._make(name)

@@ -1,0 +1,111 @@
+"""What a subagent is made of: the session's setup, changed as its kind says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from parley.engine.agent_task import Parent
+from parley.engine.prompt import Instructions
+from parley.engine.setup import Setup
+from parley.models.names import Choice, resolve
+from parley.protocol.base import Struct
+from parley.protocol.messages.requests import AgentDefinition
+from parley.tools.delegation import AgentInput
+from parley.tools.offer import canonical
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
+
+NEEDS_THE_PERSON = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
+NARROWER = frozenset({"plan", "dontAsk"})
+"""Modes in which less may be done than in any other."""
+
+
+class Made(Struct, frozen=True, kw_only=True):
+    setup: Setup
+    model: Choice
+    mode: Callable[[], str]
+
+
+def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: Parent | None) -> Made:
+    above = session.conversation if parent is None else parent.conversation
+    setup, form = above.setup, session.conversation.form
+    hidden = NEEDS_THE_PERSON | ({form.name} if form is not None else set())
+    wanted = kind.tools if isinstance(kind.tools, list) else None
+    denied = kind.disallowedTools if isinstance(kind.disallowedTools, list) else []
+    servers = [name for name in kind.mcpServers if isinstance(name, str)] if isinstance(kind.mcpServers, list) else []
+    shelf = setup.tools.part(lambda name: name not in hidden and is_offered(name, wanted, denied, servers))
+    limits = msgspec.structs.replace(
+        setup.limits,
+        max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else session.limits.max_turns,
+        fail_on_denial=False,
+    )
+    effort = call.effort or (kind.effort if isinstance(kind.effort, str) else setup.effort)
+    wished = kind.permissionMode if isinstance(kind.permissionMode, str) else None
+    return Made(
+        setup=msgspec.structs.replace(
+            setup,
+            instructions=instructions(session.setup.instructions, kind),
+            tools=shelf,
+            tool_context=setup.tool_context.fork(),
+            limits=limits,
+            effort=effort,
+            form=None,
+            partial=False,
+        ),
+        model=model_for(call.model or (kind.model if isinstance(kind.model, str) else None), above.model),
+        mode=lambda: mode_for(wished, above.mode(), may_bypass=session.setup.may_bypass),
+    )
+
+
+def instructions(session: Instructions, kind: AgentDefinition) -> Instructions:
+    """Its own prompt, and the facts and memory of the session behind it."""
+    facts = "\n".join(f"- {fact}" for fact in session.surroundings)
+    reminder = kind.criticalSystemReminder_EXPERIMENTAL
+    parts = [
+        f"Surroundings:\n{facts}" if facts else "",
+        "" if kind.omitClaudeMd is True or session.replaced is not None else session.memory(),
+        reminder if isinstance(reminder, str) else "",
+    ]
+    return Instructions(replaced=kind.prompt, appended="\n\n".join(part for part in parts if part))
+
+
+def is_offered(name: str, wanted: Sequence[str] | None, denied: Sequence[str], servers: Sequence[str]) -> bool:
+    """Whether a tool is for a kind that wants only some, or some not."""
+    if any(is_meant(name, pattern) for pattern in denied):
+        return False
+    if wanted is None:
+        return True
+    if any(name.startswith(f"mcp__{server}__") for server in servers):
+        return True
+    return any(is_meant(name, pattern) for pattern in wanted)
+
+
+def is_meant(name: str, pattern: str) -> bool:
+    """`Read`, `Bash(git *)`, `*`, `mcp__server`, `mcp__server__*`."""
+    bare = pattern.partition("(")[0].strip()
+    if bare == "*" or canonical(bare) == canonical(name):
+        return True
+    server = bare.removesuffix("__*")
+    return server.startswith("mcp__") and server.count("__") == 1 and name.startswith(f"{server}__")
+
+
+def model_for(wanted: str | None, above: Choice) -> Choice:
+    """The model of an agent. A short name means one of a backend, so it does not lead away from another backend."""
+    if wanted in (None, "", "inherit") or (above.adapter != "anthropic" and ":" not in str(wanted)):
+        return above
+    return resolve(str(wanted))
+
+
+def mode_for(wanted: str | None, above: str, *, may_bypass: bool) -> str:
+    """The permission mode of an agent: never wider than its caller's, unless the person let that in."""
+    if wanted is None or wanted == above:
+        return above
+    if wanted in NARROWER:
+        return wanted
+    if above != "default" or (wanted == "bypassPermissions" and not may_bypass):
+        return above
+    return wanted if wanted in ("acceptEdits", "bypassPermissions", "auto") else above

@@ -1,0 +1,182 @@
+"""A subagent as a task: what it was asked, what it used, and what its caller is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar
+
+from parley.engine.conversation import Conversation
+from parley.engine.outcome import Outcome
+from parley.engine.task import Task
+from parley.engine.turn import Turn
+from parley.engine.usage import blank
+from parley.protocol.base import UNSET, Json, Struct
+from parley.protocol.messages.system import TaskUsage
+from parley.tools.base import Result
+from parley.tools.delegation import AgentInput
+from parley.workspace.output import Record
+
+SUMMARY_CHARS = 1000
+KINDS_OF_CALLS = {
+    "Read": "readCount",
+    "Grep": "searchCount",
+    "Glob": "searchCount",
+    "Bash": "bashCount",
+    "Edit": "editFileCount",
+    "Write": "editFileCount",
+    "NotebookEdit": "editFileCount",
+}
+
+
+class Parent(Struct, frozen=True, kw_only=True):
+    """The subagent that calls another."""
+
+    id: str
+    depth: int
+    conversation: Conversation
+
+
+class AgentTask(Task):
+    kind: ClassVar[str] = "local_agent"
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        run_id: str,
+        description: str,
+        tool_use_id: str,
+        record: Record,
+        call: AgentInput,
+        depth: int,
+        parent_id: str | None,
+        in_background: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+        self.call = call
+        self.depth = depth
+        self._parent_id = parent_id
+        self.in_background = in_background
+        self._clock = clock
+        self._begun = clock()
+        self._seconds: float | None = None
+        self._tokens = 0
+        self._last_usage: Json = {}
+        self._calls: list[str] = []
+        self._model = ""
+        self.conversation: Conversation | None = None
+        self.turn: Turn | None = None
+        self.moved = asyncio.Event()
+        """Its caller waits no longer."""
+        self.text = ""
+        """What it said last."""
+        self.flaw = ""
+        """Why it failed, if it did."""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.flaw)
+
+    def json(self) -> Json:
+        found = {**super().json(), "subagent_type": self.call.subagent_type}
+        return found if self._parent_id is None else {**found, "parent_task_id": self._parent_id}
+
+    def started(self) -> Json:
+        return {
+            "subagent_type": self.call.subagent_type,
+            "spawn_depth": self.depth,
+            "prompt": self.call.prompt,
+            "parent_task_id": UNSET if self._parent_id is None else self._parent_id,
+        }
+
+    def note_call(self, name: str) -> None:
+        self._calls.append(name)
+
+    def usage(self) -> TaskUsage:
+        tokens = self.turn.exchange.context_tokens if self.turn is not None else self._tokens
+        seconds = self._clock() - self._begun if self._seconds is None else self._seconds
+        return TaskUsage(total_tokens=tokens, tool_uses=len(self._calls), duration_ms=round(seconds * 1000))
+
+    def end(self, ended: Outcome, turn: Turn) -> None:
+        """It is over: keep what its caller is given."""
+        self._seconds = self._clock() - self._begun
+        self._last_usage = turn.exchange.growing.final_usage if turn.exchange.growing.started else {}
+        said = turn.exchange.final_text()
+        if not ended.is_error:
+            self.text = ended.text if isinstance(ended.text, str) else said
+            return
+        errors = ended.errors if isinstance(ended.errors, list) else []
+        self.flaw = "; ".join(errors) or (ended.text if isinstance(ended.text, str) else "") or ended.subtype
+        self.text = said if said != self.flaw else ""
+
+    def release(self) -> None:
+        """Let go of all that an agent needs only while it runs."""
+        if self.turn is not None:
+            self._tokens = self.turn.exchange.context_tokens
+        if self.conversation is not None:
+            self._model = self.conversation.model.shown
+        self.turn = self.conversation = None
+        self.record.close()
+
+    @property
+    def model(self) -> str:
+        return self._model if self.conversation is None else self.conversation.model.shown
+
+    # What its caller is given.
+
+    def launched(self) -> Result:
+        text = (
+            f"Async agent launched successfully. Its id is {self.id}. You will be told when it is done: go on with "
+            f"other work, or end your turn. Its output goes to {self.output_file}."
+        )
+        detail = {
+            "isAsync": True,
+            "status": "async_launched",
+            "agentId": self.id,
+            "description": self.description,
+            "resolvedModel": self.model,
+            "prompt": self.call.prompt,
+            "outputFile": self.output_file,
+            "canReadOutputFile": True,
+            "canContinueAgent": False,
+        }
+        return Result(content=[{"type": "text", "text": text}], detail=detail)
+
+    def result(self) -> Result:
+        if self.failed:
+            text = f"The agent failed: {self.flaw}" + (f"\nIt had said: {self.text}" if self.text else "")
+            return Result(content=text, detail=f"Error: {text}", is_error=True)
+        used = list(dict.fromkeys(self._calls))
+        usage = self.usage()
+        detail = {
+            "status": "completed",
+            "prompt": self.call.prompt,
+            "agentId": self.id,
+            "agentType": self.call.subagent_type,
+            "toolsUsed": used,
+            "content": [{"type": "text", "text": self.text}],
+            "resolvedModel": self.model,
+            "totalDurationMs": usage.duration_ms,
+            "totalTokens": usage.total_tokens,
+            "totalToolUseCount": usage.tool_uses,
+            "usage": {**blank(), **self._last_usage},
+            "toolStats": self._counts(),
+            "canContinueAgent": False,
+        }
+        text = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done. It says:\n{self.text}"
+        return Result(content=[{"type": "text", "text": text}], detail=detail)
+
+    def _counts(self) -> Json:
+        counts: Json = {**dict.fromkeys(KINDS_OF_CALLS.values(), 0), "linesAdded": 0, "linesRemoved": 0}
+        counts["otherToolCount"] = 0
+        for name in self._calls:
+            counts[KINDS_OF_CALLS.get(name, "otherToolCount")] += 1
+        return counts
+
+    def news(self, status: str) -> str:
+        """How the model hears of its end in a turn of its own."""
+        how = f"failed: {self.flaw}" if self.failed else "is done"
+        said = f" It says:\n{self.text}" if self.text else ""
+        return f"The agent {self.id} ({self.description}) {how}.{said}"

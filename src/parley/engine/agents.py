@@ -1,0 +1,91 @@
+"""The kinds of subagents there are: our own, those of files, of the command line and of the host.
+
+A kind is what a host calls an AgentDefinition, wherever it comes from. Of two with the same
+name the one of the nearer source counts: the host's, the command line's, the project's, the
+person's, ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from parley.protocol.base import Json
+from parley.protocol.messages.requests import AgentDefinition
+
+GENERAL = "general-purpose"
+REPORT = "Your last message is your report and all that the caller sees: facts, file names with lines, what is open."
+LOOKS_ONLY = ["Read", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "TodoWrite"]
+
+BUILT_IN = {
+    GENERAL: AgentDefinition(
+        description="Work of several steps that needs all tools",
+        prompt=f"You do one piece of work for another agent: all of it and nothing else. {REPORT}",
+    ),
+    "Explore": AgentDefinition(
+        description="Finds things in code and files; changes nothing",
+        prompt=(
+            "You find things for another agent and change nothing: no file is written, no command runs that "
+            f"changes anything. Search broadly first, then read what matters. {REPORT}"
+        ),
+        tools=LOOKS_ONLY,
+        model="inherit",
+        omitClaudeMd=True,
+    ),
+    "Plan": AgentDefinition(
+        description="Works out how to make a change; changes nothing",
+        prompt=(
+            "You plan a change for another agent and change nothing. Read the code that is concerned, then give the "
+            f"steps, the files each step touches, and the risks. {REPORT}"
+        ),
+        tools=LOOKS_ONLY,
+        model="inherit",
+        omitClaudeMd=True,
+    ),
+    "Bash": AgentDefinition(
+        description="Runs commands and reports what they gave",
+        prompt=f"You run commands for another agent, and look into what goes wrong with them. {REPORT}",
+        tools=["Bash"],
+        model="inherit",
+        omitClaudeMd=True,
+    ),
+}
+
+
+class Agents:
+    """The kinds a session knows. The host may bring its own at any time."""
+
+    def __init__(self, load: Callable[[], Mapping[str, AgentDefinition]] = dict) -> None:
+        """`load` reads what files and the command line define, when it is first needed."""
+        self._load = load
+        self._loaded: dict[str, AgentDefinition] | None = None
+        self._of_host: Mapping[str, AgentDefinition] = {}
+
+    def all(self) -> dict[str, AgentDefinition]:
+        """By their names, in the order of the alphabet."""
+        if self._loaded is None:
+            self._loaded = {**BUILT_IN, **self._load()}
+        found = {**self._loaded, **self._of_host}
+        return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+    def take(self, kinds: Mapping[str, AgentDefinition]) -> None:
+        """What the host defines, in the place of what it defined before."""
+        self._of_host = kinds
+
+    def names(self) -> list[str]:
+        return list(self.all())
+
+    def find(self, name: str) -> AgentDefinition | None:
+        """By its name; capitals do not matter where nobody else is called so."""
+        known = self.all()
+        return known.get(name) or next((kind for key, kind in known.items() if key.lower() == name.lower()), None)
+
+    def listing(self) -> list[Json]:
+        """As clients are told of them."""
+        return [
+            {
+                "name": name,
+                "description": kind.description,
+                **({"model": kind.model} if isinstance(kind.model, str) else {}),
+            }
+            for name, kind in self.all().items()
+        ]

@@ -1,0 +1,103 @@
+"""One piece of work behind the conversation: a command, or a subagent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from parley.engine.stamp import Stamp
+from parley.protocol.base import UNSET, Json, UnsetType
+from parley.protocol.messages.system import TaskUsage
+from parley.workspace.output import Record
+from parley.workspace.processes import Command
+
+RUNNING = "running"
+TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
+"""What a notification calls a task's last status."""
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Task:
+    """What all tasks have."""
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, *, id: str, run_id: str, description: str, tool_use_id: str, record: Record) -> None:
+        self.id = id
+        self.run_id = run_id
+        self.description = description
+        self.tool_use_id = tool_use_id
+        self.record = record
+        self.output_file = str(record.path)
+        self.command = ""
+        self.status = RUNNING
+        self.exit_code: int | None = None
+        self.in_background = True
+        """Whether nobody waits for it, so that its end is news."""
+        self.notice: str | None = None
+        """The id of the prompt that tells the model of the end."""
+        self.watcher: asyncio.Task[None] | None = None
+        self.over = asyncio.Event()
+
+    def json(self) -> Json:
+        """As the list of live tasks has it."""
+        return {
+            "task_id": self.id,
+            "run_id": self.run_id,
+            "task_type": self.kind,
+            "description": self.description,
+        }
+
+    def started(self) -> Json:
+        """What its first line says beside."""
+        return {}
+
+    def drop(self) -> None:
+        """Let go of what it holds, at once."""
+        if self.watcher is not None:
+            self.watcher.cancel()
+        self.record.close()
+
+    def usage(self) -> TaskUsage | UnsetType:
+        return UNSET
+
+
+class CommandTask(Task):
+    kind: ClassVar[str] = "local_bash"
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        run_id: str,
+        description: str,
+        tool_use_id: str,
+        record: Record,
+        command: str,
+        process: Command,
+    ) -> None:
+        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+        self.command = command
+        self.process = process
+
+    def drop(self) -> None:
+        # A watcher that has not begun to watch would not end anything.
+        super().drop()
+        self.process.drop()
+
+
+def run_id(stamp: Stamp) -> str:
+    return f"{in_base_36(round(stamp.seconds() * 1000))}-{stamp.new_uuid()[:8]}"
+
+
+def short(uuid: str, length: int) -> str:
+    """Some letters and digits out of an id."""
+    return in_base_36(int(uuid.replace("-", ""), 16))[-length:]
+
+
+def in_base_36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = DIGITS[digit] + digits
+    return digits.rjust(9, "0")

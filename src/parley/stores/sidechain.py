@@ -1,0 +1,54 @@
+"""The transcripts of subagents, beside their session's: `<session>/subagents/agent-<id>.jsonl`.
+
+A sidecar, `agent-<id>.meta.json`, says which call an agent belongs to. Whoever holds the
+session holds these, too: nobody else knows of an agent while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import SessionError
+from parley.protocol.base import Json
+from parley.stores.lease import Lease
+from parley.stores.line import Context
+from parley.stores.transcript import Transcript
+
+
+class Held(Lease):
+    """The session's own lease counts."""
+
+    def __init__(self) -> None:
+        pass
+
+    def is_ours(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+def path_beside(session_path: str, agent_id: str) -> Path:
+    return Path(session_path).with_suffix("") / "subagents" / f"agent-{agent_id}.jsonl"
+
+
+def opened(
+    session_path: str, session_id: str, agent_id: str, meta: Json, context: Context, complain: Callable[[str], None]
+) -> Transcript:
+    """Raises SessionError."""
+    path = path_beside(session_path, agent_id)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        sidecar = os.open(path.with_name(f"agent-{agent_id}.meta.json"), flags, 0o600)
+        try:
+            os.write(sidecar, msgspec.json.encode(meta))
+        finally:
+            os.close(sidecar)
+    except OSError as flaw:
+        raise SessionError(f"the transcript of a subagent cannot be made at {path}: {flaw.strerror}") from None
+    return Transcript(path, session_id, msgspec.structs.replace(context, agent_id=agent_id), Held(), complain)

@@ -1,0 +1,97 @@
+"""Background tasks across the end of an engine: each is reported once, whatever happened to it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from room import Json, Room
+
+from parley.engine.lost_tasks import TaskBook
+from parley.protocol.base import Message, plain
+from parley.stores.base import Entry
+
+BEGUN: Json = {"task_id": "b1", "run_id": "r1", "description": "A job", "status": "running", "output_file": "/o"}
+
+
+def book(*messages: tuple[str, Json]) -> TaskBook:
+    made = TaskBook()
+    for seq, (kind, message) in enumerate(messages):
+        made.apply(Entry(seq=seq, kind=kind, at="", message=message))
+    return made
+
+
+def reported(made: TaskBook) -> tuple[list[str], list[Json], list[Json]]:
+    notes: list[Json] = []
+    told: list[Message] = []
+    news = made.report(lambda kind, record: notes.append(record), told.append, lambda: 1.0)
+    return news, [plain(line) for line in told], notes
+
+
+def test_a_task_that_never_ended_was_lost() -> None:
+    news, told, notes = reported(book(("task", BEGUN)))
+
+    assert "was lost" in news[0]
+    assert [line["subtype"] for line in told] == ["task_updated", "task_notification"]
+    assert notes == [{"task_id": "b1", "status": "failed", "notice": None}]
+
+
+def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_not() -> None:
+    end = {"task_id": "b1", "status": "completed", "notice": "n1", "text": "It is done."}
+
+    assert reported(book(("task", BEGUN), ("task", end)))[0] == ["It is done."]
+    assert reported(book(("task", BEGUN), ("task", end), ("user", {"uuid": "n1"})))[0] == []
+    assert reported(book(("task", BEGUN), ("task", end), ("task", {**end, "notice": None, "known": ["n1"]})))[0] == []
+
+
+def test_what_was_reported_is_not_reported_by_the_next_engine() -> None:
+    _, _, notes = reported(book(("task", BEGUN)))
+
+    assert reported(book(("task", BEGUN), *(("task", note) for note in notes))) == ([], [], [])
+
+
+def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_path: Path) -> None:
+    waits = [(n * 7 % 20) / 50 for n in range(20)]
+    calls = ", ".join(
+        f'{{ name = "Bash", input = {{ command = "sleep {wait}", run_in_background = true, description = "{n}" }} }}'
+        for n, wait in enumerate(waits)
+    )
+    script = f'at_end = "repeat"\n[[turn]]\nwhen = "go"\ntools = [{calls}]\n[[turn]]\ntext = "Noted."\n'
+
+    async def talk() -> None:
+        room = Room(tmp_path, script, skip_permissions=True)
+        async with room:
+            room.prompt("go")
+            for _ in range(21):
+                await room.hear("result")
+        notices = [line["task_id"] for line in room.lines if line.get("subtype") == "task_notification"]
+        runs = {line["run_id"]: line["task_id"] for line in room.lines if line.get("subtype") == "task_started"}
+        turns = [runs[line["origin"]["runId"]] for line in room.told("result") if "origin" in line]
+        assert len(set(notices)) == len(notices) == 20
+        assert turns == notices
+
+    asyncio.run(talk())
+
+
+def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_on(tmp_path: Path) -> None:
+    job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
+    script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}, {job}]\n[[turn]]\ntext = "Noted."\n'
+
+    async def talk() -> None:
+        died = Room(tmp_path, script, skip_permissions=True)
+        async with died:
+            died.prompt("begin")
+            await died.hear("result")
+            [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
+            left = log.read_bytes()  # as a kill would leave it: the end below writes more
+            died.session.tasks.end()
+        log.write_bytes(left)
+        for expected in (2, 0):
+            room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id)
+            async with room:
+                room.prompt("on")
+                await room.hear("result")
+            lost = [line for line in room.lines if line.get("subtype") == "task_notification"]
+            assert [line["status"] for line in lost] == ["failed"] * expected
+
+    asyncio.run(talk())
