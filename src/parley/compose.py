@@ -38,7 +38,7 @@ from parley.models.names import Choice, Facts, facts, resolve
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.permissions.later import Later
-from parley.protocol.base import Json
+from parley.protocol.base import Json, Message
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import backends, credentials, layers
@@ -122,7 +122,7 @@ WEB = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
 NOT_YET = (
     "agent",
-    *("plugin_urls", "session_mirror", "client_tools"),
+    *("plugin_urls", "client_tools"),
     *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
@@ -251,6 +251,7 @@ class Composer:
             hook_events=options.include_hook_events,
             make_callbacks=self.callbacks,
             make_commands=lambda layers: self.commands(layers, context, complain),
+            mirrored=lambda log, told: self.mirrored(session_id, log, told),
             transcript_path=lambda: self.transcript_path(session_id, complain),
             agents=self.agents,
             forwards_subagent_text=options.forward_subagent_text,
@@ -746,6 +747,25 @@ class Composer:
         if opened.copied is not None and wanted.keep:
             self.inherit_files(opened.session_id, opened.copied)
         return opened.session_id, opened.log
+
+    def mirrored(self, session_id: str, log: Log, told: Callable[[Message], None]) -> Log:
+        """The log for a session whose client wants to hear of its lines."""
+        if not self.options.session_mirror:
+            return log
+        from parley.stores.mirror import Mirror
+
+        layout = self.config / "projects" / project_key(self.cwd) / f"{session_id}.jsonl"
+        return Mirror(
+            log,
+            told,
+            # Clients know by the path which session is meant, wherever it is kept.
+            path=str(next(self.config.glob(f"projects/*/{session_id}.jsonl"), layout)),
+            session_id=session_id,
+            context=self.line_context(),
+            most_bytes=self.limits().line_bytes,
+            is_copy=self.wanted_session().begins_as == "fork",
+            complain=self.complain,
+        )
 
     def transcript_path(self, session_id: str, complain: Callable[[str], None]) -> str:
         return "" if self.options.no_session_persistence else self.store(complain, session_id).path(session_id)

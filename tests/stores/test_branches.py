@@ -63,6 +63,13 @@ def test_subagents_are_no_branch() -> None:
     assert dropped(line("a", None), *side, line("b", "a")) == set()
 
 
+def test_a_title_is_no_branch() -> None:
+    title: Json = {"type": "custom-title", "customTitle": "A talk", "uuid": "t"}
+
+    assert dropped(line("a", None), line("b", "a"), title) == set()
+    assert dropped(line("a", None), title, line("b", "a")) == set()
+
+
 def test_calls_side_by_side_are_no_branches() -> None:
     calls = [line("a", None), call("b", "a", "m"), call("c", "b", "m")]
 

@@ -1,4 +1,4 @@
-"""Short runs of what goes as far as you like: damaged logs, races, kills, crashes, failing disks, and long sessions."""
+"""Short runs of programmes about sessions (tests/programmes), which go as far as you like."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import damaged_logs
 import failing_disk
 import kills
 import lease_races
+import neighbours
 
 
 def test_a_damaged_log_is_a_beginning_or_a_refusal(tmp_path: Path) -> None:
@@ -53,3 +54,10 @@ def test_sessions_can_be_measured() -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "list 5 sessions" in done.stdout
+
+
+def test_engines_side_by_side_lose_and_mix_up_nothing(tmp_path: Path) -> None:
+    outcomes = asyncio.run(neighbours.run(tmp_path, engines=8, rounds=1, parallel=8))
+
+    assert (outcomes["own"], outcomes["shared"] + outcomes["refused"]) == (8, 8)
+    assert outcomes["shared"] > 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from parley.engine.session import Session
 from parley.engine.setup import Setup
 from parley.errors import SessionError
@@ -22,7 +24,8 @@ class Hub:
         """A session of its own. Raises SessionError if it is open here already."""
         if setup.session_id in self._sessions:
             raise SessionError(f"session {setup.session_id} is open already")
-        session = self._sessions[setup.session_id] = Session(setup, host)
+        mirrored = msgspec.structs.replace(setup, log=setup.mirrored(setup.log, host.tell))
+        session = self._sessions[setup.session_id] = Session(mirrored, host)
         return session
 
     def find(self, session_id: str) -> Session | None:

@@ -21,7 +21,7 @@ from parley.models.base import Model
 from parley.models.names import Choice, Facts, facts
 from parley.models.prices import Prices
 from parley.permissions.base import Permits
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json, Message, Struct
 from parley.settings.base import DEFAULT_STYLE, Held, Recipe, Value
 from parley.stores.base import Log
 from parley.tools.base import Context
@@ -95,6 +95,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     make_callbacks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
     make_commands: Callable[[Sequence[Value]], Sequence[Hook]] = lambda layers: ()
     """The hooks of a host's registration, and of the layers of settings."""
+    mirrored: Callable[[Log, Callable[[Message], None]], Log] = lambda log, told: log
+    """The log for a client that wants to hear of its lines."""
     transcript_path: Callable[[], str] = lambda: ""
     """Where hooks find the transcript; empty if nowhere."""
     agents: Agents = msgspec.field(default_factory=Agents)

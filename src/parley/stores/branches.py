@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from parley.protocol.base import Struct
+from parley.protocol.base import UNSET, Struct, UnsetType
 
 
 class Part(Struct, frozen=True):
@@ -33,14 +33,19 @@ class Link(Struct, frozen=True, rename="camel"):
 
     type: str = ""
     uuid: str | None = None
-    parent_uuid: str | None = None
+    parent_uuid: str | None | UnsetType = UNSET
+    """Null at a beginning; titles and the like have none, and stand in no chain."""
     logical_parent_uuid: str | None = None
     is_sidechain: bool = False
     kind: str = ""
 
     @property
     def follows(self) -> str | None:
-        return self.parent_uuid or self.logical_parent_uuid
+        return self.parent_uuid or self.logical_parent_uuid or None
+
+    @property
+    def is_chained(self) -> bool:
+        return self.uuid is not None and self.parent_uuid is not UNSET and not self.is_sidechain
 
 
 class Said(Struct, frozen=True):
@@ -67,7 +72,7 @@ def links(lines: Iterable[bytes]) -> Iterator[tuple[Link, bytes]]:
             link = LINK.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
-        if (link.uuid is not None and not link.is_sidechain) or (link.type == "parley" and link.kind == "cut"):
+        if link.is_chained or (link.type == "parley" and link.kind == "cut"):
             yield link, line
 
 

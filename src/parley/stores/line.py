@@ -87,6 +87,13 @@ def entry(json: Json, session_id: str, seq: int) -> Entry | None:
 DICT = frozenset({dict})
 
 
+def next_parent(entry: Entry) -> str | None:
+    """What the line behind an entry follows; None if the entry does not change that."""
+    if entry.kind == "cut":
+        return str(entry.message.get("after"))
+    return str(entry.message["uuid"]) if entry.kind in CONVERSATION else None
+
+
 def is_said(json: Json) -> bool:
     """Whether a line is part of the session's own conversation, and whole."""
     if json.get("type") not in CONVERSATION or json.get("isSidechain") or not isinstance(json.get("uuid"), str):

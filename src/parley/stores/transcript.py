@@ -20,7 +20,7 @@ from parley.protocol.base import Json, spell
 from parley.stores.base import Entry
 from parley.stores.chain import Hole, Seal, checksum
 from parley.stores.lease import Lease
-from parley.stores.line import CONVERSATION, MIRRORED, Context, entry, line
+from parley.stores.line import MIRRORED, Context, entry, line, next_parent
 
 
 class Reader:
@@ -96,13 +96,6 @@ class Reader:
 DAMAGED = object()
 COPIED = frozenset({"forkedFrom", MIRRORED})
 """The fields by which a line says that it is a copy of ours. Copies are not chained."""
-
-
-def next_parent(entry: Entry) -> str | None:
-    """What the line behind an entry follows; None if the entry does not change that."""
-    if entry.kind == "cut":
-        return str(entry.message.get("after"))
-    return str(entry.message["uuid"]) if entry.kind in CONVERSATION else None
 
 
 def whole(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,0 +1,73 @@
+"""A log whose lines are told as well, for a client that keeps sessions in a store of its own.
+
+    mirror = Mirror(log, told=send, path=..., session_id=..., context=..., most_bytes=...)
+
+Each entry is told when it is kept, and before anything that follows from it: who has heard a result
+has the session up to there. The lines are those of the original's layout, whatever the session is
+kept in. They say that they are copies, so nobody looks for a checksum on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from parley.protocol.base import Message, spell
+from parley.protocol.messages.notices import TranscriptMirror
+from parley.stores.base import Entry, Log
+from parley.stores.line import MIRRORED, Context, line, next_parent
+
+
+class Mirror:
+    def __init__(
+        self,
+        log: Log,
+        told: Callable[[Message], None],
+        *,
+        path: str,
+        session_id: str,
+        context: Context,
+        most_bytes: int,
+        is_copy: bool = False,
+        complain: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`is_copy`: nobody was told yet what the log holds, as it was copied from another session."""
+        self._log = log
+        self._told = told
+        self._path = path
+        self._session_id = session_id
+        self._context = context
+        self._most_bytes = most_bytes
+        self._complain = complain
+        self._parent: str | None = None
+        self._is_behind = is_copy
+
+    def append(self, entry: Entry) -> None:
+        if self._is_behind:
+            self._is_behind = False
+            for before in self._log.entries():
+                self._tell(before)
+        self._log.append(entry)
+        self._tell(entry)
+
+    def sync(self) -> None:
+        self._log.sync()
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        for entry in self._log.entries(after):
+            if not self._is_behind:
+                self._parent = next_parent(entry) or self._parent
+            yield entry
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _tell(self, entry: Entry) -> None:
+        spelled = line(entry, self._session_id, self._context, self._parent)
+        self._parent = next_parent(entry) or self._parent
+        frame = TranscriptMirror(filePath=self._path, entries=[{**spelled, MIRRORED: True}])
+        # Clients break off at a line that is too long, and lose more than this one.
+        size = len(spell(frame))
+        if size > self._most_bytes:
+            self._complain(f"entry {entry.seq} of the session is not mirrored: it would be a line of {size} bytes")
+        else:
+            self._told(frame)
