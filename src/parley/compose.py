@@ -21,6 +21,7 @@ import msgspec
 from parley.engine.agents import Agents
 from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.compaction import Policy, policy
 from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
 from parley.engine.prompt import DATE, Instructions
 from parley.engine.retry import DEFAULT_RETRIES
@@ -277,6 +278,7 @@ class Composer:
             recipes=None if options.disable_slash_commands else lambda: self.recipes(complain),
             betas=options.betas or (),
             limits=limits,
+            compaction=self.compaction(),
             form=form,
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),
@@ -410,6 +412,17 @@ class Composer:
             fail_on_denial=self.options.fail_on_denial,
             heartbeat_seconds=heartbeat_seconds(environment),
             background_wait_seconds=background_wait_seconds(environment),
+        )
+
+    def compaction(self) -> Policy:
+        """Raises UsageError."""
+        environment = self.environment
+        return policy(
+            disabled=truthy(environment.get("DISABLE_COMPACT")),
+            auto_disabled=truthy(environment.get("DISABLE_AUTO_COMPACT")),
+            flag=self.options.autocompact,
+            window=self.settings.merged.get("autoCompactWindow"),
+            percent=whole(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"),
         )
 
     def given_limits(self) -> Given:

@@ -331,7 +331,7 @@ FOREIGN: list[Json | bytes] = [
     {"type": "summary", "summary": "A talk"},
     {"type": "custom-title", "customTitle": "T", "sessionId": FIRST},
     {"type": "file-history-snapshot", "snapshot": {}},
-    theirs(3, "system", subtype="compact_boundary"),
+    theirs(3, "system", subtype="api_error"),
     theirs(3, "progress"),
     theirs(3, isSidechain=True),
     theirs(3, uuid=None),

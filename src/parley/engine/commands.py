@@ -1,6 +1,7 @@
 """Slash commands of a session: which there are, and what becomes of a prompt that is one.
 
     /cost               answered here, without a model (local_commands.py)
+    /compact, /clear    work on the conversation as a whole (renewal.py)
     /name arguments     a text from a file goes into the conversation instead (expansion.py)
     /unknown            a prompt like any other
 
@@ -156,7 +157,12 @@ class Commands:
     async def take(self, turn: Turn) -> Outcome | None:
         """Make prompts what they stand for; how the turn ends, if that was all."""
         if len(turn.prompts) == 1 and (called := self._local(turn.prompts[0])):
-            return self._answer(turn.prompts[0], *called)
+            row = LOCAL.get(called[0])
+            if row is None or row.run is not None:
+                return self._answer(turn.prompts[0], *called)
+            from parley.engine import renewal
+
+            return await renewal.run(self._session, turn, row.alias_of or called[0], called[1])
         try:
             turn.prompts[:] = [await self.expanded(prompt) for prompt in turn.prompts]
         except ToolError as flaw:
@@ -217,7 +223,7 @@ class Commands:
 
     def _answer(self, prompt: Prompt, name: str, arguments: str) -> Outcome:
         session, row = self._session, LOCAL.get(name)
-        said = unavailable(name) if row is None else row.run(session, arguments)
+        said = unavailable(name) if row is None or row.run is None else row.run(session, arguments)
         listed = name if row is None else row.alias_of or name
         session.record.note("command", {"uuid": prompt.uuid, "command": name, "args": arguments, "text": said.text})
         self._begin([prompt])

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from parley.models.names import CHARS_PER_TOKEN, Choice, facts
+from parley.engine.history import tokens, weight
+from parley.models.names import Choice, facts
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import ContextUsage
 
 ROWS, COLUMNS = 10, 20
 """The grid in which clients draw the window."""
-IMAGE_TOKENS = 1_600
-"""About what the API counts for a picture, however many bytes it has."""
 MCP = "mcp__"
 
 
@@ -33,6 +32,10 @@ class Contents(Struct, frozen=True, kw_only=True):
     tools: list[Json] = []
     messages: list[Json] = []
     last_usage: Json | None = None
+    window: int | None = None
+    """As the session sees it; None for what is known of the model."""
+    threshold: int | None = None
+    """From how many tokens on the conversation is compacted by itself; None for never."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def context_usage(contents: Contents) -> ContextUsage:
-    window = facts(contents.model.name).context_window
+    window = contents.window or facts(contents.model.name).context_window
     memory = [{"path": path, "type": kind, "tokens": tokens(chars)} for path, kind, chars in contents.memory]
     own = [named(tool) for tool in contents.tools if not tool["name"].startswith(MCP)]
     mcp = [mcp_tool(tool) for tool in contents.tools if tool["name"].startswith(MCP)]
@@ -70,16 +73,19 @@ def context_usage(contents: Contents) -> ContextUsage:
     ]
     rows = [row for row in used if row.tokens]
     filled = sum(row.tokens for row in rows)
-    free = Row(id="free_space", name="Free space", tokens=max(0, window - filled), color="promptBorder", kind="free")
+    held = 0 if contents.threshold is None else window - contents.threshold
+    buffer = Row(id="autocompact_buffer", name="Autocompact buffer", tokens=held, color="inactive", kind="buffer")
+    left = max(0, window - filled - held)
+    free = Row(id="free_space", name="Free space", tokens=left, color="promptBorder", kind="free")
     return ContextUsage(
-        categories=[row.json() for row in (*rows, free)],
+        categories=[row.json() for row in (*rows, *([buffer] if held else ()), free)],
         totalTokens=filled,
         maxTokens=window,
         rawMaxTokens=window,
         percentage=round(100 * filled / window),
         model=contents.model.shown,
-        # Nothing is compacted before its time here.
-        isAutoCompactEnabled=False,
+        isAutoCompactEnabled=contents.threshold is not None,
+        autoCompactThreshold=UNSET if contents.threshold is None else contents.threshold,
         memoryFiles=memory,
         mcpTools=mcp,
         agents=[],
@@ -88,10 +94,6 @@ def context_usage(contents: Contents) -> ContextUsage:
         systemTools=own or UNSET,
         messageBreakdown=breakdown,
     )
-
-
-def tokens(chars: int) -> int:
-    return -(-chars // CHARS_PER_TOKEN)
 
 
 def total(items: Iterable[Json]) -> int:
@@ -105,17 +107,6 @@ def named(tool: Json) -> Json:
 def mcp_tool(tool: Json) -> Json:
     server = tool["name"].removeprefix(MCP).split("__", 1)[0]
     return {"name": tool["name"], "serverName": server, "tokens": weight(tool), "isLoaded": True}
-
-
-def weight(json: Json) -> int:
-    """About how many tokens an object takes."""
-    if json.get("type") == "image":
-        return IMAGE_TOKENS
-    if json.get("type") == "text":
-        return tokens(len(json.get("text") or ""))
-    if json.get("type") == "tool_result" and isinstance(json.get("content"), list):
-        return sum(weight(block) for block in json["content"])
-    return tokens(len(msgspec.json.encode(json)))
 
 
 def message_breakdown(messages: list[Json]) -> Json:

@@ -21,8 +21,9 @@ import msgspec
 
 from parley.engine import recovery
 from parley.engine.access import Access
+from parley.engine.compaction import Gauge, threshold
 from parley.engine.form import Form
-from parley.engine.history import marked
+from parley.engine.history import marked, tokens, weight
 from parley.engine.listeners import Listeners
 from parley.engine.prompt import DATE, render, system_blocks
 from parley.engine.record import Record
@@ -75,6 +76,7 @@ class Conversation:
         if setup.form is not None:
             self.take_form(setup.form)
         self._told_quota: RateLimitInfo | None = None
+        self.gauge = Gauge()
 
     # What a model call needs.
 
@@ -103,6 +105,49 @@ class Conversation:
             session_id=self.setup.session_id,
             output_schema=self.form.schema if self.form is not None and known.knows_schemas else None,
         )
+
+    # How full the window is.
+
+    @property
+    def window(self) -> int:
+        """Tokens."""
+        return self.setup.compaction.window or self.setup.facts_of(self.model).context_window
+
+    @property
+    def answer_tokens(self) -> int:
+        return self.limits.max_output_tokens or self.setup.facts_of(self.model).max_output_tokens
+
+    @property
+    def compacts_at(self) -> int | None:
+        """From how many tokens on the conversation is compacted by itself; None for never.
+
+        That is, also, where the window is not known: puppets have none.
+        """
+        policy = self.setup.compaction
+        is_known = policy.window is not None or self.model.adapter not in PUPPETS
+        if not (policy.is_allowed and self.auto_compact and is_known):
+            return None
+        return threshold(policy, self.window, self.answer_tokens)
+
+    @property
+    def auto_compact(self) -> bool:
+        """Whether the person wants it; the setting may change."""
+        held = self.setup.settings
+        return self.setup.compaction.by_itself and (held is None or held.merged.get("autoCompactEnabled") is not False)
+
+    def context_tokens(self) -> int:
+        """About how many the next call has."""
+        return self.gauge.estimate(self.record.history.tokens, self.tokens_around())
+
+    def tokens_around(self) -> int:
+        """About how many the instructions and the tools have."""
+        system = self.record.system_text if self.record.system_text is not None else render(self.instructions)
+        return tokens(len(system)) + sum(map(weight, self._tool_schemas()))
+
+    def is_crowded(self) -> bool:
+        """Whether the next call would come too near to the end of the window."""
+        at, said = self.compacts_at, self.record.history.tokens
+        return at is not None and self.context_tokens() > at and self.gauge.has_grown(said, at)
 
     def take_form(self, form: Form) -> None:
         """From now on answers have a form."""

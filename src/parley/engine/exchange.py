@@ -68,6 +68,8 @@ class Exchange:
         self._failures = 0
         """In a row; an answer that comes to its end is the end of the row."""
         self._trouble_since: float | None = None
+        self._has_squeezed = False
+        """Whether the conversation was compacted because a request was too long, and none came through since."""
         self._broken_ids: set[str] = set()
         self._texts: list[str] = []
         """What was said before the stream broke, in answers that the last one goes on with."""
@@ -80,10 +82,27 @@ class Exchange:
 
         Raises ModelError or BudgetSpent.
         """
-        most_silence_seconds = self._conversation.limits.heartbeat_seconds
+        talk = self._conversation
+        if talk.is_crowded():
+            await self._make_room()
+        most_silence_seconds = talk.limits.heartbeat_seconds
         self._quiet_looks = 0
         with Pulse(self._look, None if most_silence_seconds is None else most_silence_seconds / LOOKS):
             return await self._ask()
+
+    async def _make_room(self) -> bool:
+        """Compact the conversation; whether that changed anything. Raises ModelError, BudgetSpent."""
+        from parley.engine.compactor import Compactor
+
+        return await Compactor(self._conversation).make_room()
+
+    async def _squeezed(self, flaw: ModelError) -> bool:
+        """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""
+        policy = self._conversation.setup.compaction
+        if not outcome.is_too_long(flaw) or self._has_squeezed or not policy.is_allowed:
+            return False
+        self._has_squeezed = True
+        return await self._make_room()
 
     def _look(self) -> None:
         """Give a sign of life if nothing was told for long. Clients know this line, and old ones do not die of it."""
@@ -99,12 +118,15 @@ class Exchange:
                 growing = await self._try(number)
             except ModelError as flaw:
                 self._abandon()
+                if await self._squeezed(flaw):
+                    continue
                 await self._recover(flaw)
                 growing = self.growing
                 if not calls_in(growing):
                     continue
             else:
                 self._failures, self._trouble_since = 0, None
+                self._has_squeezed = False
             if calls_in(growing):
                 self._texts = []
             return growing
@@ -165,6 +187,7 @@ class Exchange:
         # What subagents use is on the session's bill, and no part of its own context.
         talk.ledger.count(talk.model.shown, usage, seconds, beside=talk.parent_tool_use_id is not None)
         self.context_tokens = tokens_in(usage)
+        talk.gauge.measure(self.context_tokens, talk.record.history.tokens)
         if self._first_tokens is None:
             self._first_tokens = self.context_tokens - (usage.get("output_tokens") or 0)
         for words in talk.ledger.warnings():

@@ -3,14 +3,23 @@
 Append-only: what was sent once is sent again byte for byte, so that the model's
 backend finds its prompt cache. `apply` folds one entry of the log; `messages` is
 what the next request carries.
+
+Two kinds of entry begin anew. A `compact_boundary` counts when the summary that belongs to it
+is there: then the conversation is that summary and the lines that the boundary preserves. A
+`conversation_reset` leaves nothing.
 """
 
 from __future__ import annotations
 
+import msgspec
+
+from parley.models.names import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 
 THOUGHTS = ("thinking", "redacted_thinking")
+IMAGE_TOKENS = 1_600
+"""About what the API counts for a picture, however many bytes it has."""
 
 
 class Said(Struct, frozen=True):
@@ -28,16 +37,26 @@ class Spoken(Struct):
     role: str
     id: str
     content: list[Json]
+    uuids: list[str]
+    """The lines it is made of."""
 
 
 class History:
     def __init__(self) -> None:
         self._lines: list[Said] = []
+        self._earlier: list[list[Said]] = []
+        """What was said before each new beginning: somebody may go back to it."""
         self._spoken: list[Spoken] = []
         self._complaint: str | None = None
         """What a backend had against the conversation as it is."""
         self.cut_off: set[str] = set()
         """The lines that the last cut left out."""
+        self.tokens = 0
+        """About how many the conversation has."""
+        self.dropped_tokens = 0
+        """About how many compactions took away, all together."""
+        self._boundary: Json | None = None
+        """The last boundary, until its summary comes."""
         self._open_calls: dict[str, Json] = {}
 
     def open_calls(self) -> dict[str, str]:
@@ -53,22 +72,38 @@ class History:
         if entry.kind == "cut":
             self._cut(str(entry.message.get("after")))
             return
+        if entry.kind == "system" and entry.message.get("subtype") == "compact_boundary":
+            self._boundary = entry.message
+            return
+        if entry.kind == "conversation_reset":
+            self._earlier.append(self._lines)
+            self._begin_anew([])
+            return
         if entry.kind not in ("user", "assistant"):
             return
         inner = entry.message["message"]
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-        self._add(Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks))
+        said = Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks)
+        if self._boundary is not None and is_summary(entry, self._boundary):
+            self.dropped_tokens = (self._boundary.get("compact_metadata") or {}).get("cumulative_dropped_tokens") or 0
+            self._earlier.append(self._lines)
+            self._begin_anew([said, *preserved(self._lines, self._boundary)])
+        else:
+            self._add(said)
 
     def _cut(self, uuid: str) -> None:
         """The conversation goes on behind an earlier line."""
-        places = [at for at, line in enumerate(self._lines) if line.uuid == uuid]
-        if places:
-            self.cut_off = {line.uuid for line in self._lines[places[-1] + 1 :]}
-            self._begin_anew(self._lines[: places[-1] + 1])
+        for number, lines in reversed([*enumerate([*self._earlier, self._lines])]):
+            places = [at for at, line in enumerate(lines) if line.uuid == uuid]
+            if places:
+                self.cut_off = {line.uuid for line in lines[places[-1] + 1 :]}
+                del self._earlier[number:]
+                self._begin_anew(lines[: places[-1] + 1])
+                return
 
     def _begin_anew(self, lines: list[Said]) -> None:
-        self._lines, self._spoken = [], []
+        self._lines, self._spoken, self._boundary, self.tokens = [], [], None, 0
         self._open_calls.clear()
         for line in lines:
             self._add(line)
@@ -78,6 +113,7 @@ class History:
         self._lines.append(said)
         if not blocks:
             return
+        self.tokens += sum(map(weight, blocks))
         for block in blocks:
             if block.get("type") == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
@@ -87,16 +123,21 @@ class History:
         same_message = last is not None and last.role == "assistant" and said.id and last.id == said.id
         if last is not None and (last.role == said.role == "user" or (said.role == "assistant" and same_message)):
             last.content.extend(blocks)
+            last.uuids.append(said.uuid)
         else:
-            self._spoken.append(Spoken(role=said.role, id=said.id, content=list(blocks)))
+            self._spoken.append(Spoken(role=said.role, id=said.id, content=list(blocks), uuids=[said.uuid]))
 
-    def messages(self) -> list[Json]:
-        """The messages of the next request, without what the API refuses.
+    def spoken(self) -> list[Spoken]:
+        """The messages with the lines they are made of. Not to be changed."""
+        return self._spoken
+
+    def messages(self, end: int | None = None) -> list[Json]:
+        """The messages of the next request, or those before `end`, without what the API refuses.
 
         That is texts without a letter, and thoughts at the end of an answer: it was cut off behind them.
         """
         found: list[Json] = []
-        for spoken in self._spoken:
+        for spoken in self._spoken[:end]:
             content = [block for block in spoken.content if says_something(block)]
             while spoken.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
                 content.pop()
@@ -129,3 +170,42 @@ def marked(messages: list[Json]) -> list[Json]:
     *blocks, block = last["content"]
     marked_block = {**block, "cache_control": {"type": "ephemeral"}}
     return [*before, {**last, "content": [*blocks, marked_block]}]
+
+
+def weight(block: Json) -> int:
+    """About how many tokens a block takes, or another object."""
+    if block.get("type") == "image":
+        return IMAGE_TOKENS
+    if block.get("type") == "text":
+        return tokens(len(block.get("text") or ""))
+    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+        return sum(weight(part) for part in block["content"])
+    return tokens(len(msgspec.json.encode(block)))
+
+
+def tokens(chars: int) -> int:
+    return -(-chars // CHARS_PER_TOKEN)
+
+
+def is_summary(entry: Entry, boundary: Json) -> bool:
+    """Whether a line is the summary that a boundary announces."""
+    anchor = segment(boundary).get("anchor_uuid")
+    if anchor is not None:
+        return bool(entry.message.get("uuid") == anchor)
+    return entry.kind == "user" and bool(entry.context.get("isCompactSummary"))
+
+
+def preserved(lines: list[Said], boundary: Json) -> list[Said]:
+    """The lines before a boundary that are said again behind its summary."""
+    named = (boundary.get("compact_metadata") or {}).get("preserved_messages") or {}
+    uuids = frozenset(named.get("all_uuids") or named.get("uuids") or ())
+    if uuids:
+        return [line for line in lines if line.uuid in uuids]
+    places = {line.uuid: at for at, line in enumerate(lines)}
+    first, last = (places.get(segment(boundary).get(end) or "") for end in ("head_uuid", "tail_uuid"))
+    return [] if first is None or last is None else lines[first : last + 1]
+
+
+def segment(boundary: Json) -> Json:
+    found: Json = (boundary.get("compact_metadata") or {}).get("preserved_segment") or {}
+    return found

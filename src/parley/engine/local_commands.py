@@ -27,7 +27,8 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class Local(Struct, frozen=True, kw_only=True):
-    run: Callable[[Session, str], Said]
+    run: Callable[[Session, str], Said] | None
+    """None for those that are work of their own, and tell their own lines (renewal.py)."""
     description: str
     hint: str = ""
     alias_of: str = ""
@@ -124,6 +125,12 @@ def unavailable(name: str) -> Said:
 
 
 LOCAL: dict[str, Local] = {
+    "clear": Local(run=None, description="Begin the conversation anew"),
+    "reset": Local(run=None, description="Begin the conversation anew", alias_of="clear"),
+    "new": Local(run=None, description="Begin the conversation anew", alias_of="clear"),
+    "compact": Local(
+        run=None, description="Go on from a summary of the conversation", hint="[what the summary should heed]"
+    ),
     "context": Local(run=context, description="Show what fills the context window"),
     "help": Local(run=help, description="List the commands"),
     "model": Local(run=model, description="Show the model, or set another", hint="[model]"),

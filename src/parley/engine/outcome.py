@@ -182,10 +182,14 @@ def terminal_reason(flaw: ModelError) -> str:
     return "image_error" if flaw.status == 413 else "api_error"
 
 
+PLAIN = ("no_key", "prompt_too_long", "compaction_failed")
+"""Kinds whose words are ours, and say enough."""
+
+
 def error_text(flaw: ModelError) -> str:
     """What the person reads."""
     if flaw.status is None:
-        return flaw.message if flaw.kind in ("no_key", "prompt_too_long") else f"API Error: {flaw.message}"
+        return flaw.message if flaw.kind in PLAIN else f"API Error: {flaw.message}"
     if flaw.status == 401:
         return f"API Error: 401 {flaw.message}. Check the API key (ANTHROPIC_API_KEY), or try --model offline."
     return f"API Error: {flaw.status} {flaw.message}"

@@ -66,6 +66,8 @@ class Record:
                 self._fold(entry)
                 if entry.kind == "result":
                     ledger.resume(entry.message)
+                elif entry.kind == "conversation_reset":
+                    ledger.restart()
             except (KeyError, TypeError, AttributeError, ValueError) as flaw:
                 # Another program may have written to the file; one odd line must not cost the session.
                 complain(f"entry {entry.seq} of the session cannot be read and is skipped: {flaw!r}")
@@ -124,6 +126,8 @@ class Record:
             case "prompt":
                 self.system_text = entry.message.get("text")
                 self.told_date = date_in(self.system_text or "")
+            case "conversation_reset":
+                self.system_text = self.told_date = None
             case "command":
                 self.known_uuids.add(str(entry.message.get("uuid")))
             case "title":

@@ -10,6 +10,7 @@ import msgspec
 from parley.engine.agents import Agents
 from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.compaction import Policy
 from parley.engine.form import Form
 from parley.engine.heartbeat import EVERY_SECONDS
 from parley.engine.prompt import Instructions
@@ -125,6 +126,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     """The commands and skills there are, read anew each time; None where none are wanted."""
     betas: tuple[str, ...] = ()
     limits: Limits = Limits()
+    compaction: Policy = Policy()
     form: Form | None = None
     """What an answer must look like."""
     tells_quota: bool = True

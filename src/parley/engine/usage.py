@@ -42,6 +42,8 @@ class Ledger:
         self._warned: set[tuple[str, float]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._total: dict[str, Tally] = {}
+        self._before = Spent(usd=0.0, tokens=0, calls=0, seconds=0.0)
+        """What was spent in conversations that were cleared: off the bill that is told, and still spent."""
         self._turn: dict[str, Tally] = {}
         self.turn_usage: Json = blank()
         self.api_seconds = 0.0
@@ -66,8 +68,9 @@ class Ledger:
             yield
 
     def spent(self) -> Spent:
-        tokens = sum(tokens_in(tally.usage) for tally in self._total.values())
-        return Spent(usd=self.cost_usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_begun)
+        tokens = self._before.tokens + sum(tokens_in(tally.usage) for tally in self._total.values())
+        usd = None if self.cost_usd is None or self._before.usd is None else self._before.usd + self.cost_usd
+        return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_begun)
 
     def warnings(self) -> list[str]:
         """What is nearly spent; each is said once."""
@@ -82,6 +85,12 @@ class Ledger:
             self.last_usage = usage
             self.turn_usage = added(self.turn_usage, usage)
         self.api_seconds += seconds
+
+    def restart(self) -> None:
+        """The conversation was cleared, and clients count from zero; budgets do not."""
+        self._before = self.spent()
+        self._total, self.api_seconds, self.last_usage = {}, 0.0, None
+        self.begin_turn()
 
     def resume(self, result: Json) -> None:
         """Go on from the totals of an earlier result of this session."""

@@ -52,6 +52,7 @@ KEYS: dict[str, Key] = {
     "alwaysThinkingEnabled": Key(SWITCH),
     "apiKeyHelper": Key(TEXT, PERSON),
     "autoCompactEnabled": Key(SWITCH),
+    "autoCompactWindow": Key(WHOLE),
     "availableModels": Key(TEXTS),
     "awsAuthRefresh": Key(TEXT, PERSON),
     "awsCredentialExport": Key(TEXT, PERSON),

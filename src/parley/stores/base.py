@@ -22,7 +22,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     """One record of a log.
 
     Kinds: `user` and `assistant` (the line that was or will be told, as JSON), `result`,
-    `prompt` (the system prompt the session runs with). Readers skip kinds they do not know.
+    `prompt` (the system prompt the session runs with), `system` (a `compact_boundary`) and
+    `conversation_reset`, behind which the conversation begins anew. Readers skip kinds they do not know.
     """
 
     seq: int

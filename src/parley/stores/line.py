@@ -6,12 +6,17 @@ type `parley`; its readers skip both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 
 CONVERSATION = ("user", "assistant")
 MIRRORED = "mirrored"
 """The field that marks a copy of a line, kept by a client."""
+BEGINNINGS = ("system", "conversation_reset")
+"""Entries that begin a new chain: what follows them does not go back to what was before."""
+CHAINED = (*CONVERSATION, *BEGINNINGS)
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -31,6 +36,8 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
         title = str(entry.message.get("title"))
         # Readers of the layout look for exactly these fields.
         return {"type": "custom-title", "customTitle": title, "sessionId": session_id, "seq": entry.seq}
+    if entry.kind in BEGINNINGS:
+        return beginning(entry, session_id, context, parent)
     if entry.kind not in CONVERSATION:
         body = {"kind": entry.kind, "seq": entry.seq, "message": entry.message}
         more = {"context": entry.context} if entry.context else {}
@@ -71,6 +78,8 @@ def entry(json: Json, session_id: str, seq: int) -> Entry | None:
         return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context)
     if json.get("type") == "custom-title" and isinstance(json.get("seq"), int):  # ours: others do not number them
         return Entry(seq=seq, kind="title", at=at, message={"title": json.get("customTitle")})
+    if json.get("type") == "system":
+        return began(json, session_id, seq, at)
     if not is_said(json):
         return None
     told: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
@@ -91,7 +100,73 @@ def next_parent(entry: Entry) -> str | None:
     """What the line behind an entry follows; None if the entry does not change that."""
     if entry.kind == "cut":
         return str(entry.message.get("after"))
-    return str(entry.message["uuid"]) if entry.kind in CONVERSATION else None
+    return str(entry.message["uuid"]) if entry.kind in CHAINED else None
+
+
+def beginning(entry: Entry, session_id: str, context: Context, parent: str | None) -> Json:
+    """A boundary as the layout has it: no line is its parent, but it knows which was the last before it."""
+    told = entry.message
+    metadata = told.get("compact_metadata")
+    return {
+        "parentUuid": None,
+        "logicalParentUuid": parent,
+        "isSidechain": False,
+        "type": "system",
+        "subtype": told.get("subtype") or entry.kind,
+        "content": "Conversation compacted" if metadata else "Conversation cleared",
+        "isMeta": False,
+        "timestamp": entry.at,
+        "uuid": told["uuid"],
+        "level": "info",
+        **({"compactMetadata": respelled(metadata, camel)} if metadata else {}),
+        "userType": "external",
+        "entrypoint": context.entrypoint,
+        "cwd": context.cwd,
+        "sessionId": session_id,
+        "version": context.version,
+        "gitBranch": context.git_branch,
+        "seq": entry.seq,
+        "parley": told,
+    }
+
+
+def began(json: Json, session_id: str, seq: int, at: str) -> Entry | None:
+    """The boundary of a line, ours or the original's; None for other system lines."""
+    uuid = json.get("uuid")
+    if json.get("isSidechain") or not isinstance(uuid, str):
+        return None
+    if isinstance(json.get("parley"), dict):
+        told = json["parley"]
+        kind = "system" if json.get("subtype") == "compact_boundary" else str(json.get("subtype"))
+        return Entry(seq=seq, kind=kind, at=at, message=told) if kind in BEGINNINGS else None
+    if json.get("subtype") != "compact_boundary":
+        return None
+    metadata = json.get("compactMetadata")
+    told = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "compact_metadata": respelled(metadata, snake) if isinstance(metadata, dict) else {},
+        "logical_parent_uuid": json.get("logicalParentUuid"),
+        "session_id": session_id,
+        "uuid": uuid,
+    }
+    return Entry(seq=seq, kind="system", at=at, message=told)
+
+
+def respelled(json: Json, spelling: Callable[[str], str]) -> Json:
+    """The same object with its names in another spelling."""
+    return {
+        spelling(name): respelled(value, spelling) if isinstance(value, dict) else value for name, value in json.items()
+    }
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def is_said(json: Json) -> bool:

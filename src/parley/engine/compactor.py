@@ -1,0 +1,265 @@
+"""Compacting a conversation: hooks are asked, a summary is had, the boundary is recorded and told.
+
+    compactor = Compactor(conversation)
+    done = await compactor.compact("auto")      # a Compacted, or None where there was too little to compact
+    compactor.record(done)
+
+A summary is had from the conversation's own model, on a ladder (summary.py) that ends without
+one: a conversation that is too long never ends dead. Only a backend that does not answer at all
+makes a compaction fail; then nothing has changed.
+
+Not here: when it is time, and what is kept (compaction.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from parley.engine import outcome, retry, summary
+from parley.engine.compaction import KEPT_SHARE, MOST_FAILURES, keep_from, last_request, threshold
+from parley.engine.heartbeat import Pulse
+from parley.engine.history import marked, tokens, weight
+from parley.engine.prompt import DATE
+from parley.errors import BudgetSpent, ModelError
+from parley.hooks.base import context_text
+from parley.models.base import ModelRequest
+from parley.models.growth import Growing
+from parley.models.names import CHARS_PER_TOKEN
+from parley.protocol.base import UNSET, Json, Message, Struct
+from parley.protocol.blocks import Text
+from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.messages.system import ApiRetry, CompactBoundary, Status
+
+if TYPE_CHECKING:
+    from parley.engine.conversation import Conversation
+    from parley.engine.hooking import Hooking
+
+TOO_FEW = "too_few_groups"
+NO_WORDS = "no_summary"
+"""The kind of a ModelError: the model answered without a word."""
+SHARE_OF_PIECE = 0.5
+"""How much of the window a piece fills: characters are a rough measure of tokens."""
+CUT_SHARE = 0.25
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """What a compaction came to."""
+
+    trigger: str
+    text: str
+    kept: list[str]
+    """The lines that stay as they are."""
+    pre_tokens: int
+    duration_ms: int
+    contexts: tuple[str, ...] = ()
+    """What hooks have to say to the model behind it."""
+
+
+class Blocked(Exception):
+    """A hook does not want it."""
+
+
+class Compactor:
+    def __init__(self, conversation: Conversation) -> None:
+        self._talk = conversation
+        self._is_own = conversation.parent_tool_use_id is None
+        """Whether it is the session's own conversation, of which the host is told."""
+
+    async def make_room(self) -> bool:
+        """Compact because the next call would not fit; whether anything changed. Raises ModelError, BudgetSpent.
+
+        A failure is told, and the call is made all the same; two in a row are an error.
+        """
+        gauge = self._talk.gauge
+        try:
+            done = await self.compact("auto")
+        except ModelError as flaw:
+            gauge.failures += 1
+            if gauge.failures >= MOST_FAILURES:
+                text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {flaw}"
+                raise ModelError(text, kind="compaction_failed") from None
+            return False
+        if done is not None:
+            self.record(done)
+        return done is not None
+
+    async def compact(self, trigger: str, instructions: str | None = None) -> Compacted | None:
+        """None if there is too little to compact, or a hook does not want it. Raises ModelError, BudgetSpent."""
+        self._tell(Status(status="compacting", compact_output_chars=0 if trigger == "auto" else UNSET))
+        try:
+            with Pulse(lambda: self._tell(Status(status="compacting")), self._talk.limits.heartbeat_seconds):
+                done = await self._compact(trigger, instructions)
+        except asyncio.CancelledError:
+            self._tell_end("interrupted")
+            raise
+        except Blocked as why:
+            self._tell_end(str(why))
+            return None
+        except (ModelError, BudgetSpent) as flaw:
+            self._tell_end(str(flaw))
+            raise
+        self._tell_end(TOO_FEW if done is None else None)
+        return done
+
+    async def _compact(self, trigger: str, instructions: str | None) -> Compacted | None:
+        talk = self._talk
+        begun, spoken, pre_tokens = talk.stamp.monotonic(), list(talk.record.history.spoken()), talk.context_tokens()
+        at = keep_from(spoken, int(self._threshold() * KEPT_SHARE))
+        live = talk.listeners.live if self._is_own else None
+        if live is not None and (at is not None or trigger == "manual"):
+            verdict = await live.fire("PreCompact", {"trigger": trigger, "custom_instructions": instructions})
+            why = verdict.blocked if verdict.blocked is not None else verdict.stopped
+            if why is not None:
+                raise Blocked(f"blocked by a hook: {why}")
+        if at is None:
+            return None
+        said = await self._summary(talk.record.history.messages(at), summary.instruction(instructions))
+        contexts = await self._tell_hooks(live, trigger, said) if live is not None else ()
+        request = "" if last_request(spoken[at:]) or spoken[-1].role == "assistant" else last_request(spoken)
+        date = talk.record.told_date
+        return Compacted(
+            trigger=trigger,
+            text=summary.told(said, request, f"[{DATE}{date}]" if date else ""),
+            kept=[uuid for message in spoken[at:] for uuid in message.uuids],
+            pre_tokens=pre_tokens,
+            duration_ms=round((talk.stamp.monotonic() - begun) * 1000),
+            contexts=contexts,
+        )
+
+    async def _tell_hooks(self, live: Hooking, trigger: str, said: str) -> tuple[str, ...]:
+        """The session begins anew, as it were. What the hooks want the model to know."""
+        started = await live.fire("SessionStart", {"source": "compact", "model": self._talk.model.shown})
+        await live.fire("PostCompact", {"trigger": trigger, "compact_summary": said})
+        return tuple(context_text("SessionStart:compact", text) for text in started.contexts)
+
+    # The summary.
+
+    async def _summary(self, messages: list[Json], words: str) -> str:
+        """From the first step of the ladder that bears. Raises ModelError if the model does not answer at all."""
+        for step in (self._of_all, self._without_bodies, self._in_pieces):
+            try:
+                return await step(messages, words)
+            except ModelError as flaw:
+                if not outcome.is_too_long(flaw) and flaw.kind != NO_WORDS:
+                    raise
+        return summary.cut(messages, int(self._threshold() * CUT_SHARE) * CHARS_PER_TOKEN)
+
+    async def _of_all(self, messages: list[Json], words: str) -> str:
+        return await self._ask(summary.asking(messages, words))
+
+    async def _without_bodies(self, messages: list[Json], words: str) -> str:
+        return await self._ask(summary.asking(summary.without_bodies(messages), words))
+
+    async def _in_pieces(self, messages: list[Json], words: str) -> str:
+        most_chars = max(1, int(self._talk.window * SHARE_OF_PIECE)) * CHARS_PER_TOKEN
+        texts = summary.pieces(summary.without_bodies(messages), most_chars)
+        said = []
+        for number, text in enumerate(texts, 1):
+            head = summary.ASK_PIECE.format(number=number, count=len(texts))
+            said.append(await self._ask(summary.asking([], f"{head}\n\n{text}\n\n{words}")))
+        return summary.shortened("\n\n".join(said), int(self._threshold() * CUT_SHARE) * CHARS_PER_TOKEN)
+
+    async def _ask(self, messages: list[Json]) -> str:
+        """Raises ModelError, BudgetSpent."""
+        talk, failures = self._talk, 0
+        around = talk.tokens_around()
+        if around + sum(weight(block) for message in messages for block in message["content"]) > talk.window:
+            raise ModelError("the conversation does not fit", kind="prompt_too_long")
+        request = msgspec.structs.replace(talk.request(), messages=marked(messages), output_schema=None)
+        while True:
+            try:
+                return await self._try(request)
+            except ModelError as flaw:
+                failures += 1
+                delay = retry.delay_seconds(flaw, failures, talk.limits.max_retries, talk.setup.dice())
+                if delay is None:
+                    raise
+                line = ApiRetry(
+                    attempt=failures,
+                    max_retries=retry.most_retries(flaw, talk.limits.max_retries),
+                    retry_delay_ms=round(delay * 1000),
+                    error_status=flaw.status,
+                    error=outcome.error_name(flaw),
+                )
+                self._tell(line)
+                await talk.stamp.pause(delay)
+
+    async def _try(self, request: ModelRequest) -> str:
+        """Raises ModelError, BudgetSpent."""
+        talk, growing, clock = self._talk, Growing(), self._talk.stamp.monotonic
+        async with talk.ledger.call():
+            begun = clock()
+            try:
+                async with aclosing(talk.current_model().stream(request)) as events:
+                    async for event in events:
+                        growing.feed(event)
+            finally:
+                if growing.started:
+                    talk.ledger.count(talk.model.shown, growing.final_usage, clock() - begun, beside=True)
+        if not growing.complete:
+            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+        said = "\n\n".join(block.text for block in growing.blocks if isinstance(block, Text)).strip()
+        if not said:
+            raise ModelError("the model answered without a word", kind=NO_WORDS)
+        return said
+
+    # What is told and recorded.
+
+    def record(self, done: Compacted) -> None:
+        """The conversation is compacted from here on. Raises SessionError."""
+        talk, history = self._talk, self._talk.record.history
+        last = history.spoken()[-1].uuids[-1]
+        anchor = talk.stamp.new_uuid()
+        line = User(
+            message=UserContent(content=[Text.of(done.text)]),
+            parent_tool_use_id=talk.parent_tool_use_id,
+            timestamp=talk.stamp.now(),
+            uuid=anchor,
+            isSynthetic=True,
+        )
+        post_tokens = talk.tokens_around() + tokens(len(done.text)) + self._kept_tokens(done.kept)
+        dropped = history.dropped_tokens + max(0, done.pre_tokens - post_tokens)
+        metadata: Json = {
+            "trigger": done.trigger,
+            "pre_tokens": done.pre_tokens,
+            "post_tokens": post_tokens,
+            "cumulative_dropped_tokens": dropped,
+            "duration_ms": done.duration_ms,
+        }
+        ends = {"head_uuid": done.kept[0], "anchor_uuid": anchor, "tail_uuid": done.kept[-1]} if done.kept else {}
+        metadata["preserved_segment"] = ends or {"anchor_uuid": anchor}
+        if done.kept:
+            metadata["preserved_messages"] = {"anchor_uuid": anchor, "uuids": done.kept, "all_uuids": done.kept}
+        boundary = talk.stamp.on(
+            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), talk.setup.session_id
+        )
+        told = talk.stamp.on(line, talk.setup.session_id)
+        talk.record.keep(boundary)
+        talk.record.keep(told, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        talk.gauge.reset(history.tokens)
+        if self._is_own:
+            talk.ledger.last_usage = None
+        self._tell(boundary)
+        self._tell(told)
+        talk.keep_contexts(list(done.contexts))
+
+    def _kept_tokens(self, kept: list[str]) -> int:
+        uuids = set(kept)
+        spoken = self._talk.record.history.spoken()
+        return sum(weight(block) for message in spoken if uuids & set(message.uuids) for block in message.content)
+
+    def _threshold(self) -> int:
+        talk = self._talk
+        return threshold(talk.setup.compaction, talk.window, talk.answer_tokens)
+
+    def _tell_end(self, error: str | None) -> None:
+        result = "success" if error is None else "failed"
+        self._tell(Status(status=None, compact_result=result, compact_error=error or UNSET))
+
+    def _tell(self, message: Message) -> None:
+        if self._is_own:
+            self._talk.tell(message)
