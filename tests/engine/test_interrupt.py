@@ -163,6 +163,29 @@ def test_a_wait_before_the_next_try_is_cut_short(tmp_path: Path) -> None:
     run(talk)
 
 
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_a_compaction_is_given_up_and_nothing_has_changed(tmp_path: Path, by_itself: bool) -> None:
+    small = {"autocompact": "2000", "system_prompt": "Be brief."} if by_itself else {}
+    long = f'[[turn]]\ntext = "{"word " * 900}"\n'
+
+    async def talk() -> None:
+        async with Room(tmp_path, long + BUSY + DONE + DONE, **small) as room:
+            room.prompt("go")
+            await room.hear("result")
+            before = room.session.record.history.messages()
+            room.prompt("second" if by_itself else "/compact")
+            await room.hear("system", "api_retry")
+            _, result = await interrupted(room)
+            assert room.session.record.history.messages()[: len(before)] == before
+            if not by_itself:
+                await goes_on(room)
+        check_end(result, "streaming")
+        ends = [line for line in room.told("system") if line.get("compact_result")]
+        assert [line["compact_error"] for line in ends] == ["interrupted"]
+
+    run(talk)
+
+
 # While tools are called.
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parley.engine.session import Session
 
 ALWAYS_TOLD = frozenset({"SessionStart"})
-"""Events whose hooks are told of without --include-hook-events."""
+"""Events whose commands are told of without --include-hook-events."""
 MOST_TOLD_CHARS = 30_000
 
 
@@ -133,7 +133,8 @@ class Hooking:
 
     async def _run(self, hook: Hook, fired: Fired) -> Ran:
         """One hook, from its first line to its last. Never raises, unless it is cancelled."""
-        report = Report(self._session, fired)
+        is_told = self._session.setup.hook_events or (fired.event.name in ALWAYS_TOLD and hook not in self.callbacks)
+        report = Report(self._session, fired, is_told=is_told)
         report.started()
         try:
             async with asyncio.timeout(hook.timeout_seconds):
@@ -207,10 +208,10 @@ class Hooking:
 class Report:
     """The lines that tell of one run of a hook, for a host that wants them."""
 
-    def __init__(self, session: Session, fired: Fired) -> None:
+    def __init__(self, session: Session, fired: Fired, *, is_told: bool) -> None:
         self._session = session
         self._fired = fired
-        self._is_told = session.setup.hook_events or fired.event.name in ALWAYS_TOLD
+        self._is_told = is_told
         self._id = session.stamp.new_uuid() if self._is_told else ""
 
     def started(self) -> None:

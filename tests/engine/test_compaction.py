@@ -1,0 +1,193 @@
+"""When a conversation is compacted, what of it is kept, and that calls keep their results."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.engine.compaction import Gauge, Policy, is_paired, keep_from, policy, threshold
+from parley.engine.history import History
+from parley.errors import UsageError
+from parley.protocol.base import Json
+from parley.stores.base import Entry
+
+
+def user(uuid: str, *content: Json, **context: object) -> Entry:
+    message: Json = {"type": "user", "message": {"role": "user", "content": list(content)}, "uuid": uuid}
+    return Entry(seq=0, kind="user", at="", message=message, context=context)
+
+
+def assistant(uuid: str, *content: Json) -> Entry:
+    inner: Json = {"role": "assistant", "id": f"m{uuid}", "content": list(content)}
+    return Entry(seq=0, kind="assistant", at="", message={"type": "assistant", "message": inner, "uuid": uuid})
+
+
+def boundary(**metadata: object) -> Entry:
+    told: Json = {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata, "uuid": "b"}
+    return Entry(seq=0, kind="system", at="", message=told)
+
+
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
+
+
+def call(id: str) -> Json:
+    return {"type": "tool_use", "id": id, "name": "Read", "input": {}}
+
+
+def result(id: str, words: str = "x") -> Json:
+    return {"type": "tool_result", "tool_use_id": id, "content": words}
+
+
+def heard(*entries: Entry) -> History:
+    history = History()
+    for entry in entries:
+        history.apply(entry)
+    return history
+
+
+TALK = (user("1", text("one")), assistant("2", text("two")), user("3", text("three")), assistant("4", text("four")))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "window", "at"),
+    [
+        (Policy(), 200_000, 143_000),
+        (Policy(), 1_000_000, 943_000),
+        (Policy(), 1_000, 500),
+        (Policy(percent=50), 200_000, 100_000),
+        (Policy(percent=99), 200_000, 143_000),
+    ],
+)
+def test_there_is_room_for_an_answer_and_the_largest_result(wanted: Policy, window: int, at: int) -> None:
+    assert threshold(wanted, window, 128_000) == at
+
+
+def test_what_the_backend_counted_goes_before_our_estimate() -> None:
+    gauge = Gauge()
+    before = gauge.estimate(100, 50)
+    gauge.measure(1_000, 100)
+
+    assert (before, gauge.estimate(130, 50)) == (150, 1_030)
+    gauge.reset(10)
+    assert gauge.estimate(10, 50) == 60
+
+
+def test_a_conversation_that_was_just_compacted_is_not_compacted_again() -> None:
+    gauge = Gauge()
+    assert gauge.has_grown(500, 1_000)
+    gauge.reset(500)
+
+    assert not gauge.has_grown(600, 1_000)
+    assert gauge.has_grown(601, 1_000)
+
+
+def test_the_last_answer_is_kept_with_the_results_of_its_calls() -> None:
+    working = (*TALK, user("5", text("go")), assistant("6", call("a"), call("b")), user("7", result("a"), result("b")))
+
+    assert keep_from(heard(*TALK).spoken(), 100) == 3
+    assert keep_from(heard(*working).spoken(), 100) == 5
+
+
+def test_what_is_too_large_is_not_kept_but_a_prompt_always_is() -> None:
+    large = (*TALK, user("5", text("go")), assistant("6", call("a")), user("7", result("a", "x" * 1_000)))
+
+    assert keep_from(heard(*large).spoken(), 100) == 7
+    assert keep_from(heard(*TALK, user("5", text("x" * 1_000))).spoken(), 100) == 4
+
+
+def test_a_prompt_alone_is_too_little() -> None:
+    assert keep_from(heard().spoken(), 100) is None
+    assert keep_from(heard(user("1", text("one"))).spoken(), 100) is None
+
+
+def test_behind_a_boundary_there_is_the_summary_and_what_was_preserved() -> None:
+    kept = {"anchor_uuid": "s", "uuids": ["4"], "all_uuids": ["4"]}
+    ends = {"anchor_uuid": "s", "head_uuid": "4", "tail_uuid": "4"}
+    expected = [
+        {"role": "user", "content": [text("Sum.")]},
+        {"role": "assistant", "content": [text("four")]},
+        {"role": "user", "content": [text("next")]},
+    ]
+    behind = (user("s", text("Sum."), isCompactSummary=True), user("5", text("next")))
+
+    for metadata in ({"preserved_segment": ends, "preserved_messages": kept}, {"preserved_segment": ends}):
+        assert heard(*TALK, boundary(**metadata), *behind).messages() == expected
+    # Older ones of the original preserve nothing.
+    assert heard(*TALK, boundary(trigger="auto"), *behind).messages() == [
+        {"role": "user", "content": [text("Sum."), text("next")]}
+    ]
+
+
+def test_a_boundary_without_its_summary_changes_nothing() -> None:
+    """An engine that ends between the two lines has lost nothing."""
+    ends = {"preserved_segment": {"anchor_uuid": "s"}}
+
+    assert heard(*TALK, boundary(**ends)).messages() == heard(*TALK).messages()
+    assert len(heard(*TALK, boundary(**ends), user("5", text("next"))).messages()) == 5
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[Entry]:
+    """Conversations at a place where the model could be asked, sometimes with odd ones of another program."""
+    entries: list[Entry] = []
+    steps = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 300), st.booleans()), max_size=8)
+    for number, (prompts, calls, size, is_odd) in enumerate(draw(steps)):
+        if prompts or not entries:
+            entries.append(user(f"u{number}", text("p" * size)))
+        ids = [f"t{number}-{at}" for at in range(calls)]
+        entries.append(assistant(f"a{number}", text("said"), *map(call, ids)))
+        entries += [user(f"r{id}", result(id, "r" * size)) for id in ids]
+        if is_odd:
+            entries.append(user(f"o{number}", result(f"lost-{number}")))
+    if draw(st.booleans()):
+        entries.append(user("last", text("and now?")))
+    return entries
+
+
+@given(talks(), st.integers(0, 200))
+def test_what_is_kept_is_paired_and_compacting_is_a_fold(entries: list[Entry], most_tokens: int) -> None:
+    history = heard(*entries)
+    at = keep_from(history.spoken(), most_tokens)
+    if at is None:
+        return
+    uuids = [uuid for message in history.spoken()[at:] for uuid in message.uuids]
+    ends = {"anchor_uuid": "s", **({"head_uuid": uuids[0], "tail_uuid": uuids[-1]} if uuids else {})}
+    kept = {"preserved_messages": {"anchor_uuid": "s", "uuids": uuids}} if uuids else {}
+    compacted = heard(*entries, boundary(preserved_segment=ends, **kept), user("s", text("Sum.")))
+
+    assert is_paired(compacted.spoken())
+    assert compacted.open_calls() == {}
+    assert compacted.messages()[0]["role"] == "user"
+    assert compacted.messages()[0]["content"][0] == text("Sum.")
+    roles = [message["role"] for message in compacted.messages()]
+    assert all(one != other for one, other in pairwise(roles))
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ({}, Policy()),
+        ({"disabled": True}, Policy(is_allowed=False)),
+        ({"auto_disabled": True}, Policy(by_itself=False)),
+        ({"auto_disabled": True, "flag": ""}, Policy()),
+        ({"flag": "off"}, Policy(by_itself=False)),
+        ({"flag": "5000", "window": 7}, Policy(window=5000)),
+        ({"window": 7, "percent": 80}, Policy(window=7, percent=80)),
+    ],
+)
+def test_what_the_person_wants(given_: Json, expected: Policy) -> None:
+    nothing: Json = {"disabled": False, "auto_disabled": False, "flag": None, "window": None, "percent": None}
+
+    assert policy(**{**nothing, **given_}) == expected
+
+
+@pytest.mark.parametrize("wrong", [{"flag": "sometimes"}, {"flag": "0"}, {"percent": 0}, {"percent": 101}])
+def test_nonsense_is_refused(wrong: Json) -> None:
+    nothing: Json = {"disabled": False, "auto_disabled": False, "flag": None, "window": None, "percent": None}
+
+    with pytest.raises(UsageError):
+        policy(**{**nothing, **wrong})
