@@ -80,7 +80,17 @@ def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
 
     room = visit(tmp_path, script("Hello."), talk)
     [init] = [line for line in room.told("system") if line["subtype"] == "init"]
-    assert init["slash_commands"] == ["web:build", "init", "review", "context", "help", "model", "usage"]
+    assert init["slash_commands"] == [
+        "web:build",
+        "init",
+        "review",
+        "clear",
+        "compact",
+        "context",
+        "help",
+        "model",
+        "usage",
+    ]
     assert init["skills"] == ["release"]
 
 

@@ -130,6 +130,14 @@ def test_a_boundary_without_its_summary_changes_nothing() -> None:
     assert len(heard(*TALK, boundary(**ends), user("5", text("next"))).messages()) == 5
 
 
+def test_one_may_go_back_to_a_line_before_the_boundary() -> None:
+    ends = {"preserved_segment": {"anchor_uuid": "s"}}
+    cut = Entry(seq=0, kind="cut", at="", message={"after": "2"})
+    history = heard(*TALK, boundary(**ends), user("s", text("Sum.")), cut)
+
+    assert history.messages() == heard(*TALK[:2]).messages()
+
+
 @st.composite
 def talks(draw: st.DrawFn) -> list[Entry]:
     """Conversations at a place where the model could be asked, sometimes with odd ones of another program."""
