@@ -179,8 +179,9 @@ def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_pat
             await asyncio.to_thread((tmp_path / "go").write_text, "\n")
             response = await room.hear("system", "hook_response")
             room.prompt("again")
-            await asyncio.to_thread((tmp_path / "go").write_text, "\n")
             await room.hear("result")
+            await asyncio.to_thread((tmp_path / "go").write_text, "\n")
+            await room.hear("system", "hook_response")
         assert response["outcome"] == "success"
         assert ["late news" in text for text in contexts(room)] == [True]
 

@@ -71,10 +71,12 @@ async def one_turn(room: Room) -> None:
 
 
 def results(room: Room) -> list[Any]:
-    """The contents of tool results, in their order."""
+    """The contents of tool results, in the order of the calls: those that only read end as they like."""
     lines = [line for line in room.told("user") if isinstance(line["message"]["content"], list)]
     blocks = [block for line in lines for block in line["message"]["content"]]
-    return [block["content"] for block in blocks if block["type"] == "tool_result"]
+    found = [block for block in blocks if block["type"] == "tool_result"]
+    found.sort(key=lambda block: (len(block["tool_use_id"]), block["tool_use_id"]))
+    return [block["content"] for block in found]
 
 
 def states(room: Room) -> dict[str, str]:
