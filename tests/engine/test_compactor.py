@@ -115,6 +115,16 @@ def test_too_short_a_conversation_is_left_as_it_is(tmp_path: Path) -> None:
     run(talk)
 
 
+def test_nobody_hears_of_a_compaction_that_nobody_asked_for_and_that_cannot_be(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, says("one"), **SMALL) as room:
+            result = await prompted(room, LONG)
+        assert result["result"] == "one"
+        assert notices(room) == []
+
+    run(talk)
+
+
 def test_before_a_call_that_would_not_fit_it_is_done_by_itself(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, says(LONG, "Sum.", "two"), **SMALL) as room:

@@ -75,6 +75,8 @@ class Compactor:
         A failure is told, and the call is made all the same; two in a row are an error.
         """
         gauge = self._talk.gauge
+        if self._keep_from() is None:
+            return False  # nobody asked for it, so nobody needs to hear that there is too little to compact
         try:
             done = await self.compact("auto")
         except ModelError as flaw:
@@ -105,10 +107,14 @@ class Compactor:
         self._tell_end(TOO_FEW if done is None else None)
         return done
 
+    def _keep_from(self) -> int | None:
+        """Where what is kept begins; None if there is too little before it."""
+        return keep_from(list(self._talk.record.history.spoken()), int(self._threshold() * KEPT_SHARE))
+
     async def _compact(self, trigger: str, instructions: str | None) -> Compacted | None:
         talk = self._talk
         begun, spoken, pre_tokens = talk.stamp.monotonic(), list(talk.record.history.spoken()), talk.context_tokens()
-        at = keep_from(spoken, int(self._threshold() * KEPT_SHARE))
+        at = self._keep_from()
         live = talk.listeners.live if self._is_own else None
         if live is not None and (at is not None or trigger == "manual"):
             verdict = await live.fire("PreCompact", {"trigger": trigger, "custom_instructions": instructions})
