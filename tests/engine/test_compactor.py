@@ -125,6 +125,17 @@ def test_nobody_hears_of_a_compaction_that_nobody_asked_for_and_that_cannot_be(t
     run(talk)
 
 
+def test_no_room_is_made_for_a_call_that_the_budget_does_not_allow(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, says(LONG, "two"), max_budget_calls=1, **SMALL) as room:
+            await prompted(room, "first")
+            result = await prompted(room, "second")
+        assert result["terminal_reason"] == "budget_exhausted"
+        assert notices(room) == []
+
+    run(talk)
+
+
 def test_before_a_call_that_would_not_fit_it_is_done_by_itself(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, says(LONG, "Sum.", "two"), **SMALL) as room:

@@ -84,6 +84,7 @@ class Exchange:
         """
         talk = self._conversation
         if talk.is_crowded():
+            talk.ledger.check_budget()  # whoever may not call has no use for room
             await self._make_room()
         most_silence_seconds = talk.limits.heartbeat_seconds
         self._quiet_looks = 0

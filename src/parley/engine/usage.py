@@ -63,9 +63,13 @@ class Ledger:
         several at once would overshoot it together.
         """
         async with self._one_at_a_time if self._budget.is_priced else nullcontext():
-            check(self._budget, self.spent())
+            self.check_budget()
             self._calls += 1
             yield
+
+    def check_budget(self) -> None:
+        """Raises BudgetSpent if no more calls shall be made."""
+        check(self._budget, self.spent())
 
     def spent(self) -> Spent:
         tokens = self._before.tokens + sum(tokens_in(tally.usage) for tally in self._total.values())
