@@ -203,7 +203,8 @@ def in_order(parts: list[Any]) -> list[Any]:
     """Calls that only read run together and end as they like: their results are put in the order of their texts."""
     found: list[Any] = []
     for is_tool, run in groupby(parts, key=lambda part: part[0] == "tool"):
-        found += sorted(run, key=repr) if is_tool else run
+        together = list(run)
+        found += sorted(together, key=repr) if is_tool else together
     return found
 
 

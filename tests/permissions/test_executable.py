@@ -53,7 +53,10 @@ def is_reachable(case: Json) -> bool:
     """Whether a session can be brought to this: it has the tool, a script can say the input, links can be made."""
     values = case["input"].values()
     sayable = all(value is not None and ("\n" in str(value) or str(value).isprintable()) for value in values)
-    return case["tool"] in FILLED and sayable and all(link.startswith("/w/") for link in case.get("links", {}))
+    # An agent that is allowed to run would take turns from the script.
+    runs_agent = case["tool"] in ("Task", "Agent") and case["expect"] == "allow"
+    linkable = all(link.startswith("/w/") for link in case.get("links", {}))
+    return case["tool"] in FILLED and not runs_agent and sayable and linkable
 
 
 class Place:
