@@ -11,7 +11,7 @@ from models.asking import text as says
 from parley.models.sameness import departure, normal, unmarked
 
 TAPE = {"cwd": "/home/me/one", "home": "/home/me", "tmp": "/tmp"}
-HERE = {"cwd": "/work/two", "home": "/root", "tmp": "/var/tmp"}
+HERE = {"cwd": "/srv/two", "home": "/home/you", "tmp": "/var/tmp"}
 
 
 def parted(tape: list[Any], asked: list[Any]) -> str | None:
@@ -24,8 +24,8 @@ def parted(tape: list[Any], asked: list[Any]) -> str | None:
         ("at 2026-11-15T23:52:01.538Z", "at 2027-01-02T03:04:05Z"),
         ("on 2026-11-15", "on 2031-01-01"),
         ("it is 23:52:01", "it is 00:00:00"),
-        ("in /home/me/one/a.txt", "in /work/two/a.txt"),
-        ("in /home/me", "in /root"),
+        ("in /home/me/one/a.txt", "in /srv/two/a.txt"),
+        ("in /home/me", "in /home/you"),
         ("kept in /tmp/x", "kept in /var/tmp/x"),
         ("task 00000000-0000-4000-8000-000000000001", "task 0a0a0a0a-0000-4000-8000-000000000002"),
         ("task 0123456789abcdef", "task fedcba9876543210"),
