@@ -152,3 +152,14 @@ def test_a_conversation_may_be_cut_at_an_error_that_no_model_sees() -> None:
 
 def cut(after: str) -> Entry:
     return Entry(seq=9, kind="cut", at="", message={"after": after})
+
+
+def test_results_stand_in_the_order_of_their_calls_and_before_what_else_was_said() -> None:
+    """Calls that ran together end as they like; the next request is the same whichever was quicker."""
+    other_call, other_result = {**CALL, "id": "t2"}, {**RESULT, "tool_use_id": "t2"}
+    begin = (entry("user", "Go"), entry("assistant", [CALL, other_call], "m1"))
+
+    found = messages(*begin, entry("user", [other_result]), entry("user", "Hurry"), entry("user", [RESULT]))
+
+    assert found == messages(*begin, entry("user", [RESULT]), entry("user", [other_result]), entry("user", "Hurry"))
+    assert found[-1]["content"] == [RESULT, other_result, text("Hurry")]

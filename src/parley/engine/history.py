@@ -139,6 +139,8 @@ class History:
         found: list[Json] = []
         for spoken in self._spoken[:end]:
             content = [block for block in spoken.content if says_something(block)]
+            if spoken.role == "user" and len(content) > 1 and found:
+                content = in_order_of_calls(content, found[-1]["content"])
             while spoken.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
                 content.pop()
             if content:
@@ -160,6 +162,17 @@ class History:
 
 def says_something(block: Json) -> bool:
     return block.get("type") != "text" or bool((block.get("text") or "").strip())
+
+
+def in_order_of_calls(content: list[Json], asked: list[Json]) -> list[Json]:
+    """The results first, as the API wants them, each at the place of its call.
+
+    Calls that ran together end in any order; a request must not depend on which of them was quicker.
+    """
+    places = {block.get("id"): at for at, block in enumerate(asked) if block.get("type") == "tool_use"}
+    if not places:
+        return content
+    return sorted(content, key=lambda block: places.get(block.get("tool_use_id"), len(asked)))
 
 
 def marked(messages: list[Json]) -> list[Json]:
