@@ -120,6 +120,8 @@ def test_what_was_sent_is_sent_again_byte_for_byte(entries: list[Entry]) -> None
     history, before = History(), b"["
     for each in entries:
         history.apply(each)
+        if history.open_calls():
+            continue  # nothing is sent before every call has its result
         now = msgspec.json.encode(history.messages())
         # A message that grows goes on where its list of blocks ended.
         assert now.startswith(before.removesuffix(b"]").removesuffix(b"}").removesuffix(b"]"))

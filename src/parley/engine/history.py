@@ -172,7 +172,8 @@ def in_order_of_calls(content: list[Json], asked: list[Json]) -> list[Json]:
     places = {block.get("id"): at for at, block in enumerate(asked) if block.get("type") == "tool_use"}
     if not places:
         return content
-    return sorted(content, key=lambda block: places.get(block.get("tool_use_id"), len(asked)))
+    # A call has one result; what came later under its id stays where it was said.
+    return sorted(content, key=lambda block: places.pop(block.get("tool_use_id"), len(asked)))
 
 
 def marked(messages: list[Json]) -> list[Json]:
