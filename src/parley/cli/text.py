@@ -8,6 +8,7 @@ from parley.cli.streams import complain, write
 from parley.host import HostGone
 from parley.protocol.base import Message, spell
 from parley.protocol.messages.control import ControlRequest
+from parley.protocol.messages.dialects import NOTES
 from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
@@ -23,7 +24,7 @@ class Printer:
         self._last: Result | None = None
 
     def tell(self, message: Message) -> None:
-        if self._everything:
+        if self._everything and type(message) not in NOTES:
             self._said.append(message)
         if isinstance(message, Result):
             # A background task that ends may cause another turn, with a result of its own: the last one counts.

@@ -17,6 +17,7 @@ from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
 from parley.protocol.base import Json, convert
 from parley.protocol.blocks import as_json
 from parley.protocol.messages.conversation import User
+from parley.protocol.messages.dialects import Injected, Queued
 from parley.protocol.messages.notices import CommandLifecycle
 
 if TYPE_CHECKING:
@@ -58,8 +59,16 @@ class Prompts:
                 self.keep_silent()
             return
         session.inbox.put(prompt)
+        self._note_waiting(prompt)
         session.servers.start()  # for hosts without a handshake
         session.give_way()
+
+    def _note_waiting(self, prompt: Prompt) -> None:
+        """Let the host know the place of a prompt that cannot begin yet."""
+        behind = self.behind()
+        if prompt in behind:
+            place = behind.index(prompt) + 1
+            self._session.tell(Queued(position=place, user_message_uuid=prompt.uuid))
 
     def keep_silent(self) -> None:
         """Record the prompts that start no turn, now that none runs."""
@@ -133,6 +142,12 @@ class Prompts:
         self._silent = [silent for silent in self._silent if silent.uuid != prompt.uuid]
         self._session.record.known_uuids.discard(prompt.uuid)
         self.report(prompt, "cancelled")
+
+
+def injected(prompts: list[Prompt]) -> Injected:
+    """The note that prompts went into the running turn."""
+    texts = [block["text"] for block in join(prompts) if block.get("type") == "text"]
+    return Injected(message_count=len(prompts), content_length=sum(map(len, texts)))
 
 
 def check_size(prompts: list[Prompt], model: Choice) -> None:

@@ -14,6 +14,7 @@ from parley.engine.session import Session
 from parley.host import AnswerIsError, HostGone
 from parley.protocol.base import Message
 from parley.protocol.connection import Connection
+from parley.protocol.dialects.base import Reply
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,
@@ -40,8 +41,11 @@ class Pump:
     def tell(self, message: Message) -> None:
         if isinstance(message, ControlResponse) and not self._is_waited_for(message):
             return
+        self._write(self._connection.send(message))
+
+    def _write(self, data: bytes) -> None:
         try:
-            self._transport.write(self._connection.send(message))
+            self._transport.write(data)
         except BrokenPipeError:
             # Nobody reads any more. The turn goes on to its end, which is on disk.
             self._hung_up = True
@@ -66,7 +70,7 @@ class Pump:
         return [question for asked, question in self._questions.items() if not self._asked[asked].done()]
 
     def receive(self, chunk: bytes, session: Session) -> None:
-        for message in self._connection.receive(chunk):
+        for message in self._connection.received(chunk):
             self._dispatch(message, session)
 
     def hang_up(self, session: Session) -> None:
@@ -83,6 +87,8 @@ class Pump:
     def _dispatch(self, message: Message, session: Session) -> None:
         if isinstance(message, ControlResponse):
             self._wake(message.response)
+        elif isinstance(message, Reply):
+            self._write(b"".join(line + b"\n" for line in message.lines))
         else:
             session.handle(message)
 

@@ -32,7 +32,7 @@ from parley.engine.inbox import Inbox, Prompt, Rejected, TakenUp
 from parley.engine.lines import init_line, result_line
 from parley.engine.listeners import Listeners
 from parley.engine.outcome import Outcome
-from parley.engine.prompts import Prompts, check_size
+from parley.engine.prompts import Prompts, check_size, injected
 from parley.engine.record import Record
 from parley.engine.servers import Servers
 from parley.engine.setup import Setup
@@ -192,6 +192,8 @@ class Session:
             self.control.refuse(refused.request_id, refused.reason, "invalid_request")
         elif refused.kind == "user":
             self.inbox.put(Rejected(refused.reason))
+        else:
+            self.tell(dialects.SystemFault(message=refused.reason))
 
     def _ignore(self, message: Message) -> None:
         """Known, and of no consequence."""
@@ -251,6 +253,7 @@ class Session:
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
         together = False
+        self.tell(dialects.SessionOpened())
         try:
             while (taken := await self._take(together)) is not None:
                 if isinstance(taken, Rejected):
@@ -374,6 +377,7 @@ class Session:
         joining = await self.commands.let_in(joining)
         if joining:
             self.prompts.keep(joining)
+            self.tell(injected(joining))
             self.prompts.echo(joining)
             for prompt in joining:
                 self.prompts.report(prompt, "started")

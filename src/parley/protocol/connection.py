@@ -15,9 +15,11 @@ Not here: what a message means (engine/session.py), how a line is spelled
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from parley.errors import LocalProtocolError, UnexpectedAnswer
 from parley.protocol.base import Message, Refused
-from parley.protocol.dialects.base import Dialect
+from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverLong
 from parley.protocol.head import members
 from parley.protocol.messages.control import (
@@ -42,11 +44,16 @@ class Connection:
 
     def receive(self, chunk: bytes) -> list[Message]:
         """The messages that these bytes complete."""
-        return [self._take(line) for line in self._framer.feed(chunk)]
+        return list(self.received(chunk))
+
+    def received(self, chunk: bytes) -> Iterator[Message]:
+        """The same one by one: no line is looked at before the messages of the last one were taken."""
+        for line in self._framer.feed(chunk):
+            yield from self._take(line)
 
     def end(self) -> list[Message]:
         """The peer hung up: what its last, unfinished line says."""
-        return [self._take(line) for line in self._framer.end()]
+        return [message for line in self._framer.end() for message in self._take(line)]
 
     def send(self, message: Message) -> bytes:
         """The bytes that say this message. Raises LocalProtocolError if we may not say it."""
@@ -71,10 +78,11 @@ class Connection:
                     raise LocalProtocolError(f"the peer does not wait for an answer to {answer.request_id!r}")
                 self.asked_by_peer.discard(answer.request_id)
 
-    def _take(self, line: Line) -> Message:
+    def _take(self, line: Line) -> list[Message]:
         if isinstance(line, OverLong):
-            return self._judge(dropped(line))
-        return self._judge(self._dialect.decode(line))
+            return [self._judge(dropped(line))]
+        said = self._dialect.decode(line)
+        return [message if type(message) is Reply else self._judge(message) for message in said]
 
     def _judge(self, message: Message) -> Message:
         """The message, or why it is refused."""

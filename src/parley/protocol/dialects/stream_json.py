@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import parley.protocol.messages  # noqa: F401  # fills the catalogue
 from parley.protocol.base import Message, decode, encode
+from parley.protocol.dialects.base import World
+from parley.protocol.messages.dialects import NOTES
 
 
 class StreamJson:
     name = "stream-json"
 
-    def decode(self, line: bytes) -> Message:
-        return decode(line)
+    def __init__(self, world: World | None = None) -> None:
+        """It needs nothing of the world."""
+
+    def decode(self, line: bytes) -> list[Message]:
+        return [decode(line)]
 
     def encode(self, message: Message) -> list[bytes]:
-        return [encode(message)]
+        return [] if type(message) in NOTES else [encode(message)]

@@ -1,4 +1,4 @@
-"""Messages that only the dialects B (spec 001), C (miriad) and D (JSON-RPC) say."""
+"""Messages that only the dialects B (spec 001), C (miriad) and D (JSON-RPC) say, and notes for them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ class Queued(Message, frozen=True, kw_only=True, tag="system"):
     session_id: str | UnsetType = UNSET
     position: int
     """1 for the message that goes in first."""
+    user_message_uuid: str | UnsetType = UNSET
+    """Which one; for the dialects, not for the wire."""
 
 
 @message
@@ -121,3 +123,13 @@ class JsonRpc(Message, frozen=True, kw_only=True, tag=False):
     params: Any = UNSET
     result: Any = UNSET
     error: Json | UnsetType = UNSET
+
+
+class SessionOpened(Message, frozen=True, kw_only=True, tag="session_opened"):
+    """A note: the session is there, and takes prompts. It comes before everything else, and is on no wire."""
+
+    session_id: str | UnsetType = UNSET
+
+
+NOTES: frozenset[type[Message]] = frozenset({SessionOpened, Queued, Injected, SystemFault, PermissionRequest})
+"""What the engine tells everybody and the canonical dialect leaves out; a dialect picks what it has words for."""
