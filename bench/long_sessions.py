@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.protocol.base import Json
 from parley.protocol.options import Options
 from parley.stores.base import Entry, Store
@@ -49,7 +49,7 @@ def message(seq: int, session_id: str) -> Entry:
 
 def open_store(name: str, folder: Path) -> Store:
     options = Options(store=STORES[name].format(folder))
-    return Composer(options, {"HOME": str(folder)}, str(folder)).store(lambda text: None)
+    return Composer(options, {"HOME": str(folder)}, str(folder)).sessions.store()
 
 
 def appending(store: Store, messages: int) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.engine.digest import digest
 from parley.errors import UsageError
 from parley.protocol.options import Options

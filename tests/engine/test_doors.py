@@ -18,7 +18,8 @@ from room import Json, Room
 
 from parley.cli.door import print_one
 from parley.cli.text import Printer
-from parley.compose import TOOLS, make_tool
+from parley.compose.rows import TOOLS
+from parley.compose.tools import make_tool
 from parley.engine.setup import Setup
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.errors import UsageError
 from parley.protocol.options import Options
 

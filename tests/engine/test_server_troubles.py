@@ -16,7 +16,7 @@ import pytest
 from room import Room
 from yard import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.errors import UsageError
 from parley.protocol.options import Options
 

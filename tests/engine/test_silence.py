@@ -15,7 +15,8 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 from stage import Stage  # programmes are no package: their folder must be on the path first
 
-from parley.compose import Composer
+from parley.compose.basis import Basis
+from parley.compose.limits import deadlines, limits
 from parley.errors import UsageError
 from parley.models.base import Event, ModelRequest
 from parley.models.http import Deadlines
@@ -68,13 +69,13 @@ def test_a_model_that_talks_needs_no_signs_of_life(tmp_path: Path) -> None:
     assert len([line for line in stage.lines if line.get("status") == "requesting"]) == 1
 
 
-def composed(folder: Path, **environment: str) -> Composer:
+def composed(folder: Path, **environment: str) -> Basis:
     surroundings = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **environment}
-    return Composer(Options(model="offline"), surroundings, str(folder))
+    return Basis(Options(model="offline"), surroundings, str(folder))
 
 
 @pytest.mark.parametrize(
-    ("environment", "deadlines"),
+    ("environment", "expected"),
     [
         ({}, Deadlines()),
         ({"API_TIMEOUT_MS": "1000"}, Deadlines(first_byte_seconds=1)),
@@ -85,20 +86,20 @@ def composed(folder: Path, **environment: str) -> Composer:
     ],
 )
 def test_how_long_a_silent_model_is_waited_for_can_be_set(
-    tmp_path: Path, environment: dict[str, str], deadlines: Deadlines
+    tmp_path: Path, environment: dict[str, str], expected: Deadlines
 ) -> None:
-    assert composed(tmp_path, **environment).deadlines() == deadlines
+    assert deadlines(composed(tmp_path, **environment)) == expected
 
 
 def test_a_limit_may_stand_in_the_settings(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"env": {"API_TIMEOUT_MS": "5000"}}')
-    assert composed(tmp_path).deadlines() == Deadlines(first_byte_seconds=5)
+    assert deadlines(composed(tmp_path)) == Deadlines(first_byte_seconds=5)
 
 
 def test_a_limit_that_is_no_number_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="API_TIMEOUT_MS"):
-        composed(tmp_path, API_TIMEOUT_MS="soon").deadlines()
+        deadlines(composed(tmp_path, API_TIMEOUT_MS="soon"))
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(None, 30), ("500", 0.5), ("0", None)])
@@ -106,5 +107,4 @@ def test_how_often_a_silent_turn_gives_signs_of_life_can_be_set(
     tmp_path: Path, value: str | None, seconds: float | None
 ) -> None:
     environment = {"PARLEY_HEARTBEAT_MS": value} if value else {}
-    setup = composed(tmp_path, **environment).setup(lambda text: None)
-    assert setup.limits.heartbeat_seconds == seconds
+    assert limits(composed(tmp_path, **environment)).heartbeat_seconds == seconds

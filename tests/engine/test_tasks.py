@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
 from parley.engine.session import Session

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from parley.compose import Composer
+from parley.compose.basis import Basis
+from parley.compose.permissions import permits
+from parley.compose.tools import tool_context
 from parley.engine.asking import Asker
 from parley.engine.digest import digest
 from parley.engine.tool_call import Called, Caller
@@ -57,13 +59,13 @@ class Bench:
     """A caller on a bench: real rules, one tool, and a log that may be tampered with."""
 
     def __init__(self, folder: Path, answer: Json, agent_id: str | None = None) -> None:
-        composer = Composer(Options(model="offline"), {"HOME": str(folder)}, str(folder))
+        basis = Basis(Options(model="offline"), {"HOME": str(folder)}, str(folder))
         self.host = Answering(answer)
         self.tool = Speak()
         self.records: list[Json] = []
         self.complaints: list[str] = []
-        asker = Asker(composer.permits("s", self.complaints.append), self.host)
-        context = composer.tool_context("s")
+        asker = Asker(permits(basis, "s"), self.host)
+        context = tool_context(basis, "s")
         agent = None if agent_id is None else {"agent_id": agent_id, "agent_type": "general-purpose"}
         self.caller = Caller({"Speak": self.tool}, asker, context, self.note, self.complaints.append, agent)
 

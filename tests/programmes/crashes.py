@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import msgspec
 from worker import ENDED, Step, Worker
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.engine.serve import Pump
 from parley.engine.session import Session
 from parley.engine.stamp import Stamp
@@ -173,7 +173,7 @@ class Job:
         assert self.worker.flaws == []
         assert sorted(int(mark.split("_")[1]) for mark in self._mark.marks) == self._marks
         options = Options(model="offline")
-        store = Composer(options, {"HOME": str(self._folder)}, str(self._folder)).store(lambda complaint: None)
+        store = Composer(options, {"HOME": str(self._folder)}, str(self._folder)).sessions.store()
         kept = {entry.message.get("uuid"): entry.message for entry in store.read(str(self._session_id))}
         for uuid, line in self._told.items():
             assert kept.get(uuid) == line

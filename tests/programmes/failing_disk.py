@@ -29,7 +29,8 @@ import msgspec
 from crashes import Look, Mark
 from worker import ENDED, Step, Worker
 
-from parley.compose import Composer, make_tool
+from parley.compose.composer import Composer
+from parley.compose.tools import make_tool
 from parley.engine.serve import Pump
 from parley.engine.session import Session
 from parley.errors import SessionError
@@ -153,7 +154,7 @@ class Job:
         assert self.worker.flaws == []
         assert "Traceback" not in "\n".join(self.complaints), "\n".join(self.complaints)
         assert sorted(int(mark.split("_")[1]) for mark in self._mark.marks) == [0, 5]
-        kept = {entry.message.get("uuid"): entry.message for entry in composer.store(print).read(session_id)}
+        kept = {entry.message.get("uuid"): entry.message for entry in composer.sessions.store().read(session_id)}
         for line in self.told:
             if line["type"] in ("user", "assistant"):
                 assert kept.get(line["uuid"]) == line

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from parley.compose import Composer
+from parley.compose.composer import Composer
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
 from parley.engine.stamp import Stamp

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from models.loopback import Answer, Loopback, loopback, whole
 
-from parley.compose import Composer
+from parley.compose.basis import Basis
+from parley.compose.tools import web
 from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import Options
@@ -176,7 +177,7 @@ def test_an_endpoint_that_does_not_answer_as_it_must_is_told(desk: Desk, answer:
 def test_an_endpoint_that_takes_no_query_is_told_at_the_start(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PARLEY_SEARCH_URL": "http://localhost:8080/search"}
     with pytest.raises(UsageError, match="PARLEY_SEARCH_URL"):
-        Composer(Options(), environment, str(tmp_path)).web()
+        web(Basis(Options(), environment, str(tmp_path)))
 
 
 def test_no_command_sees_the_endpoint_which_may_carry_a_key() -> None:

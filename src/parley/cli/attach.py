@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import msgspec
 
 from parley.cli.streams import complain, write
-from parley.compose import Composer, working_directory
+from parley.compose.basis import Basis, working_directory
+from parley.compose.sessions import Sessions
 from parley.errors import UsageError
 from parley.protocol.base import Message, convert, spell
 from parley.protocol.messages.conversation import Assistant, User
@@ -68,7 +69,9 @@ def number(text: str) -> int:
 
 
 def opened(options: Options) -> Store:
-    return Composer(options, dict(os.environ), working_directory()).store(complain)
+    basis = Basis(options, dict(os.environ), working_directory())
+    basis.complain = complain
+    return Sessions(basis).store()
 
 
 def lines(store: Store, session_id: str, after: int, *, follow: bool) -> Iterator[tuple[int, bytes]]:

@@ -11,7 +11,8 @@ from typing import NoReturn
 from parley.cli.main import let_ctrl_c_end_us
 from parley.cli.streams import complain, write
 from parley.cli.text import Printer
-from parley.compose import Composer, dialect, working_directory
+from parley.compose.basis import working_directory
+from parley.compose.composer import Composer, dialect
 from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session

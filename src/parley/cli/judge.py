@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from parley.compose import TOOLS, Composer, make_tool
+from parley.compose import permissions
+from parley.compose.composer import Composer
+from parley.compose.rows import TOOLS
+from parley.compose.tools import make_tool, tool_context
 from parley.engine.asking import Asker
 from parley.engine.digest import digest
 from parley.engine.tool_call import request_of
@@ -52,18 +55,22 @@ class Judge:
         self, options: Options, cwd: str, complain: Callable[[str], None], session_id: str = "00000000"
     ) -> None:
         """Raises UsageError as a session would."""
-        self.composer = Composer(options, dict(os.environ), cwd)
-        for complaint in self.composer.settings.complaints():
+        composer = Composer(options, dict(os.environ), cwd)
+        self.basis = composer.basis
+        self.basis.complain = complain
+        for complaint in self.basis.settings.complaints():
             complain(complaint)
-        self.mode = self.composer.permission_mode(complain)
-        self.offered = self.composer.tools()
-        self._asker = Asker(self.composer.permits(session_id, complain), None, guarded=options.guard)
-        self._context = self.composer.tool_context(session_id)
-        self._answerer = self.composer.prompt_tool() or ("the host" if self.composer.asks_host() else None)
+        self.mode = permissions.permission_mode(self.basis)
+        self.offered = composer.tools()
+        self._asker = Asker(permissions.permits(self.basis, session_id), None, guarded=options.guard)
+        self._context = tool_context(self.basis, session_id)
+        self._answerer = permissions.prompt_tool(self.basis) or (
+            "the host" if permissions.asks_host(self.basis) else None
+        )
 
     def mode_source(self) -> str:
         """Where the mode comes from that a session would begin in."""
-        options, merged = self.composer.options, self.composer.settings.merged
+        options, merged = self.basis.options, self.basis.settings.merged
         if options.skip_permissions or options.permission_mode is not None:
             return "command line"
         if merged.mode is not None and merged.mode.value == self.mode:
@@ -94,7 +101,7 @@ class Judge:
     def judge(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> Judged:
         """Raises UsageError if there is no such tool."""
         tool, mode = self.tool(name), mode or self.mode
-        self._context.cwd = cwd or self.composer.cwd
+        self._context.cwd = cwd or self.basis.cwd
         if tool is None:
             request = Request(
                 tool=canonical(name), input=input, cwd=self._context.cwd, plan_file=self._context.plan_file
@@ -129,7 +136,7 @@ class Judge:
         if rule is None:
             return None
         found: Json = {"text": rule.text, "behavior": rule.behavior, "source": rule.source}
-        for written in self.composer.settings.merged.rules:
+        for written in self.basis.settings.merged.rules:
             if (written.text.strip(), written.behavior, written.source) == (rule.text, rule.behavior, rule.source):
                 return {**found, "file": written.path, "line": written.line}
         return found

@@ -14,7 +14,9 @@ import time
 from contextlib import aclosing
 
 from parley.cli.streams import complain
-from parley.compose import ADDRESSES, CLOUDS, MODELS, Composer, working_directory
+from parley.compose.basis import Basis, working_directory
+from parley.compose.models import ADDRESSES, CLOUDS, Models
+from parley.compose.rows import MODELS
 from parley.errors import ModelError, UsageError
 from parley.models.base import ModelRequest
 from parley.models.endpoint import without_userinfo
@@ -36,31 +38,32 @@ WITHOUT_SERVER = {
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
-    composer = Composer(Options(), dict(os.environ), working_directory())
-    composer.complain = complain
+    basis = Basis(Options(), dict(os.environ), working_directory())
+    basis.complain = complain
+    models = Models(basis)
     match argv:
         case ["--help" | "-h"]:
             lines, code = [USAGE], 0
         case []:
-            lines, code = listing(composer), 0
+            lines, code = listing(models), 0
         case ["--check", *names] if not any(name.startswith("-") for name in names):
-            lines, code = asyncio.run(checked(composer, names or [composer.model_name()]))
+            lines, code = asyncio.run(checked(models, names or [models.name()]))
         case _:
             raise UsageError(USAGE)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return code
 
 
-def listing(composer: Composer) -> list[str]:
+def listing(models: Models) -> list[str]:
     """What is configured. Raises UsageError for an address that is none."""
-    prices, current = composer.prices(), resolve(composer.model_name())
+    prices, current = models.prices(), resolve(models.name())
     aliases = [(alias, *model_row(Choice("anthropic", name), prices)) for alias, name in ALIASES.items()]
     return [
         f"model of a session here: {current.shown} (price {price(current, prices)})",
         "",
         *columns([("alias", "model", "window", "price"), *aliases]),
         "",
-        *columns([("backend", "where", "key"), *(backend_row(composer, name) for name in MODELS)]),
+        *columns([("backend", "where", "key"), *(backend_row(models, name) for name in MODELS)]),
     ]
 
 
@@ -72,12 +75,12 @@ def price(choice: Choice, prices: Prices) -> str:
     return "known" if prices.price(choice.shown) is not None else "not known: costs are null"
 
 
-def backend_row(composer: Composer, name: str) -> tuple[str, str, str]:
+def backend_row(models: Models, name: str) -> tuple[str, str, str]:
     if name in CLOUDS:
         return name, f"CLAUDE_CODE_USE_{name.upper()}=1", "the cloud's own credentials"
     if name not in ADDRESSES:
         return name, WITHOUT_SERVER[name], "none needed"
-    return name, without_userinfo(ADDRESSES[name](composer.environment)), composer.key_source(name)
+    return name, without_userinfo(ADDRESSES[name](models.basis.environment)), models.key_source(name)
 
 
 def columns(rows: list[tuple[str, ...]]) -> list[str]:
@@ -86,14 +89,14 @@ def columns(rows: list[tuple[str, ...]]) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-async def checked(composer: Composer, names: list[str]) -> tuple[list[str], int]:
+async def checked(models: Models, names: list[str]) -> tuple[list[str], int]:
     """What each model answers to one small question, and the exit code."""
     rows: list[tuple[str, ...]] = []
     code = 0
     for name in names:
         begun = time.monotonic()
         try:
-            choice, growing = await asked(composer, name)
+            choice, growing = await asked(models, name)
             text = f"answers ({growing.model or 'no name'}, {round((time.monotonic() - begun) * 1000)} ms)"
             rows.append((choice.shown, text))
         except (ModelError, UsageError) as flaw:
@@ -103,10 +106,10 @@ async def checked(composer: Composer, names: list[str]) -> tuple[list[str], int]
     return columns(rows), code
 
 
-async def asked(composer: Composer, name: str) -> tuple[Choice, Growing]:
+async def asked(models: Models, name: str) -> tuple[Choice, Growing]:
     """Raises ModelError or UsageError."""
     choice, growing = resolve(name), Growing()
-    model = composer.open_model(choice)
+    model = models.open(choice)
     request = ModelRequest(
         model=choice.name if choice.adapter == "anthropic" else choice.shown,
         system=[],

@@ -12,7 +12,8 @@ import msgspec
 
 from parley.cli.judge import Judge, Judged
 from parley.cli.streams import complain, read_stdin, write
-from parley.compose import working_directory
+from parley.compose.basis import working_directory
+from parley.compose.permissions import may_bypass
 from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import Options, parse
@@ -73,7 +74,7 @@ def told(text: str) -> int:
 
 def check(name: str, given: Sequence[str], options: Options, as_json: bool) -> str:
     judge = Judge(options, working_directory(), complain)
-    judge.composer.may_bypass(judge.mode)
+    may_bypass(judge.basis, judge.mode)
     judged = judge.judge(name, input_of(judge, name, given))
     is_offered = judged.tool in judge.offered or judge.tool(name) is None
     if as_json:

@@ -15,7 +15,8 @@ import msgspec
 
 from parley.cli.judge import Judge, Judged
 from parley.cli.streams import complain
-from parley.compose import Composer, working_directory
+from parley.compose.basis import Basis, working_directory
+from parley.compose.sessions import Sessions
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import Options
@@ -58,7 +59,9 @@ def replay(session_id: str, options: Options, as_json: bool) -> str:
     if not any(field in options.given for field in RULE_SETS):
         raise UsageError("replay needs rules to compare with: --settings FILE, or --allowedTools, --disallowedTools")
     here = working_directory()
-    entries = list(Composer(options, dict(os.environ), here).store(complain, session_id).read(session_id))
+    basis = Basis(options, dict(os.environ), here)
+    basis.complain = complain
+    entries = list(Sessions(basis).store(session_id).read(session_id))
     calls = list(calls_in(entries))
     alone = {} if options.setting_sources is not None else {"setting_sources": ()}
     # A path in --settings is seen from here; the rules, from where the session worked.

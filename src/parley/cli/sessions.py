@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from parley.cli.streams import complain, read_stdin, write
-from parley.compose import Composer, working_directory
+from parley.compose.basis import Basis, working_directory
+from parley.compose.places import file_history
+from parley.compose.sessions import Sessions
 from parley.errors import SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
 from parley.protocol.options import Options, parse
@@ -55,10 +57,12 @@ class Desk:
     def __init__(self, options: Options, wish: Wish) -> None:
         self.wish = wish
         self.options = options
-        self.composer = Composer(options, dict(os.environ), working_directory())
+        self.basis = Basis(options, dict(os.environ), working_directory())
+        self.basis.complain = complain
+        self.sessions = Sessions(self.basis)
 
     def store(self, session_id: str | None = None) -> Store:
-        return self.composer.store(complain, session_id)
+        return self.sessions.store(session_id)
 
     def known(self, session_id: str) -> tuple[Store, Info]:
         """Raises UnknownSession."""
@@ -70,7 +74,7 @@ class Desk:
 
     def list(self) -> Iterator[bytes]:
         wish = self.wish
-        found = self.store().list(None if wish.all else self.composer.cwd, wish.limit, wish.offset)
+        found = self.store().list(None if wish.all else self.basis.cwd, wish.limit, wish.offset)
         return self.told(found, line)
 
     def show(self, session_id: str) -> Iterator[bytes]:
@@ -110,12 +114,12 @@ class Desk:
 
     def fork(self, session_id: str) -> Iterator[bytes]:
         store, info = self.known(session_id)
-        new = self.fresh(self.composer.stamp.new_uuid())
+        new = self.fresh(self.basis.stamp.new_uuid())
         if store.exists(new):
             raise UsageError(f"Session ID {new} is already in use.")
         fill(store, new, copied(store.read(session_id), new))
         adorn(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
-        self.composer.inherit_files(new, session_id)
+        self.sessions.inherit_files(new, session_id)
         return self.named(new)
 
     def rename(self, session_id: str, title: str) -> Iterator[bytes]:
@@ -131,7 +135,7 @@ class Desk:
     def delete(self, session_id: str) -> Iterator[bytes]:
         self.store(session_id).delete(session_id)
         # The states of files it could go back to are of no use to anybody else.
-        shutil.rmtree(self.composer.file_history(session_id), ignore_errors=True)
+        shutil.rmtree(file_history(self.basis, session_id), ignore_errors=True)
         return iter(())
 
     def repair(self, session_id: str) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from parley.compose import Composer
+from parley.compose.basis import Basis
 from parley.errors import UsageError
 from parley.protocol.options import Options
 from parley.settings.base import NotWritten, shown
@@ -32,9 +32,9 @@ def answer(argv: list[str]) -> list[str]:
         case ["--help" | "-h"]:
             return [USAGE]
         case ["--list"]:
-            return composer("/").settings.trusted_folders()
+            return basis("/").settings.trusted_folders()
         case ["--forget", folder] if folder:
-            return [f"{composer(folder).settings.record_trust(False)} is not trusted"]
+            return [f"{basis(folder).settings.record_trust(False)} is not trusted"]
         case ["--", folder] if folder:
             return trust(folder)
         case [folder] if folder and not folder.startswith("-"):
@@ -44,8 +44,8 @@ def answer(argv: list[str]) -> list[str]:
 
 def trust(folder: str) -> list[str]:
     """Trust a folder, and say what a person lets into effect who does that."""
-    before = composer(folder).settings
-    after = composer(folder, setting_sources=("project", "local")).settings
+    before = basis(folder).settings
+    after = basis(folder, setting_sources=("project", "local")).settings
     still_inert = {item.entry for item in after.merged.inert}
     news = [item for item in before.merged.inert if item.entry not in still_inert]
     return [
@@ -54,5 +54,5 @@ def trust(folder: str) -> list[str]:
     ]
 
 
-def composer(folder: str, **options: object) -> Composer:
-    return Composer(Options(**options), dict(os.environ), os.path.abspath(folder))
+def basis(folder: str, **options: object) -> Basis:
+    return Basis(Options(**options), dict(os.environ), os.path.abspath(folder))

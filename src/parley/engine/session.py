@@ -8,7 +8,7 @@ A line is in the log before it is told (conversation.py).
 
 Not here: bytes and pipes (serve.py), what happens inside a turn (turn.py), what becomes
 of a prompt (prompts.py), how requests are answered (control.py, answers.py), the log and
-what follows from it (record.py), which models, tools and stores there are (compose.py).
+what follows from it (record.py), which models, tools and stores there are (compose/).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """Everything a session needs from outside. Made by compose.py."""
+    """Everything a session needs from outside. Made by compose/."""
 
     session_id: str
     cwd: str

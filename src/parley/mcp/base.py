@@ -112,7 +112,7 @@ class Wire(Protocol):
 
 
 class Supply(Struct, frozen=True, kw_only=True):
-    """What a session knows of servers before it lives. Made by compose.py."""
+    """What a session knows of servers before it lives. Made by compose/."""
 
     open_wire: Callable[[Spec, Host], Awaitable[Wire]]
     read: Callable[[Json], Found]

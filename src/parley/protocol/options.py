@@ -15,7 +15,7 @@ flag, as the original does. A flag we do not know is a warning, never a failure:
 clients pass flags of other versions. It takes the word behind it along, because the
 clients' `extra_args` have values.
 
-Not here: what an option means (compose.py and those it composes).
+Not here: what an option means (compose/ and those it composes).
 """
 
 from __future__ import annotations

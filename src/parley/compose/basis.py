@@ -1,0 +1,87 @@
+"""What everything is made from: the options, the surroundings, and the settings that they lead to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from parley.engine.stamp import Stamp
+from parley.errors import UsageError
+from parley.protocol.options import Options
+from parley.settings import credentials, layers
+from parley.settings.desk import Desk
+from parley.settings.file import Unfit
+from parley.settings.file import read as read_file
+from parley.settings.variables import child_environment
+from parley.stores.line import Context as LineContext
+from parley.version import PROTOCOL_LEVEL
+
+
+class Basis:
+    def __init__(self, options: Options, environment: dict[str, str], cwd: str, stamp: Stamp | None = None) -> None:
+        """Raises UsageError if the settings on the command line are wrong."""
+        self.options = options
+        self.cwd = cwd
+        self.stamp = stamp or Stamp()
+        self.config = layers.config_folder(environment)
+        wanted = layers.Wanted(
+            config=self.config,
+            project=os.path.normpath(os.path.join(cwd, options.project_config_root or ".")),
+            given=options.settings,
+            managed=options.managed_settings,
+            sources=options.setting_sources,
+            bare=options.bare,
+        )
+        self.settings = Desk(wanted, environment, child_environment)
+        self.environment = self.settings.environment()
+        """What the process was given, and the `env` of settings that may speak for the person."""
+        self.complain: Callable[[str], None] = lambda text: None
+        """Where warnings go."""
+
+    @property
+    def home(self) -> Path:
+        return layers.home(self.environment)
+
+    def credentials(self) -> credentials.Places:
+        """Where a key may be found."""
+        return credentials.Places(
+            flag=self.options.api_key,
+            environment=self.environment,
+            settings=self.settings.merged.plain(),
+            home=self.home,
+        )
+
+    def folders(self) -> tuple[str, ...]:
+        """The working directories beside the first, absolute."""
+        added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
+        return tuple(dict.fromkeys([*added, *self.settings.folders()]))
+
+    def line_context(self) -> LineContext:
+        """What every line of a session says of its surroundings."""
+        entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
+        branch = git_branch(Path(self.cwd))
+        return LineContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
+
+    def short_id(self) -> str:
+        """A new id that is short enough for names the model reads."""
+        return self.stamp.new_uuid().replace("-", "")[-24:]
+
+
+def git_branch(folder: Path) -> str:
+    """The branch a folder is on, read from git's own file; "" outside a repository."""
+    for place in (folder, *folder.parents):
+        try:
+            text = read_file(place / ".git" / "HEAD", most_bytes=1000).data.decode().strip()
+        except (Unfit, UnicodeDecodeError):
+            continue
+        return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else text[:12]
+    return ""
+
+
+def working_directory() -> str:
+    """Raises UsageError if the folder we were started in is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        raise UsageError("the working directory does not exist any more") from None

@@ -1,0 +1,77 @@
+"""What people add by files: plugins, the agents and the commands there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from parley.compose.basis import Basis
+from parley.engine.agents import Agents
+from parley.protocol.base import Json
+from parley.settings.base import Plugin, Plugins, Recipe, shown
+
+if TYPE_CHECKING:
+    from parley.protocol.messages.requests import AgentDefinition
+
+
+class Extensions:
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+
+    @cached_property
+    def _gathered(self) -> Plugins:
+        """The plugins that the command line names; their hooks count from now on."""
+        options, basis = self._basis.options, self._basis
+        if not options.plugin_dirs and not options.plugin_dirs_no_mcp:
+            return Plugins()
+        from parley.settings.plugins import gather
+
+        found = gather(self._located(options.plugin_dirs), self._located(options.plugin_dirs_no_mcp))
+        basis.settings.bring([plugin.hooks for plugin in found.found if plugin.hooks is not None])
+        for flaw in found.errors:
+            basis.complain(f"plugin {shown(flaw['path'])}: {flaw['message']}")
+        return found
+
+    def _located(self, folders: tuple[str, ...] | None) -> list[str]:
+        cwd = self._basis.cwd
+        return [os.path.realpath(os.path.join(cwd, os.path.expanduser(folder))) for folder in folders or ()]
+
+    def plugins(self) -> list[Plugin]:
+        return list(self._gathered.found)
+
+    def listed_plugins(self, again: bool) -> tuple[list[Json], list[Json]]:
+        """The plugins there are, and what is wrong with others."""
+        if again:
+            self.__dict__.pop("_gathered", None)
+        return [plugin.json() for plugin in self._gathered.found], list(self._gathered.errors)
+
+    def recipes(self) -> Sequence[Recipe]:
+        """The commands and skills there are. What is wrong with their files is told."""
+        found, flaws = self._basis.settings.recipes(self._gathered.found)
+        for flaw in flaws:
+            self._basis.complain(str(flaw))
+        return found
+
+    @cached_property
+    def agents(self) -> Agents:
+        """The kinds of subagents; files are read when a session first needs them. Raises UsageError."""
+        given = agents_given(self._basis.options.agents)
+
+        def load() -> dict[str, AgentDefinition]:
+            found, flaws = self._basis.settings.agents()
+            for flaw in flaws:
+                self._basis.complain(str(flaw))
+            return {**found, **given}
+
+        return Agents(load)
+
+
+def agents_given(text: str | None) -> Mapping[str, AgentDefinition]:
+    """What `--agents` says. Raises UsageError."""
+    if text is None:
+        return {}
+    from parley.settings.agents import on_command_line
+
+    return on_command_line(text)

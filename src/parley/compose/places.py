@@ -1,0 +1,47 @@
+"""Where a session puts what is not its log: long output, that of tasks, the plan, earlier states of files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from parley.compose.basis import Basis
+from parley.engine.tasks import Place
+from parley.stores.claude import project_key
+
+
+def plan_file(basis: Basis, session_id: str) -> Path:
+    return basis.config / "plans" / f"{session_id}.md"
+
+
+def results_folder(basis: Basis, session_id: str) -> Path:
+    return beside_log(basis, session_id) / "tool-results"
+
+
+def task_place(basis: Basis, session_id: str) -> Place:
+    """Where the output of background tasks goes."""
+    temporary = basis.environment.get("CLAUDE_CODE_TMPDIR") or basis.environment.get("TMPDIR") or "/tmp"
+    return Place(
+        temporary=Path(temporary),
+        names=(f"claude-{os.getuid()}", project_key(basis.cwd), session_id, "tasks"),
+        otherwise=beside_log(basis, session_id) / "tasks",
+    )
+
+
+def beside_log(basis: Basis, session_id: str) -> Path:
+    return basis.config / "projects" / project_key(basis.cwd) / session_id
+
+
+def own_folders(basis: Basis, session_id: str) -> tuple[str, ...]:
+    """Where a session puts what its model shall read."""
+    place = task_place(basis, session_id)
+    return (
+        str(results_folder(basis, session_id)),
+        str(place.temporary.joinpath(*place.names)),
+        str(place.otherwise),
+        str(plan_file(basis, session_id)),
+    )
+
+
+def file_history(basis: Basis, session_id: str) -> Path:
+    return basis.config / "file-history" / session_id

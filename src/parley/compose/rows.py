@@ -1,0 +1,66 @@
+"""The only list of varieties. Rows are strings, so that nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from parley.errors import UsageError
+
+MODELS = {
+    "anthropic": "parley.models.anthropic:Anthropic",
+    "bedrock": "parley.models.cloud:Bedrock",
+    "vertex": "parley.models.cloud:Vertex",
+    "openai": "parley.models.openai:OpenAI",
+    "scripted": "parley.models.scripted:Scripted",
+    "offline": "parley.models.offline:Offline",
+    "replay": "parley.models.replay:Replay",
+}
+TOOLS = {
+    "Task": "parley.tools.agent:Agent",
+    "Bash": "parley.tools.bash:Bash",
+    "Edit": "parley.tools.edit:Edit",
+    "Glob": "parley.tools.glob:Glob",
+    "Grep": "parley.tools.grep:Grep",
+    "NotebookEdit": "parley.tools.notebook:NotebookEdit",
+    "AskUserQuestion": "parley.tools.question:AskUserQuestion",
+    "EnterPlanMode": "parley.tools.plan:EnterPlanMode",
+    "ExitPlanMode": "parley.tools.plan:ExitPlanMode",
+    "ListMcpResourcesTool": "parley.tools.resources:ListMcpResources",
+    "ReadMcpResourceTool": "parley.tools.resources:ReadMcpResource",
+    "Skill": "parley.tools.skill:Skill",
+    "TaskCreate": "parley.tools.task_list:TaskCreate",
+    "TaskGet": "parley.tools.task_list:TaskGet",
+    "TaskList": "parley.tools.task_list:TaskList",
+    "TaskOutput": "parley.tools.task_output:TaskOutput",
+    "TaskStop": "parley.tools.task_stop:TaskStop",
+    "TaskUpdate": "parley.tools.task_list:TaskUpdate",
+    "TodoWrite": "parley.tools.todo:TodoWrite",
+    "WebFetch": "parley.tools.web_fetch:WebFetch",
+    "WebSearch": "parley.tools.web_search:WebSearch",
+    "Read": "parley.tools.read:Read",
+    "Write": "parley.tools.write:Write",
+}
+WIRES = {
+    "sdk": "parley.mcp.bridge:Bridge",
+    "stdio": "parley.mcp.stdio:Stdio",
+    "sse": "parley.mcp.remote:Sse",
+    "http": "parley.mcp.remote:Http",
+}
+STORES = {
+    "claude": "parley.stores.claude:Claude",
+    "folder": "parley.stores.folder:Folder",
+    "sqlite": "parley.stores.sqlite:Sqlite",
+    "postgres": "parley.stores.postgres:Postgres",
+    "memory": "parley.stores.memory:Memory",
+}
+HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
+DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
+
+
+def variety(table: dict[str, str], name: str, what: str) -> Any:
+    """The class of a row. Raises UsageError if there is no such row."""
+    if name not in table:
+        raise UsageError(f"there is no {what} {name!r} here; there are {', '.join(table)}")
+    module, _, cls = table[name].partition(":")
+    return getattr(import_module(module), cls)

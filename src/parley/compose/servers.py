@@ -1,0 +1,61 @@
+"""The MCP servers of a session, and the way to more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from parley.compose.basis import Basis
+from parley.compose.permissions import prompt_tool
+from parley.compose.rows import WIRES
+from parley.compose.tools import denied_tools
+from parley.host import Host
+from parley.mcp.base import Lost, Spec, Supply, Wire
+from parley.mcp.supply import Maker, supply
+from parley.models.endpoint import is_loopback
+from parley.settings.base import Plugin, shown
+from parley.settings.variables import whole
+from parley.tools.base import Context
+
+if TYPE_CHECKING:
+    from parley.settings.servers import Written
+
+WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context], Wire]] = {
+    "sdk": lambda cls, spec, host, context: cls(spec.name, host),
+    "stdio": lambda cls, spec, host, context: cls(spec, context.processes, context.cwd, context.environment),
+    "sse": lambda cls, spec, host, context: cls(spec),
+    "http": lambda cls, spec, host, context: cls(spec),
+}
+
+
+def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]]) -> Supply:
+    """Raises UsageError."""
+    options = basis.options
+    written, flaws = basis.settings.servers(options.mcp_config or (), basis.cwd, strict=options.strict_mcp_config)
+    if not options.strict_mcp_config:
+        written += [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
+    maker = Maker(basis.environment, context.environment)
+    found = maker.gather(written)
+    for flaw in (*flaws, *found.flaws):
+        basis.complain(flaw)
+
+    async def open_wire(spec: Spec, host: Host) -> Wire:
+        if options.offline and spec.url and not is_loopback(spec.url):
+            raise Lost("this session runs with --offline, and the server is not on this machine")
+        module, _, cls = WIRES[spec.kind].partition(":")
+        # What a wire stands on may take a second to load; the loop must not wait for it.
+        loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
+        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context)
+        return made
+
+    # The tool that answers permission questions is not for the model.
+    denied = (*denied_tools(basis), *filter(None, [prompt_tool(basis)]))
+    return supply(maker, found.specs, open_wire, number=lambda name: whole(basis.environment, name), denied=denied)
+
+
+def plugin_servers(plugin: Plugin) -> Written:
+    from parley.settings.servers import Written
+
+    return Written(source="dynamic", place=shown(plugin.path), servers=plugin.servers)

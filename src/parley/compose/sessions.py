@@ -1,0 +1,124 @@
+"""Which session this is, and where its log and its agents' logs are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from parley.compose.basis import Basis
+from parley.compose.limits import line_bytes
+from parley.compose.places import file_history
+from parley.compose.rows import STORES, variety
+from parley.protocol.base import Json, Message
+from parley.stores.base import Log, Store
+from parley.stores.choice import Chosen, choose
+from parley.stores.claude import project_key
+from parley.stores.line import Context
+from parley.stores.opening import Wanted, open_session
+from parley.workspace.checkpoints import Checkpoints
+
+LAYOUTS = ("claude", "folder")
+"""Where a session is looked for by its id when no store is named."""
+STORE_OPENERS: dict[str, Callable[[Any, Any, Context, Callable[[str], None]], Store]] = {
+    "claude": lambda cls, place, context, complain: cls(place, context, complain),
+    "folder": lambda cls, place, context, complain: cls(place, context, complain),
+    "sqlite": lambda cls, place, context, complain: cls(place, context),
+    "postgres": lambda cls, place, context, complain: cls(place, context),
+    "memory": lambda cls, place, context, complain: cls(context.cwd),
+}
+
+
+class Sessions:
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+
+    def wanted(self) -> Wanted:
+        options = self._basis.options
+        return Wanted(
+            session_id=options.session_id,
+            resume=options.resume,
+            newest=options.continue_conversation,
+            fork=options.fork_session,
+            steal=options.steal,
+            keep=not options.no_session_persistence,
+            at=options.resume_session_at,
+            drops=options.resume_drops_turn,
+        )
+
+    def open(self) -> tuple[str, Log]:
+        """Which session this is, and its log. Raises UsageError or SessionError."""
+        wanted = self.wanted()
+        opened = open_session(wanted, self.store(wanted.resume), self._basis.stamp.new_uuid)
+        if opened.copied is not None and wanted.keep:
+            self.inherit_files(opened.session_id, opened.copied)
+        return opened.session_id, opened.log
+
+    def inherit_files(self, fork: str, session_id: str) -> None:
+        """A fork can go back to the states of files of the session it comes from."""
+        Checkpoints(file_history(self._basis, fork)).inherit(Checkpoints(file_history(self._basis, session_id)))
+
+    def store(self, session_id: str | None = None) -> Store:
+        """Where sessions are kept: as the options say, else in the layout that knows the session. Raises UsageError."""
+        chosen = choose(self._basis.options, self._basis.environment)
+        if chosen is not None:
+            return self._open_store(chosen)
+        stores = (self._open_store(Chosen(name)) for name in LAYOUTS)
+        first = next(stores)
+        if session_id is None or first.exists(session_id):
+            return first
+        return next((store for store in stores if store.exists(session_id)), first)
+
+    def _open_store(self, chosen: Chosen) -> Store:
+        """Raises UsageError."""
+        basis, cls = self._basis, variety(STORES, chosen.name, "store")
+        return STORE_OPENERS[chosen.name](cls, self._place(chosen), basis.line_context(), basis.complain)
+
+    def _place(self, chosen: Chosen) -> Any:
+        """A path; of an address, the address."""
+        if chosen.is_address:
+            return chosen.place
+        basis = self._basis
+        return Path(basis.cwd, os.path.expanduser(chosen.place)) if chosen.place else basis.config
+
+    # What belongs to one session.
+
+    def transcript_path(self, session_id: str) -> str:
+        return "" if self._basis.options.no_session_persistence else self.store(session_id).path(session_id)
+
+    def mirrored(self, session_id: str, log: Log, told: Callable[[Message], None]) -> Log:
+        """The log for a session whose client wants to hear of its lines."""
+        basis = self._basis
+        if not basis.options.session_mirror:
+            return log
+        from parley.stores.mirror import Mirror
+
+        layout = basis.config / "projects" / project_key(basis.cwd) / f"{session_id}.jsonl"
+        return Mirror(
+            log,
+            told,
+            # Clients know by the path which session is meant, wherever it is kept.
+            path=str(next(basis.config.glob(f"projects/*/{session_id}.jsonl"), layout)),
+            session_id=session_id,
+            context=basis.line_context(),
+            most_bytes=line_bytes(basis),
+            is_copy=self.wanted().begins_as == "fork",
+            complain=basis.complain,
+        )
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> Log:
+        """Raises SessionError."""
+        from parley.stores.memory import Memory
+        from parley.stores.sidechain import opened
+
+        path = self.transcript_path(session_id)
+        if not path:
+            return Memory().create(agent_id)
+        return opened(path, session_id, agent_id, meta, self._basis.line_context(), self._basis.complain)
+
+    def agent_transcript(self, session_id: str, agent_id: str) -> str:
+        from parley.stores.sidechain import path_beside
+
+        path = self.transcript_path(session_id)
+        return str(path_beside(path, agent_id)) if path else ""

@@ -1,0 +1,116 @@
+"""The tools of a session and the door they go through to disk, processes and network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from parley.compose.basis import Basis
+from parley.compose.permissions import asks_host
+from parley.compose.places import file_history, plan_file, results_folder
+from parley.compose.rows import HOOKS, TOOLS, variety
+from parley.engine.agents import Agents
+from parley.errors import UsageError
+from parley.settings.base import Value
+from parley.settings.variables import truthy
+from parley.tools.base import Context, Tool
+from parley.tools.offer import Wishes, offered
+from parley.tools.shelf import Shelf
+from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.local import LocalFiles
+from parley.workspace.processes import Processes
+from parley.workspace.search import LocalSearch
+from parley.workspace.web import Web
+
+if TYPE_CHECKING:
+    from parley.hooks.base import Hook
+    from parley.host import Host
+    from parley.protocol.messages.requests import HookMatcher
+
+OUTWARD = ("WebFetch", "WebSearch")
+"""The tools that lead into the network."""
+
+
+def shelf(basis: Basis, agents: Callable[[], Agents]) -> Shelf:
+    """The tools the model may call, by the names they are listed under."""
+    tasks = basis.environment.get("CLAUDE_CODE_ENABLE_TASKS")
+    wishes = Wishes(
+        asked=basis.options.tools,
+        denied=denied_tools(basis),
+        has_person=asks_host(basis),
+        tasks=truthy(tasks) if tasks else None,
+    )
+    return Shelf(offered(TOOLS, wishes), lambda name: make_tool(name, agents))
+
+
+def make_tool(name: str, agents: Callable[[], Agents] | None = None) -> Tool:
+    made: Tool = (
+        variety(TOOLS, name, "tool")(agents().listing)
+        if name == "Task" and agents is not None
+        else variety(TOOLS, name, "tool")()
+    )
+    return made
+
+
+def denied_tools(basis: Basis) -> tuple[str, ...]:
+    """What flags, settings and `--offline` deny; rules with contents do no harm here, as no tool is called that."""
+    rules = (rule.text for rule in basis.settings.merged.rules if rule.behavior == "deny")
+    return (*(basis.options.disallowed_tools or ()), *rules, *(OUTWARD if basis.options.offline else ()))
+
+
+def tool_context(basis: Basis, session_id: str) -> Context:
+    children = basis.settings.child_environment()
+    return Context(
+        cwd=basis.cwd,
+        environment=children,
+        files=files(basis, session_id),
+        processes=Processes(),
+        results_folder=results_folder(basis, session_id),
+        new_id=basis.short_id,
+        web=web(basis),
+        plan_file=str(plan_file(basis, session_id)),
+        clock=basis.stamp.monotonic,
+        search=LocalSearch(children),
+    )
+
+
+def files(basis: Basis, session_id: str) -> LocalFiles:
+    forget = basis.options.no_session_persistence
+    # What is forgotten at the end must not be the checkpoints of the session that was read.
+    history = basis.stamp.new_uuid() if forget else session_id
+    checkpoints, tree = Checkpoints(file_history(basis, history)), None
+    if truthy(basis.environment.get("PARLEY_SNAPSHOT_TREE")):
+        from parley.workspace.tree import Tree
+
+        tree = Tree(basis.cwd, checkpoints, [str(basis.config)])
+    return LocalFiles(cwd=basis.cwd, checkpoints=checkpoints, new_id=basis.short_id, tree=tree, forget_at_end=forget)
+
+
+def web(basis: Basis) -> Web:
+    """The door to the network, opened as wide as the person says. Raises UsageError."""
+    environment = basis.environment
+    search_url = environment.get("PARLEY_SEARCH_URL") or None
+    if search_url and "{query}" not in search_url:
+        raise UsageError("PARLEY_SEARCH_URL must have {query} in it, where the query goes")
+    private = truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
+    return Web(
+        allow_private=private or basis.settings.merged.get("webFetchAllowPrivate") is True,
+        ca_file=environment.get("NODE_EXTRA_CA_CERTS"),
+        search_url=search_url,
+        closed=basis.options.offline,
+    )
+
+
+def callback_hooks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Sequence[Hook]:
+    """The hooks that a host registers."""
+    found: Sequence[Hook] = variety(HOOKS, "callback", "hook")(host, hooks)
+    return found
+
+
+def command_hooks(basis: Basis, layers: Sequence[Value], context: Context) -> Sequence[Hook]:
+    """The commands that settings have as hooks. What is wrong with them is told."""
+    found, flaws = variety(HOOKS, "command", "hook")(layers, context, basis.cwd)
+    for flaw in flaws:
+        basis.complain(str(flaw))
+    hooks: Sequence[Hook] = found
+    return hooks
