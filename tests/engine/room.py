@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from parley.compose.composer import Composer
+from parley.compose.rows import dialect
 from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
 from parley.engine.setup import Setup
 from parley.engine.stamp import Stamp
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.transports.memory import pair
@@ -73,7 +73,7 @@ class Room:
     async def __aenter__(self) -> Room:
         setup = self.composed()
         self._host, engine = pair()
-        pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, self.stamp.new_uuid)
+        pump = Pump(Connection(Role.ENGINE, dialect(self.options, self.stamp)), engine, self.stamp.new_uuid)
         self.session: Session = self._hub.open(setup, pump)
         self._serving = asyncio.create_task(serve(engine, pump, self.session))
         self._listening = asyncio.create_task(self._listen())

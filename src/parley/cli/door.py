@@ -12,7 +12,8 @@ from parley.cli.main import let_ctrl_c_end_us
 from parley.cli.streams import complain, write
 from parley.cli.text import Printer
 from parley.compose.basis import working_directory
-from parley.compose.composer import Composer, dialect
+from parley.compose.composer import Composer
+from parley.compose.rows import dialect
 from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
@@ -21,7 +22,7 @@ from parley.engine.stamp import Stamp
 from parley.engine.usage import blank
 from parley.errors import SessionError
 from parley.host import Host
-from parley.protocol.base import UNSET, Message, spell
+from parley.protocol.base import UNSET, Message
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Dialect
 from parley.protocol.messages.conversation import User, UserContent
@@ -39,7 +40,7 @@ DRAIN_SECONDS = 2
 def enter(options: Options, prompt: str | None) -> int:
     """Open the session and serve it to its end; returns the exit code. Raises UsageError."""
     stamp = Stamp()
-    spoken = dialect(options)
+    spoken = dialect(options, stamp)
     try:
         setup = prepared(options, stamp)
         gc.freeze()  # what is loaded by now stays to the end
@@ -52,7 +53,7 @@ def enter(options: Options, prompt: str | None) -> int:
             return code if printer.close() else 1
         return asyncio.run(stream(setup, prompt, spoken, stamp))
     except CannotOpen as flaw:
-        return cannot_open(options, flaw, stamp)
+        return cannot_open(options, flaw, spoken, stamp)
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
         return INTERRUPTED
 
@@ -158,12 +159,12 @@ class Stop:
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(options: Options, flaw: CannotOpen, stamp: Stamp) -> int:
+def cannot_open(options: Options, flaw: CannotOpen, spoken: Dialect, stamp: Stamp) -> int:
     """No session, but a client on a stream still gets its result."""
     complain(str(flaw))
-    if options.output_format in ("stream-json", "message", "json"):
+    if options.output_format in ("stream-json", "message", "json") or options.stdio:
         asked = options.resume or options.session_id or stamp.new_uuid()
-        write(spell(no_session(str(flaw), asked, stamp)) + b"\n")
+        write(b"".join(line + b"\n" for line in spoken.encode(no_session(str(flaw), asked, stamp))))
     return 1
 
 

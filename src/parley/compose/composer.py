@@ -11,14 +11,12 @@ from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
 from parley.compose.models import Models
 from parley.compose.places import task_place
-from parley.compose.rows import DIALECTS, variety
 from parley.compose.servers import servers
 from parley.compose.sessions import Sessions
 from parley.engine.setup import Setup
 from parley.engine.stamp import Stamp
 from parley.engine.thinking import Wish
 from parley.errors import UsageError
-from parley.protocol.dialects.base import Dialect
 from parley.protocol.options import ROWS, Options
 from parley.settings import credentials
 from parley.settings.base import Style
@@ -150,13 +148,6 @@ def not_yet(options: Options) -> list[str]:
     return [
         f"option '{flags[field]}' is not supported yet and has no effect" for field in NOT_YET if field in options.given
     ]
-
-
-def dialect(options: Options) -> Dialect:
-    """How lines are spelled. Raises UsageError."""
-    name = options.dialect or ("miriad" if options.stdio else "stream-json")
-    made: Dialect = variety(DIALECTS, name, "dialect")()
-    return made
 
 
 def throw() -> float:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from parley.engine.stamp import Stamp
 from parley.errors import UsageError
+from parley.protocol.dialects.base import Dialect, World
+from parley.protocol.options import Options
 
 MODELS = {
     "anthropic": "parley.models.anthropic:Anthropic",
@@ -64,3 +67,10 @@ def variety(table: dict[str, str], name: str, what: str) -> Any:
         raise UsageError(f"there is no {what} {name!r} here; there are {', '.join(table)}")
     module, _, cls = table[name].partition(":")
     return getattr(import_module(module), cls)
+
+
+def dialect(options: Options, stamp: Stamp) -> Dialect:
+    """How lines are spelled. Raises UsageError."""
+    name = options.dialect or ("miriad" if options.stdio else "stream-json")
+    made: Dialect = variety(DIALECTS, name, "dialect")(World(now=stamp.now, new_uuid=stamp.new_uuid))
+    return made
