@@ -90,6 +90,13 @@ class Room:
         self._listening.cancel()
         self._hub.close(self.session.id)
 
+    async def crash(self) -> None:
+        """The engine ends where it stands."""
+        self._serving.cancel()
+        await asyncio.wait({self._serving})
+        self._listening.cancel()
+        self._hub.close(self.session.id)
+
     def say(self, *lines: Json | bytes) -> None:
         for line in lines:
             self._host.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")

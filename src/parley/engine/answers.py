@@ -49,6 +49,8 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         )
     if isinstance(request.jsonSchema, dict):
         take_schema(session, request.jsonSchema)
+    if isinstance(request.clientTools, list):
+        take_client_tools(session, request.clientTools)
     if isinstance(request.skills, list):
         session.commands.want(request.skills)
     greeted = session.servers.greet(request)
@@ -83,6 +85,16 @@ def take_schema(session: Session, schema: Json) -> None:
     """Raises NotPossible if it is none."""
     try:
         session.conversation.take_form(Form(schema, session.limits.max_form_attempts))
+    except UsageError as flaw:
+        raise NotPossible(str(flaw)) from None
+
+
+def take_client_tools(session: Session, tools: list[Json]) -> None:
+    """Raises NotPossible if these are none."""
+    from parley.engine.client_tools import declared
+
+    try:
+        session.calls_of_client().declare(declared(tools))
     except UsageError as flaw:
         raise NotPossible(str(flaw)) from None
 

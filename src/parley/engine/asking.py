@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -71,7 +71,7 @@ class Asker:
         self._questions = questions
         """Keeps questions on record while they are open."""
         self._open = 0
-        """Questions that wait for their answers."""
+        """What waits for the host: questions, and calls that it runs itself."""
 
     @property
     def is_asking(self) -> bool:
@@ -144,14 +144,19 @@ class Asker:
         )
 
     async def _answer(self, answerer: Answerer, asked: CanUseTool) -> Any:
+        live = self._listeners.live
+        patience = live.calls.patience(asked) if live is not None else contextlib.nullcontext()
+        with self.waiting(), patience:
+            return await self._asked(answerer, asked)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While something waits for the host to act, the host is told so."""
         self._open += 1
         if self._open == 1:
             self._tell_state("requires_action")
-        live = self._listeners.live
-        waiting = live.calls.patience(asked) if live is not None else contextlib.nullcontext()
         try:
-            with waiting:
-                return await self._asked(answerer, asked)
+            yield
         finally:
             self._open -= 1
             # The end of a question that was cut off is told by the end of its turn.

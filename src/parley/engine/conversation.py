@@ -256,7 +256,8 @@ class Conversation:
                 continue
             text = recovery.verdict(
                 tool,
-                allowed=call in self.record.allowed,
+                # A client that was told of a call may have run it, whatever was on record by then.
+                allowed=call in self.record.allowed or self.caller.runs_elsewhere(tool),
                 reads_only=self.caller.is_harmless(tool),
                 changes=partial(self.setup.tool_context.files.changed_by, call),
             )

@@ -15,7 +15,7 @@ from parley.engine.inbox import RANKS, USUAL, Prompt, join
 from parley.errors import ModelError, SessionError
 from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
 from parley.protocol.base import Json, convert
-from parley.protocol.blocks import as_json
+from parley.protocol.blocks import ToolResult, as_json
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued
 from parley.protocol.messages.notices import CommandLifecycle
@@ -32,6 +32,11 @@ class Prompts:
 
     def take(self, message: User) -> None:
         session = self._session
+        if has_results(message):
+            rest = session.calls_of_client().take(message)
+            if rest is None:
+                return
+            message = rest
         named = isinstance(message.uuid, str) and message.uuid != ""
         uuid = str(message.uuid) if named else session.stamp.new_uuid()
         content = as_json(message.message.content)
@@ -148,6 +153,12 @@ def injected(prompts: list[Prompt]) -> Injected:
     """The note that prompts went into the running turn."""
     texts = [block["text"] for block in join(prompts) if block.get("type") == "text"]
     return Injected(message_count=len(prompts), content_length=sum(map(len, texts)))
+
+
+def has_results(message: User) -> bool:
+    """Whether a line has results of calls in it: somebody runs tools on the other side."""
+    content = message.message.content
+    return not isinstance(content, str) and any(isinstance(block, ToolResult) for block in content)
 
 
 def check_size(prompts: list[Prompt], model: Choice) -> None:

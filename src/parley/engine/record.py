@@ -44,6 +44,8 @@ class Record:
         """The calls with a decision on record, whichever it was."""
         self.questions: dict[str, str] = {}
         """The ids of the questions that are open, by the calls they are about."""
+        self.awaited: set[str] = set()
+        """The calls that a client was to run, whether or not it has by now."""
         self.told_date: str | None = None
         """What day it is as far as the model knows; None if it was never told."""
         self.title: str | None = None
@@ -118,6 +120,8 @@ class Record:
                     self.allowed.add(entry.message["tool_use_id"])
             case "question":
                 self.questions[entry.message["tool_use_id"]] = entry.message["request_id"]
+                if "waits_for" in entry.message:
+                    self.awaited.add(entry.message["tool_use_id"])
             case "answered":
                 self.questions.pop(entry.message["tool_use_id"], None)
             case "cut":

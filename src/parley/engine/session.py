@@ -55,6 +55,7 @@ from parley.protocol.messages.system import SessionStateChanged, Status
 from parley.tools.base import Result as ToolResult
 
 if TYPE_CHECKING:
+    from parley.engine.client_tools import ClientTools
     from parley.engine.subagents import Subagents
 
 
@@ -90,6 +91,7 @@ class Session:
         )
         self.servers = Servers(self, setup.mcp)
         self.subagents: Subagents | None = None
+        self.client_tools: ClientTools | None = None
         self.forwards_subagent_text = setup.forwards_subagent_text
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
@@ -136,6 +138,8 @@ class Session:
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
         self.unfinished = Unfinished(self)
+        if setup.client_tools:
+            self.calls_of_client().declare(setup.client_tools)
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""
@@ -165,6 +169,14 @@ class Session:
             self.subagents = Subagents(self)
         return self.subagents
 
+    def calls_of_client(self) -> ClientTools:
+        """The calls that the client runs; loaded when it says that it runs some."""
+        if self.client_tools is None:
+            from parley.engine.client_tools import ClientTools
+
+            self.client_tools = ClientTools(self)
+        return self.client_tools
+
     # Speaking.
 
     def tell(self, message: Message) -> None:
@@ -184,6 +196,8 @@ class Session:
     def finish(self) -> None:
         """Nothing more will come."""
         self.inbox.close()
+        if self.has_hung_up and self.client_tools is not None:
+            self.client_tools.hang_up()
 
     def _refuse(self, refused: Refused) -> None:
         """A line we cannot take: answered where somebody waits, else complained about."""

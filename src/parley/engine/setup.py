@@ -29,6 +29,7 @@ from parley.tools.base import Context
 from parley.tools.shelf import Shelf
 
 if TYPE_CHECKING:
+    from parley.engine.client_tools import Declared
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.protocol.messages.requests import HookMatcher
@@ -74,6 +75,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     instructions: Instructions = Instructions()
     tools: Shelf
     tool_context: Context
+    client_tools: Sequence[Declared] = ()
+    """The tools that the client runs."""
     task_place: Place
     """Where the output of background tasks goes."""
     permits: Permits

@@ -22,7 +22,7 @@ from parley.models.growth import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import Block, ToolUse
-from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input
+from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input, runs_elsewhere
 from parley.tools.offer import canonical
 from parley.tools.shelf import Shelf
 from parley.workspace.base import Files
@@ -92,8 +92,12 @@ class Caller:
         self._listeners = listeners or Listeners()
 
     def reads_only(self, call: ToolUse) -> bool:
-        """Whether a call changes nothing, so that others may run beside it."""
-        return self.is_harmless(call.name)
+        """Whether a call changes nothing here, so that others may run beside it."""
+        return self.is_harmless(call.name) or self.runs_elsewhere(call.name)
+
+    def runs_elsewhere(self, name: str) -> bool:
+        tool = self._find(name)
+        return tool is not None and runs_elsewhere(tool)
 
     def is_harmless(self, name: str) -> bool:
         tool = self._find(name)
@@ -252,6 +256,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
         reads_only=tool.reads_only,
         asks_person=always_asks(tool),
         plan_file=context.plan_file,
+        runs_elsewhere=runs_elsewhere(tool),
     )
 
 

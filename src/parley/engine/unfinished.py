@@ -3,6 +3,9 @@
     question    {"request_id", "tool_use_id"}     on record before anybody is asked
     answered    {"request_id", "tool_use_id"}     when an answer has come
 
+A call that the client runs waits likewise (client_tools.py): the question has `waits_for`
+then, and it is answered by the call's result.
+
 A session that is resumed while a question is open takes the turn up again where it waited:
 the same is asked under the same ids. Nothing happens before the host has said something.
 """
@@ -15,8 +18,9 @@ from typing import TYPE_CHECKING
 from parley.engine.inbox import TakenUp
 from parley.engine.lines import init_line
 from parley.errors import SessionError
-from parley.protocol.base import Json
+from parley.protocol.base import Json, convert
 from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.conversation import Assistant
 from parley.protocol.messages.requests import CanUseTool
 
 if TYPE_CHECKING:
@@ -55,7 +59,11 @@ class Unfinished:
     def __init__(self, session: Session) -> None:
         self._session = session
         record = session.record
-        undecided = [call for call in record.history.open_uses() if call["id"] not in record.decided]
+        undecided = [
+            call
+            for call in record.history.open_uses()
+            if call["id"] not in record.decided or call["id"] in record.awaited
+        ]
         # Whoever forks a session leaves its questions to the one that goes on.
         waits = session.setup.begins_as != "fork" and any(call["id"] in record.questions for call in undecided)
         self._calls = [ToolUse(call) for call in undecided] if waits else []
@@ -76,5 +84,15 @@ class Unfinished:
         session.tell(init_line(session))
         session.servers.announce()
         session.conversation.recover(but=turn.taken_up)
+        self._repeat([call.id for call in turn.taken_up if call.id in session.record.awaited])
         if turn.cut is None and (obstacle := session.servers.obstacle()):
             raise SessionError(obstacle)
+
+    def _repeat(self, calls: list[str]) -> None:
+        """Tell the lines once more that hand calls to a client: the one it was told to may be gone."""
+        if not calls:
+            return
+        for entry in self._session.setup.log.entries():
+            content = entry.message["message"]["content"] if entry.kind == "assistant" else ()
+            if any(isinstance(block, dict) and block.get("id") in calls for block in content):
+                self._session.host.tell(convert(entry.message, Assistant))

@@ -45,6 +45,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Only a person can give the answer that the call is about."""
     plan_file: str | None = None
     """Where a plan may be written in plan mode."""
+    runs_elsewhere: bool = False
+    """It is the client that runs it, and that decides what it does on its side."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ class Allow(Struct, frozen=True, kw_only=True):
 
     input: Json
     source: str
-    """Who said so: `mode`, `rule`, `host` or `prompt_tool`."""
+    """Who said so: `mode`, `rule`, `host`, `prompt_tool`, or `client` for what the client runs itself."""
     reason: str = ""
     reason_type: str = "mode"
     """As the wire calls it: `mode`, `rule`, `subcommandResults` or `other`."""

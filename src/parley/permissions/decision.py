@@ -1,6 +1,6 @@
 """The decision: one pure function for every call, whoever makes it and however it came in.
 
-    deny rule > ask rule > what is too grave > allow rule > mode > ask
+    deny rule > ask rule > whose tool it is > what is too grave > allow rule > mode > ask
 
 `decide` gathers the facts of a call (facts.py) and reads the answer off one table. The
 table is also what docs/permissions.md shows.
@@ -31,6 +31,7 @@ MODES: dict[str, dict[str, Verdict]] = {
     "auto": {"harmless": "allow", "edit": "allow", "other": "ask", "hazard": "ask"},
 }
 """What a mode says where no rule does. `auto` is as careful as acceptEdits: no model decides here."""
+ELSEWHERE = "The client runs this tool itself"
 PLAN = "Plan mode changes nothing before the plan is approved"
 
 
@@ -46,6 +47,8 @@ def decide(request: Request, rules: Rules, mode: str, view: View) -> Decision:
     if facts.ask is not None:
         reason = f"The rule {facts.ask.text} ({facts.ask.source}) wants this to be asked"
         return must_ask(request, facts, mode, reason, "rule")
+    if request.runs_elsewhere:
+        return Allow(input=request.input, source="client", reason=ELSEWHERE, reason_type="other")
     if facts.grave:
         return must_ask(request, facts, mode, facts.grave, "safetyCheck")
     if mode == "plan" and request.plan_file is not None and facts.reach.files == (request.plan_file,):

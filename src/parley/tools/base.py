@@ -135,6 +135,11 @@ def always_asks(tool: Tool) -> bool:
     return getattr(tool, "always_asks", False)
 
 
+def runs_elsewhere(tool: Tool) -> bool:
+    """Whether somebody else runs it, and has the last word on that: `runs_elsewhere` on the class."""
+    return getattr(tool, "runs_elsewhere", False)
+
+
 def display_name(tool: Tool, called: str) -> str:
     """What people call it, where that differs from the name it was called by."""
     return getattr(tool, "display_name", None) or called

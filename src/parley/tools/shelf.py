@@ -17,6 +17,7 @@ class Shelf(Mapping[str, Tool]):
         self._made: dict[str, Tool | None] = dict.fromkeys(names)
         self._make = make
         self._lent: dict[str, Tool] = {}
+        self._stand_ins: dict[str, Tool] = {}
         self._absent: Callable[[str], str] = lambda name: ""
         self._schemas: list[Json] | None = None
 
@@ -28,10 +29,15 @@ class Shelf(Mapping[str, Tool]):
         self._lent = {name: tool for name, tool in tools.items() if name not in self._made}
         self._absent = absent
 
+    def stand_in(self, tools: Mapping[str, Tool]) -> None:
+        """Tools that go before those of the same names, in the place of those that did so before."""
+        self._stand_ins = dict(tools)
+
     def part(self, keeps: Callable[[str], bool]) -> Shelf:
         """A shelf with some of these tools, for a subagent."""
         part = Shelf(filter(keeps, self._made), self.__getitem__)
         part.lend({name: tool for name, tool in self._lent.items() if keeps(name)}, self.absence)
+        part.stand_in({name: tool for name, tool in self._stand_ins.items() if keeps(name)})
         return part
 
     def own(self, name: str) -> Tool:
@@ -43,6 +49,8 @@ class Shelf(Mapping[str, Tool]):
         return self._absent(name)
 
     def __getitem__(self, name: str) -> Tool:
+        if name in self._stand_ins:
+            return self._stand_ins[name]
         if name in self._lent:
             return self._lent[name]
         tool = self._made[name]
@@ -51,14 +59,13 @@ class Shelf(Mapping[str, Tool]):
         return tool
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made or name in self._lent
+        return name in self._made or name in self._lent or name in self._stand_ins
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._made
-        yield from self._lent
+        yield from dict.fromkeys([*self._made, *self._stand_ins, *self._lent])
 
     def __len__(self) -> int:
-        return len(self._made) + len(self._lent)
+        return len(list(iter(self)))
 
     def add(self, tool: Tool) -> None:
         """Put one more there, behind the others; one of the same name goes."""
@@ -72,6 +79,8 @@ class Shelf(Mapping[str, Tool]):
 
     def schemas(self) -> list[Json]:
         """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
+        if self._stand_ins:
+            return [schema(self[name]) for name in self]
         if self._schemas is None:
             self._schemas = [schema(self[name]) for name in self._made]
         return self._schemas + [schema(tool) for tool in self._lent.values()]
