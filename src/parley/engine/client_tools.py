@@ -57,6 +57,14 @@ def declared(tools: object) -> list[Declared]:
     return found
 
 
+def declared_in(text: str) -> list[Declared]:
+    """Raises UsageError."""
+    try:
+        return declared(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError) as flaw:
+        raise UsageError(f"client tools are no JSON: {flaw}") from None
+
+
 class ClientTool:
     input = dict[str, Any]
     reads_only = False

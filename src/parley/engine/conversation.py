@@ -228,6 +228,10 @@ class Conversation:
     def say_assistant(self, inner: AssistantContent, **fields: Any) -> None:
         """Raises SessionError."""
         place = self.parent_tool_use_id
+        if self.setup.extension_fields:
+            from parley.engine import extension_fields
+
+            fields |= extension_fields.fields(self)
         self.say(Assistant(message=inner, parent_tool_use_id=place, timestamp=self.stamp.now(), **fields))
 
     def say_user(self, *content: Block, **fields: Any) -> None:

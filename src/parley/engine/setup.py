@@ -94,6 +94,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
     partial: bool = False
     replay: bool = False
+    extension_fields: bool = False
+    """Whether assistant lines say how the model thinks, and what it has to do."""
     hook_events: bool = False
     """Whether the host is told of every run of a hook."""
     make_callbacks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
