@@ -309,3 +309,25 @@ def test_a_bad_declaration_fails_the_handshake_and_not_the_session(tmp_path: Pat
         return answer
 
     assert asyncio.run(run())["response"]["subtype"] == "error"
+
+
+@pytest.mark.parametrize("given", ["inline", "file"])
+def test_the_command_line_declares_client_tools_inline_or_in_a_file(tmp_path: Path, given: str) -> None:
+    text = json.dumps([WEATHER])
+    (tmp_path / "tools.json").write_text(text)
+
+    async def run() -> Json:
+        option = text if given == "inline" else "tools.json"
+        async with Room(tmp_path, script(CALL), client_tools=option, input_format="stream-json", tools=()) as room:
+            room.prompt("go")
+            await called(room, "t1")
+            room.say(results(("t1", "sunny")))
+            await room.hear("result")
+        return next(room.told("system"))
+
+    assert asyncio.run(run())["tools"] == ["weather"]
+
+
+def test_client_tools_without_a_stream_to_answer_on_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--input-format stream-json"):
+        Room(tmp_path, script(CALL), client_tools=json.dumps([WEATHER])).composed()

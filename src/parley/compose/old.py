@@ -75,6 +75,7 @@ from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
 
 if TYPE_CHECKING:
+    from parley.engine.client_tools import Declared
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.models.http import Deadlines
@@ -123,8 +124,8 @@ WEB = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
 NOT_YET = (
     "agent",
-    *("plugin_urls", "client_tools"),
-    *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
+    "plugin_urls",
+    *("prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
 RESTRICTING_NOT_YET = ("restricted", "safe_mode")
@@ -238,6 +239,7 @@ class Composer:
                 memory_files=lambda: self.memory_files(context.hides),
             ),
             tools=self.tools(),
+            client_tools=self.client_tools(),
             tool_context=context,
             task_place=self.task_place(session_id),
             permits=self.permits(session_id, complain),
@@ -249,6 +251,7 @@ class Composer:
             may_bypass=self.may_bypass(begins_in),
             partial=options.include_partial_messages and options.output_format != "message",
             replay=options.replay_user_messages,
+            extension_fields=options.extension_fields,
             hook_events=options.include_hook_events,
             make_callbacks=self.callbacks,
             make_commands=lambda layers: self.commands(layers, context, complain),
@@ -587,6 +590,18 @@ class Composer:
             tasks=truthy(tasks) if tasks else None,
         )
         return Shelf(offered(TOOLS, wishes), self.make_tool)
+
+    def client_tools(self) -> Sequence[Declared]:
+        """The tools that the client runs. Raises UsageError."""
+        given = self.options.client_tools
+        if not given:
+            return ()
+        if self.options.input_format != "stream-json" and not self.options.stdio:
+            raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
+        from parley.engine.client_tools import declared_in
+
+        inline = given.lstrip().startswith(("[", "{"))
+        return declared_in(given if inline else text_file(os.path.join(self.cwd, given), "--client-tools"))
 
     def make_tool(self, name: str) -> Tool:
         if name == "Task":
