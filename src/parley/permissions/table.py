@@ -194,7 +194,8 @@ these that applies wins:
 
 1. a deny rule
 2. an ask rule, a question only a person can answer, a deletion that is too grave, a command that cannot be read while
-   rules deny some commands: asked in every mode
+   rules deny some commands: asked in every mode. A tool that the client runs (`docs/control.md`) is allowed behind the
+   ask rule: the rest is the client's own affair
 3. an allow rule, unless the call is a hazard (a protected file, a host nearby), or changes something in plan mode
 4. the mode
 5. the host, if it can be asked; else the call is denied, told as `system/permission_denied` and listed in the result
