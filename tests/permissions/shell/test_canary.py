@@ -56,6 +56,18 @@ def test_the_harness_sees_a_file_that_was_written_and_words_that_nobody_judged(g
     ]
 
 
+@pytest.mark.parametrize("command", ["wc -l *.txt", "command wc -l *.txt", "timeout 5 nice wc -l ?.txt"])
+def test_a_pattern_may_become_file_names_behind_wrappers_too(ground: canary.Ground, command: str) -> None:
+    line = read(command)
+    assert isinstance(line, Line)
+    assert canary.is_allowed(line)
+
+    ground.run(command)
+
+    assert [words[-3:] for words in ground.ran()][-1] == ("wc", "-l", "a.txt")
+    assert list(canary.broken_promises(line, ground, canary.Summary())) == []
+
+
 def test_the_seed_decides_every_command() -> None:
     for generator in canary.GENERATORS.values():
         first, second = generator(Random(3)), generator(Random(3))
