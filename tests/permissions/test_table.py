@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
 
+from parley.permissions import table
 from parley.permissions.decision import MODES
 from parley.permissions.table import RULES, SAMPLES, Sample, text, verdict
 
@@ -53,3 +55,9 @@ def test_every_kind_has_its_row() -> None:
 
 def test_the_document_is_what_the_code_says() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == text()
+
+
+def test_the_module_writes_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(table.__file__, run_name="__main__")
+
+    assert capsys.readouterr().out == text()

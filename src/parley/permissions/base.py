@@ -20,13 +20,17 @@ class Way(Struct, frozen=True):
     """Where it ends, whether or not something is there; None if it leads from link to link for ever."""
 
 
-class View(Protocol):
-    """What a decision knows of the file system."""
+class Links(Protocol):
+    """All that must be known of the file system to decide."""
 
     home: str
 
     def link(self, path: str) -> str | None:
         """What the link at an absolute path says; None for what is no link, or is not there."""
+
+
+class View(Links, Protocol):
+    """What a decision knows of the file system."""
 
     def way(self, path: str) -> Way:
         """Where an absolute path leads."""

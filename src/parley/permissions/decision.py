@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request, View
+from parley.permissions.base import Allow, Ask, Decision, Deny, Links, Request
 from parley.permissions.facts import Facts, gathered
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
@@ -35,7 +35,7 @@ ELSEWHERE = "The client runs this tool itself"
 PLAN = "Plan mode changes nothing before the plan is approved"
 
 
-def decide(request: Request, rules: Rules, mode: str, view: View) -> Decision:
+def decide(request: Request, rules: Rules, mode: str, view: Links) -> Decision:
     """The first line that applies wins. A mode that is not known is taken for the default."""
     if request.tool in ALIASES:
         request = msgspec.structs.replace(request, tool=ALIASES[request.tool])

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parley.permissions.base import Allow, Deny, Request, Way
+from parley.permissions.base import Allow, Deny, Request
 from parley.permissions.decision import MODES, decide
 from parley.permissions.protected import FILES, FOLDERS
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import listing
-from parley.permissions.view import follow
 from parley.protocol.base import Json, Struct
 
 CWD = "/work"
@@ -151,9 +150,6 @@ class Bare:
 
     def link(self, path: str) -> str | None:
         return None
-
-    def way(self, path: str) -> Way:
-        return follow(path, self.link)
 
 
 def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:

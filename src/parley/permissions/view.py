@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from parley.permissions.base import View, Way
+from parley.permissions.base import Links, Way
 
 MOST_LINKS = 40
 """As many as the kernel follows."""
@@ -32,7 +32,7 @@ class RealView:
 class Glance:
     """A view for one decision: during it, a link leads to one place only, and is looked at once."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: Links) -> None:
         self.home = view.home
         self._view = view
         self._ways: dict[str, Way] = {}
