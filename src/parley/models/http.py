@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.chunks import merge_chunks
 from parley.models.endpoint import is_loopback, without_userinfo
 from parley.models.patience import Patience
 from parley.models.sse import EventReader
@@ -164,6 +165,7 @@ class Pool:
             except (ImportError, ValueError, httpx2.InvalidURL):
                 # The flaw's own words would show the proxy's URL, which may have a password.
                 raise ModelError(BAD_PROXY, kind="proxy") from None
+            merge_chunks(self._client)
         return self._client
 
 
