@@ -43,8 +43,6 @@ def enter(options: Options, prompt: str | None) -> int:
     spoken = dialect(options, stamp)
     try:
         setup = prepared(options, stamp)
-        gc.freeze()  # what is loaded by now stays to the end
-        gc.enable()
         if prompt is not None and options.output_format in (None, "text", "json"):
             printer = Printer(as_json=options.output_format == "json", everything=options.verbose)
             code = asyncio.run(print_one(setup, prompt, printer))
@@ -75,9 +73,13 @@ def prepared(options: Options, stamp: Stamp) -> Setup:
 def opened(hub: Hub, setup: Setup, host: Host) -> Session:
     """Raises CannotOpen."""
     try:
-        return hub.open(setup, host)
+        session = hub.open(setup, host)
     except SessionError as flaw:
         raise CannotOpen(str(flaw)) from None
+    # What is loaded by now stays to the end, a long conversation with it: nobody looks through it for garbage.
+    gc.freeze()
+    gc.enable()
+    return session
 
 
 async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:

@@ -52,6 +52,11 @@ class Said(Struct, frozen=True):
     message: Inner | None = None
 
 
+UUID = b',"uuid":"'
+FOLLOWER = b'{"parentUuid":"%b","isSidechain":false,'
+"""How a line begins that follows another."""
+NOBODY = b"\n\n"
+"""How no line begins."""
 LINK = msgspec.json.Decoder(Link)
 SAID = msgspec.json.Decoder(Said)
 
@@ -77,16 +82,25 @@ def links(lines: Iterable[bytes]) -> Iterator[tuple[Link, bytes]]:
 
 
 def is_straight(lines: Iterable[bytes]) -> bool:
-    """Whether each line follows the one before it: nearly every transcript is like that."""
-    last: str | None = None
+    """Whether each line follows the one before it: nearly every transcript is like that.
+
+    Most lines show it by how they begin, and need not be decoded. A line that is wrongly taken for the last
+    one makes the transcript look branched, never straight.
+    """
+    last: bytes | None = None
+    follower = NOBODY
     was_cut = True
-    for link, _ in links(lines):
-        if link.uuid is None:
-            was_cut = True
-            continue
-        if link.follows != last and not was_cut:
-            return False
-        last, was_cut = link.uuid, False
+    for line in lines:
+        if line.startswith(follower) and line.count(UUID) == 1:
+            begin = line.index(UUID) + len(UUID)
+            last = line[begin : line.find(b'"', begin)]
+        else:
+            for link, _ in links((line,)):
+                if link.uuid is not None and not was_cut and link.follows != (last and last.decode(errors="replace")):
+                    return False
+                was_cut = link.uuid is None
+                last = link.uuid.encode() if link.uuid is not None else last
+        follower = NOBODY if last is None or was_cut else FOLLOWER % last
     return True
 
 

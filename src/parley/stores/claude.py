@@ -46,8 +46,7 @@ class Claude:
         return self._held(self._known(session_id), session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        reader = Reader(self._known(session_id), session_id, self._complain)
-        return (entry for entry in reader.entries() if entry.seq > after)
+        return Reader(self._known(session_id), session_id, self._complain).entries(after)
 
     def _held(self, path: Path, session_id: str, *, steal: bool = False) -> Transcript:
         lease = take(self._leases / session_id, session_id, steal=steal)

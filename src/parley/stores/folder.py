@@ -108,8 +108,7 @@ class Folder:
         return self._held(session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        reader = Reader(self._known(session_id), session_id, self._complain)
-        return (entry for entry in reader.entries() if entry.seq > after)
+        return Reader(self._known(session_id), session_id, self._complain).entries(after)
 
     def _held(self, session_id: str, *, steal: bool = False) -> FolderLog:
         lease = take(self._leases / session_id, session_id, steal=steal)

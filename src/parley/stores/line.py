@@ -71,24 +71,26 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
 
 def entry(json: Json, session_id: str, seq: int) -> Entry | None:
     """The entry of a line, numbered `seq` if it has no number; None for what is no entry of ours or of the original."""
-    at = str(json.get("timestamp", ""))
-    seq = json["seq"] if isinstance(json.get("seq"), int) else seq
-    if json.get("type") == "parley":
+    kind, own = json.get("type"), json.get("seq")
+    at, seq = str(json.get("timestamp", "")), own if isinstance(own, int) else seq
+    if kind in CONVERSATION:
+        return spoken(json, session_id, seq, at) if is_said(json) else None
+    if kind == "parley":
         message, context = json.get("message") or {}, json.get("context") or {}
         return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context)
-    if json.get("type") == "custom-title" and isinstance(json.get("seq"), int):  # ours: others do not number them
+    if kind == "custom-title" and isinstance(own, int):  # ours: others do not number them
         return Entry(seq=seq, kind="title", at=at, message={"title": json.get("customTitle")})
-    if json.get("type") == "system":
-        return began(json, session_id, seq, at)
-    if not is_said(json):
-        return None
+    return began(json, session_id, seq, at) if kind == "system" else None
+
+
+def spoken(json: Json, session_id: str, seq: int, at: str) -> Entry:
+    """A line of the conversation. There are many of them, and most have nothing but what every line has."""
     told: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
     if not RENAMED.keys().isdisjoint(json):
         told |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
     told["session_id"], told["timestamp"], told["parent_tool_use_id"] = session_id, at, None
     if left := json.get("parley"):
         told |= left
-    # Most lines have nothing else, and there are many lines.
     context = {} if OWN.issuperset(json) else {key: value for key, value in json.items() if key not in OWN}
     return Entry(seq=seq, kind=json["type"], at=at, message=told, context=context)
 
@@ -170,8 +172,8 @@ def snake(name: str) -> str:
 
 
 def is_said(json: Json) -> bool:
-    """Whether a line is part of the session's own conversation, and whole."""
-    if json.get("type") not in CONVERSATION or json.get("isSidechain") or not isinstance(json.get("uuid"), str):
+    """Whether a line of user or assistant is part of the session's own conversation, and whole."""
+    if json.get("isSidechain") or not isinstance(json.get("uuid"), str):
         return False
     message = json.get("message")
     content = message.get("content") if isinstance(message, dict) else None

@@ -33,8 +33,8 @@ class Reader:
         self._session_id = session_id
         self._complain = complain
 
-    def entries(self) -> Iterator[Entry]:
-        """Raises SessionError, DamagedSession."""
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        """The entries with a higher number. Raises SessionError, DamagedSession."""
         seq, lost = 0, 0
         try:
             with self._path.open("rb") as file:
@@ -50,7 +50,8 @@ class Reader:
                         if found.message.get("uuid") in dropped:
                             continue
                         self.parent = next_parent(found) or self.parent
-                        yield found
+                        if found.seq > after:
+                            yield found
         except FileNotFoundError:
             return
         except OSError as flaw:
@@ -171,7 +172,7 @@ class Transcript:
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         reader = Reader(self._path, self._session_id, self._complain)
-        yield from (found for found in reader.entries() if found.seq > after)
+        yield from reader.entries(after)
         self._read = reader
 
     def close(self) -> None:
