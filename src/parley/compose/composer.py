@@ -26,8 +26,8 @@ from parley.tools.shelf import Shelf
 
 NOT_YET = (
     "agent",
-    *("plugin_urls", "client_tools"),
-    *("extension_fields", "prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
+    "plugin_urls",
+    *("prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
 RESTRICTING_NOT_YET = ("restricted", "safe_mode")
@@ -73,6 +73,7 @@ class Composer:
             small_model=models.small(),
             instructions=instructions(basis, session_id, style, context.hides),
             tools=self.tools(),
+            client_tools=tools.client_tools(basis),
             tool_context=context,
             task_place=task_place(basis, session_id),
             permits=permissions.permits(basis, session_id),
@@ -84,6 +85,7 @@ class Composer:
             may_bypass=permissions.may_bypass(basis, begins_in),
             partial=options.include_partial_messages and options.output_format != "message",
             replay=options.replay_user_messages,
+            extension_fields=options.extension_fields,
             hook_events=options.include_hook_events,
             make_callbacks=tools.callback_hooks,
             make_commands=lambda layers: tools.command_hooks(basis, layers, context),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parley.compose.basis import Basis
+from parley.compose.instructions import text_file
 from parley.compose.permissions import asks_host
 from parley.compose.places import file_history, plan_file, results_folder
 from parley.compose.rows import HOOKS, TOOLS, variety
@@ -23,6 +25,7 @@ from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
 
 if TYPE_CHECKING:
+    from parley.engine.client_tools import Declared
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.protocol.messages.requests import HookMatcher
@@ -50,6 +53,20 @@ def make_tool(name: str, agents: Callable[[], Agents] | None = None) -> Tool:
         else variety(TOOLS, name, "tool")()
     )
     return made
+
+
+def client_tools(basis: Basis) -> Sequence[Declared]:
+    """The tools that the client runs. Raises UsageError."""
+    options = basis.options
+    given = options.client_tools
+    if not given:
+        return ()
+    if options.input_format != "stream-json" and not options.stdio:
+        raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
+    from parley.engine.client_tools import declared_in
+
+    inline = given.lstrip().startswith(("[", "{"))
+    return declared_in(given if inline else text_file(os.path.join(basis.cwd, given), "--client-tools"))
 
 
 def denied_tools(basis: Basis) -> tuple[str, ...]:
