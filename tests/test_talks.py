@@ -2,6 +2,7 @@
 
     # a comment
     option include_partial_messages true        an option of the session
+    file   notes.txt Some text                  a file in the working directory
     model  [[turn]] …                           the model's script, TOML, one line or several
     >  {...}                                    the host says this line
     <  {...}                                    the engine says a line with these fields, next or later
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from room import Room
+from room import Room, kind_of
 
 TALKS = sorted((Path(__file__).parent / "talks").glob("*.talk"))
 
@@ -33,6 +34,8 @@ async def play(text: str, folder: Path) -> None:
     words = [line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
     script = "\n".join(rest for word, rest in words if word == "model")
     options = dict(rest.split(None, 1) for word, rest in words if word == "option")
+    for name, said in (rest.split(None, 1) for word, rest in words if word == "file"):
+        (folder / name).write_text(said + "\n")
     async with Room(folder, script, **{name: json.loads(value) for name, value in options.items()}) as room:
         known: dict[str, str] = {}
         for word, rest in words:
@@ -46,7 +49,7 @@ async def play(text: str, folder: Path) -> None:
                     await room.until(lambda line, pattern=pattern: fits(line, pattern, known))
                 except TimeoutError:
                     raise AssertionError(f"never said: {rest}\nsaid: {room.raw.decode()}") from None
-    shown = sum(word == "<" and json.loads(rest).get("type") == "result" for word, rest in words)
+    shown = sum(word == "<" and kind_of(json.loads(rest)) == "result" for word, rest in words)
     assert len(list(room.told("result"))) == shown
 
 

@@ -112,7 +112,7 @@ class Room:
 
     async def hear(self, kind: str, subtype: str | None = None) -> Json:
         """The next line of a type, and of a subtype if one is given."""
-        return await self.until(lambda line: line["type"] == kind and subtype in (None, line.get("subtype")))
+        return await self.until(lambda line: kind_of(line) == kind and subtype in (None, line.get("subtype")))
 
     async def until(self, wanted: Any) -> Json:
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -125,7 +125,7 @@ class Room:
                 await self._news.wait()
 
     def told(self, kind: str) -> Iterator[Json]:
-        return (line for line in self.lines if line["type"] == kind)
+        return (line for line in self.lines if kind_of(line) == kind)
 
     async def _listen(self) -> None:
         rest = b""
@@ -134,6 +134,12 @@ class Room:
             *lines, rest = (rest + chunk).split(b"\n")
             self.lines += [json.loads(line) for line in lines]
             self._news.set()
+
+
+def kind_of(line: Json) -> Any:
+    """The type of a line; in JSON-RPC, of what the envelope holds."""
+    inner = line.get("result") if "jsonrpc" in line else line
+    return inner.get("type") if isinstance(inner, dict) else None
 
 
 def texts(lines: Iterator[Json]) -> list[str]:

@@ -11,6 +11,7 @@ from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
 from parley.compose.models import Models
 from parley.compose.places import task_place
+from parley.compose.rows import OVER_STDIO, dialect_name
 from parley.compose.servers import servers
 from parley.compose.sessions import Sessions
 from parley.engine.setup import Setup
@@ -47,6 +48,7 @@ class Composer:
         """Everything a session needs. Raises UsageError or SessionError."""
         basis, models, sessions, extensions = self.basis, self.models, self.sessions, self.extensions
         options, environment = basis.options, basis.environment
+        by_itself = dialect_name(options) in OVER_STDIO
         basis.complain = complain
         for warning in not_yet(options):
             complain(warning)
@@ -86,6 +88,8 @@ class Composer:
             partial=options.include_partial_messages and options.output_format != "message",
             replay=options.replay_user_messages,
             extension_fields=options.extension_fields,
+            joint="\n\n" if by_itself else "\n",
+            folds=not by_itself,
             hook_events=options.include_hook_events,
             make_callbacks=tools.callback_hooks,
             make_commands=lambda layers: tools.command_hooks(basis, layers, context),

@@ -7,6 +7,7 @@ import re
 
 from parley.compose.basis import Basis
 from parley.compose.places import own_folders
+from parley.compose.rows import OVER_STDIO, dialect_name
 from parley.errors import UsageError
 from parley.permissions.base import Permits
 from parley.permissions.later import Later
@@ -14,6 +15,8 @@ from parley.settings.base import shown
 from parley.settings.variables import truthy
 
 BYPASS = "bypassPermissions"
+UNASKED_ROOT = "nobody can be asked, and we are root"
+"""No mode: why there is none."""
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
 
@@ -21,6 +24,9 @@ ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) 
 def permission_mode(basis: Basis) -> str:
     """The mode a session begins in: what the command line says, else what the settings say."""
     wanted, disabled = wanted_mode(basis), basis.settings.merged.bypass_disabled
+    if wanted == UNASKED_ROOT:
+        basis.complain(f"{ROOT_BYPASS}: calls that somebody would have to be asked about are denied")
+        return "default"
     if wanted == BYPASS and disabled is not None:
         basis.complain(f"settings: {shown(disabled.path)} disables {BYPASS}; the mode is default")
         return "default"
@@ -32,13 +38,20 @@ def wanted_mode(basis: Basis) -> str:
     wanted = BYPASS if options.skip_permissions else options.permission_mode
     if wanted is None and set_mode is not None:
         wanted = set_mode.value
+    if wanted is None and dialect_name(options) in OVER_STDIO:
+        # Where nobody can be asked, everything is allowed that no rule denies.
+        return UNASKED_ROOT if is_bare_root(basis) else BYPASS
     return "default" if wanted in (None, "manual") else str(wanted)
+
+
+def is_bare_root(basis: Basis) -> bool:
+    return os.geteuid() == 0 and not truthy(basis.environment.get("IS_SANDBOX"))
 
 
 def may_bypass(basis: Basis, begins_in: str) -> bool:
     """Raises UsageError if the session would begin in a mode in which root could do anything at all."""
     bypasses = begins_in == BYPASS
-    if os.geteuid() == 0 and not truthy(basis.environment.get("IS_SANDBOX")):
+    if is_bare_root(basis):
         if bypasses:
             raise UsageError(ROOT_BYPASS)
         return False

@@ -58,7 +58,13 @@ STORES = {
     "memory": "parley.stores.memory:Memory",
 }
 HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
-DIALECTS = {"stream-json": "parley.protocol.dialects.stream_json:StreamJson"}
+DIALECTS = {
+    "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
+    "miriad": "parley.protocol.dialects.miriad:Miriad",
+}
+
+OVER_STDIO = ("miriad", "jsonrpc")
+"""The dialects of `--stdio`: one conversation a database, and nobody who could be asked."""
 
 
 def variety(table: dict[str, str], name: str, what: str) -> Any:
@@ -69,8 +75,11 @@ def variety(table: dict[str, str], name: str, what: str) -> Any:
     return getattr(import_module(module), cls)
 
 
+def dialect_name(options: Options) -> str:
+    return options.dialect or ("miriad" if options.stdio else "stream-json")
+
+
 def dialect(options: Options, stamp: Stamp) -> Dialect:
     """How lines are spelled. Raises UsageError."""
-    name = options.dialect or ("miriad" if options.stdio else "stream-json")
-    made: Dialect = variety(DIALECTS, name, "dialect")(World(now=stamp.now, new_uuid=stamp.new_uuid))
+    made: Dialect = variety(DIALECTS, dialect_name(options), "dialect")(World(now=stamp.now, new_uuid=stamp.new_uuid))
     return made

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from parley.compose.basis import Basis
 from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
-from parley.compose.rows import STORES, variety
+from parley.compose.rows import OVER_STDIO, STORES, dialect_name, variety
 from parley.protocol.base import Json, Message
 from parley.stores.base import Log, Store
 from parley.stores.choice import Chosen, choose
@@ -34,11 +35,20 @@ class Sessions:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
 
+    @cached_property
+    def _kept(self) -> str | None:
+        """The one conversation that a database of `--stdio` holds; None if there is none yet, or another is named."""
+        options = self._basis.options
+        named = options.session_id or options.resume or options.continue_conversation
+        if dialect_name(options) not in OVER_STDIO or not options.database or named:
+            return None
+        return next((found.id for found in self.store().list(limit=1)), None)
+
     def wanted(self) -> Wanted:
         options = self._basis.options
         return Wanted(
             session_id=options.session_id,
-            resume=options.resume,
+            resume=options.resume or self._kept,
             newest=options.continue_conversation,
             fork=options.fork_session,
             steal=options.steal,

@@ -149,14 +149,14 @@ class Inbox:
         return taken
 
 
-def join(prompts: list[Prompt]) -> list[Json]:
-    """Several prompts as one content: texts on lines of one block, other blocks in their places."""
+def join(prompts: list[Prompt], joint: str = "\n") -> list[Json]:
+    """Several prompts as one content: texts in one block with the joint between them, other blocks in their places."""
     content: list[Json] = []
     for prompt in prompts:
         for at, block in enumerate(prompt.content if prompt.expansion is None else prompt.expansion):
             last = content[-1] if content else None
             if at == 0 and last is not None and last.get("type") == block.get("type") == "text":
-                content[-1] = {**last, "text": f"{last['text']}\n{block['text']}"}
+                content[-1] = {**last, "text": f"{last['text']}{joint}{block['text']}"}
             else:
                 content.append(block)
     return content

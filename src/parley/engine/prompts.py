@@ -95,7 +95,7 @@ class Prompts:
             session.setup.tool_context.files.begin_message(prompt.uuid)
         json: Json = {
             "type": "user",
-            "message": {"role": "user", "content": prompt_content(join(prompts))},
+            "message": {"role": "user", "content": prompt_content(join(prompts, session.setup.joint))},
             "parent_tool_use_id": None,
             "uuid": prompts[0].uuid,
             # Each of them must be known again after a restart.
@@ -149,9 +149,9 @@ class Prompts:
         self.report(prompt, "cancelled")
 
 
-def injected(prompts: list[Prompt]) -> Injected:
+def injected(prompts: list[Prompt], joint: str) -> Injected:
     """The note that prompts went into the running turn."""
-    texts = [block["text"] for block in join(prompts) if block.get("type") == "text"]
+    texts = [block["text"] for block in join(prompts, joint) if block.get("type") == "text"]
     return Injected(message_count=len(prompts), content_length=sum(map(len, texts)))
 
 

@@ -51,8 +51,8 @@ class Pump:
             self._hung_up = True
 
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
-        if self._hung_up:
-            raise HostGone("the host has hung up")
+        if self._hung_up or not self._connection.can_ask:
+            raise HostGone("the host has hung up" if self._hung_up else "the host cannot be asked in its dialect")
         request_id = request_id or self._new_id()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = answer

@@ -207,13 +207,19 @@ class Session:
         elif refused.kind == "user":
             self.inbox.put(Rejected(refused.reason))
         else:
-            self.tell(dialects.SystemFault(message=refused.reason))
+            error = {"type": "validation_error", "message": refused.reason}
+            self.tell(dialects.SystemFault(message=refused.reason, error=error))
 
     def _ignore(self, message: Message) -> None:
         """Known, and of no consequence."""
 
     def _note_unknown(self, message: Unknown) -> None:
         self.setup.complain(f"a line of the unknown type {message.kind!r} is ignored")
+
+    def _take_provisions(self, brought: dialects.Provisions) -> None:
+        from parley.engine.provisions import furnish
+
+        furnish(self, brought)
 
     def set_mode(self, mode: str | None) -> None:
         """Go into a mode and tell it; None leaves plan mode for the mode before it."""
@@ -276,7 +282,7 @@ class Session:
                 else:
                     await self._run_turn(self._turn_about(taken))
                 # Whatever arrived while that turn ran makes up the next one.
-                together = len(self.inbox) > 0
+                together = self.setup.folds and len(self.inbox) > 0
         finally:
             await self._close()
 
@@ -391,7 +397,7 @@ class Session:
         joining = await self.commands.let_in(joining)
         if joining:
             self.prompts.keep(joining)
-            self.tell(injected(joining))
+            self.tell(injected(joining, self.setup.joint))
             self.prompts.echo(joining)
             for prompt in joining:
                 self.prompts.report(prompt, "started")
@@ -463,5 +469,6 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     KeepAlive: Session._ignore,
     UpdateEnvironment: Session._ignore,
     dialects.Control: Session._ignore,
+    dialects.Provisions: Session._take_provisions,
     dialects.JsonRpc: Session._ignore,
 }

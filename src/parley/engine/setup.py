@@ -96,6 +96,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     replay: bool = False
     extension_fields: bool = False
     """Whether assistant lines say how the model thinks, and what it has to do."""
+    joint: str = "\n"
+    """What stands between prompts that go into the conversation together."""
+    folds: bool = True
+    """Whether prompts that waited for the end of a turn make up the next one together; else each is one."""
     hook_events: bool = False
     """Whether the host is told of every run of a hook."""
     make_callbacks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()

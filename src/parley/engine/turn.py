@@ -32,6 +32,7 @@ from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
+from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
 from parley.tools.base import Result
@@ -161,6 +162,7 @@ class Turn:
             if not calls:
                 growing = await self.exchange.ask_to_the_end()
                 calls, stop_reason = calls_in(growing), growing.stop_reason
+                self.conversation.tell(AnswerComplete(message_id=growing.id))
             ended = await self._act(calls, stop_reason) if calls else self._conclude(stop_reason)
             if ended is not None and not (await self._hooks_go_on(ended)):
                 return ended if self.hearing.stopped is None else outcome.stopped(ended)

@@ -42,6 +42,11 @@ class Connection:
         self._dialect = dialect
         self._framer = Framer(cap_bytes)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether the peer's dialect has words for an answer."""
+        return self._dialect.asks
+
     def receive(self, chunk: bytes) -> list[Message]:
         """The messages that these bytes complete."""
         return list(self.received(chunk))

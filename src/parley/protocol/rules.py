@@ -16,7 +16,7 @@ from parley.protocol.messages.control import (
     UpdateEnvironment,
 )
 from parley.protocol.messages.conversation import User
-from parley.protocol.messages.dialects import Control, JsonRpc
+from parley.protocol.messages.dialects import Control, JsonRpc, Provisions
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import (
     CanUseTool,
@@ -53,6 +53,7 @@ SPEAKERS: dict[type[Message], frozenset[Role]] = {
     Unknown: BOTH,
     Refused: BOTH,
     Control: frozenset({Role.HOST}),
+    Provisions: frozenset({Role.HOST}),
     UpdateEnvironment: frozenset({Role.HOST}),
 }
 

@@ -15,6 +15,7 @@ class Parrot:
     """Answers `?` by itself with what it heard so far, and says twice what it says."""
 
     name = "parrot"
+    asks = False
 
     def __init__(self) -> None:
         self.heard = 0

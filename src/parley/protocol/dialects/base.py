@@ -37,6 +37,8 @@ class Dialect(Protocol):
     """A codec at the edge. The engine behind it knows the canonical messages only."""
 
     name: str
+    asks: bool
+    """Whether the peer can be asked anything: only then it answers `control_request` lines."""
 
     def decode(self, line: bytes) -> list[Message]:
         """What a line says: messages, Unknown or Refused where it says nothing, Reply where we answer. Never raises."""

@@ -9,6 +9,7 @@ from parley.protocol.messages.dialects import NOTES
 
 class StreamJson:
     name = "stream-json"
+    asks = True
 
     def __init__(self, world: World | None = None) -> None:
         """It needs nothing of the world."""

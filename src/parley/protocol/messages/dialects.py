@@ -131,5 +131,22 @@ class SessionOpened(Message, frozen=True, kw_only=True, tag="session_opened"):
     session_id: str | UnsetType = UNSET
 
 
-NOTES: frozenset[type[Message]] = frozenset({SessionOpened, Queued, Injected, SystemFault, PermissionRequest})
+class AnswerComplete(Message, frozen=True, kw_only=True, tag="answer_complete"):
+    """A note: the model has said all of an answer, and the tools it calls are about to run. On no wire."""
+
+    message_id: str
+
+
+class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
+    """What a prompt of dialect C brings along for the session. On no wire: the dialect takes it from the prompt."""
+
+    system_prompt: str | UnsetType = UNSET
+    """Replaces the instructions from the next model call on."""
+    environment: dict[str, str] | UnsetType = UNSET
+    """Variables for the commands that tools run from now on; they are not kept."""
+
+
+NOTES: frozenset[type[Message]] = frozenset(
+    {SessionOpened, AnswerComplete, Queued, Injected, SystemFault, PermissionRequest}
+)
 """What the engine tells everybody and the canonical dialect leaves out; a dialect picks what it has words for."""

@@ -1,0 +1,292 @@
+"""Dialect C, miriad: one conversation over `--stdio`, and prompts that go into the running turn.
+
+In come `user` and `control`; out go `assistant`, `system` and `result`, smaller than ours and
+without ids. Nobody can be asked. What the engine says of a prompt is told from here: its place
+in the queue, that it went into the turn, the one `result` of each turn.
+
+An answer of the model is one line: its blocks are held until it is complete, which is before
+its tools run. Thinking, partial messages and what subagents say are not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, spell
+from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
+from parley.protocol.dialects.base import Reply, World
+from parley.protocol.dialects.prompts import Prompts
+from parley.protocol.dialects.tool_names import there
+from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
+from parley.protocol.messages.conversation import Assistant, User
+from parley.protocol.messages.dialects import (
+    AnswerComplete,
+    Consolidation,
+    Control,
+    Injected,
+    JsonRpc,
+    Provisions,
+    Queued,
+    SystemFault,
+)
+from parley.protocol.messages.requests import Interrupt, McpSetServers
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import ApiRetry, Informational
+
+SHOWN_BLOCKS = (Text, ToolUse)
+
+
+class Miriad:
+    name = "miriad"
+    asks = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.prompts = Prompts()
+        self._asked: set[str] = set()
+        """What we asked the engine in the client's name: interrupts and servers."""
+        self._answer: Answer | None = None
+        """What the model has said of the answer that is not complete yet."""
+        self._tool_results = 0
+
+    # In.
+
+    def decode(self, line: bytes) -> list[Message]:
+        message = decode(line)
+        match message:
+            case User():
+                return self.prompted(message)
+            case Control(action=action):
+                return self.controlled(action)
+            case Refused(kind="user"):
+                return [message]  # whoever sends a prompt waits for its result
+            case Refused(reason=reason, request_id=None):
+                return [self.reply(fault(reason))]
+            case Unknown(kind=kind):
+                return [self.reply(fault(f"Unknown message type: {kind}"))]
+            case JsonRpc():
+                return [self.reply(fault("This connection speaks no JSON-RPC: its first line did not"))]
+        return [message]
+
+    def prompted(self, message: User) -> list[Message]:
+        """A prompt, behind what it brings along for the session."""
+        try:
+            brought = self.brought(message)
+        except msgspec.ValidationError as flaw:
+            return [Refused(reason=f"user: {flaw}", kind="user")]
+        uuid = message.uuid if isinstance(message.uuid, str) and message.uuid else self._world.new_uuid()
+        self.prompts.came(uuid, message.session_id if isinstance(message.session_id, str) else None)
+        return [*brought, msgspec.structs.replace(message, uuid=uuid)]
+
+    def brought(self, message: User) -> list[Message]:
+        """The instructions, servers and variables that a line may bring. Raises msgspec.ValidationError."""
+        found: list[Message] = []
+        environment: dict[str, str] | UnsetType = UNSET
+        if message.environment not in (UNSET, None):
+            environment = msgspec.convert(message.environment, dict[str, str])
+        if isinstance(message.system_prompt, str) or environment:
+            found.append(Provisions(system_prompt=message.system_prompt, environment=environment))
+        if message.mcp_servers not in (UNSET, None):
+            servers = msgspec.convert(message.mcp_servers, dict[str, Json])
+            found.append(self._ask(McpSetServers(servers=servers)))
+        return found
+
+    def controlled(self, action: str) -> list[Message]:
+        match action:
+            case "interrupt" if self.prompts.is_running:
+                return [self._ask(Interrupt())]
+            case "interrupt":
+                return [self.reply(fault("No turn is currently running"))]
+            case "status":
+                return [self.reply(self.status())]
+            case "heartbeat":
+                return [self.reply(system("heartbeat_ack", timestamp=self._world.now(), **self._own_id()))]
+        return [self.reply(fault(f"Unknown control action: {action}"))]
+
+    def _ask(self, request: Interrupt | McpSetServers) -> ControlRequest:
+        request_id = self._world.new_uuid()
+        self._asked.add(request_id)
+        return ControlRequest(request_id=request_id, request=request)
+
+    def reply(self, frame: Json) -> Reply:
+        return Reply(lines=[spell(frame)])
+
+    def status(self) -> Json:
+        known = self.prompts
+        return system("status", running=known.is_running, **self._own_id(), queued_messages=len(known.queued))
+
+    def _own_id(self) -> Json:
+        return {"session_id": self.prompts.session_id or None}
+
+    # Out.
+
+    def encode(self, message: Message) -> list[bytes]:
+        if isinstance(message, ControlRequest | ControlResponse) and not self._is_ours(message):
+            return [encode(message)]
+        return [spell(frame) for frame in self.frames(message)]
+
+    def _is_ours(self, message: ControlRequest | ControlResponse) -> bool:
+        return isinstance(message, ControlResponse) and message.response.request_id in self._asked
+
+    def frames(self, message: Message) -> list[Json]:
+        """The lines that say this message, before they are spelled."""
+        say = FRAMES.get(type(message))
+        said = say(self, message) if say is not None else []
+        self.prompts.heed(message)
+        return said
+
+    def say_assistant(self, message: Assistant) -> list[Json]:
+        if message.parent_tool_use_id:
+            return []
+        content = message.message.content
+        if message.is_api_error_message is True:
+            return [*self.finish_answer(), *(fault(block.text) for block in content if isinstance(block, Text))]
+        said = [shown(block) for block in content if isinstance(block, SHOWN_BLOCKS)]
+        held = self._answer
+        if held is not None and held.id == message.message.id:
+            held.content += said
+            return []
+        before = self.finish_answer()
+        self._answer = Answer(message.message.id, message.message.model, said)
+        return before
+
+    def finish_answer(self, message: Message | None = None) -> list[Json]:
+        """The answer that was held, as one line."""
+        held, self._answer = self._answer, None
+        if held is None or not held.content:
+            return []
+        model = {} if held.model is UNSET else {"model": held.model}
+        return [{"type": "assistant", "message": {"role": "assistant", "content": held.content, **model}}]
+
+    def say_user(self, message: User) -> list[Json]:
+        if message.parent_tool_use_id or isinstance(message.message.content, str):
+            return []
+        results = [block for block in message.message.content if isinstance(block, ToolResult)]
+        self._tool_results += len(results)
+        return [*self.finish_answer(), *(system("tool_result", tool_result=outcome(block)) for block in results)]
+
+    def say_result(self, message: Result) -> list[Json]:
+        cycles, self._tool_results = self._tool_results, 0
+        named = message.user_message_uuids or [""]
+        frame: Json = {
+            "type": "result",
+            "subtype": subtype(message),
+            "duration_ms": message.duration_ms or 0,
+            "is_error": subtype(message) == "error",
+            "num_turns": cycles,
+            "session_id": self.prompts.session_of(named[0]) or message.session_id,
+        }
+        if text := text_of(message):
+            frame["result"] = text
+        if isinstance(message.usage, dict):
+            frame["usage"] = {name: message.usage.get(name) or 0 for name in ("input_tokens", "output_tokens")}
+        return [*self.finish_answer(), frame]
+
+    def say_queued(self, message: Queued) -> list[Json]:
+        session_id = self.prompts.session_of(message.user_message_uuid)
+        return [system("queued", session_id=session_id, position=message.position)]
+
+    def say_answered(self, message: ControlResponse) -> list[Json]:
+        """What came of what we asked the engine: an interrupt is acknowledged, trouble with servers is told."""
+        answer = message.response
+        self._asked.discard(str(answer.request_id))
+        if isinstance(answer, Failure):
+            return [fault(answer.error)]
+        if servers_wrong(answer):
+            return [fault(f"MCP server {name!r}: {why}") for name, why in answer.response["errors"].items()]
+        if isinstance(answer.response, dict) and "still_queued" in answer.response:
+            return [system("interrupted", **self._own_id())]
+        return []
+
+
+class Answer:
+    """An answer of the model that is not complete yet."""
+
+    def __init__(self, id: str | UnsetType, model: str | UnsetType, content: list[Json]) -> None:
+        self.id = id
+        self.model = model
+        self.content = content
+
+
+def system(subtype: str, **fields: Any) -> Json:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
+def fault(text: str) -> Json:
+    return system("error", message=text)
+
+
+def shown(block: Block) -> Json:
+    return there(block.json) if isinstance(block, ToolUse) else block.json
+
+
+def outcome(block: ToolResult) -> Json:
+    """A tool's output; only a failure says whether it is one."""
+    found = {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": block.content}
+    return {**found, "is_error": True} if block.is_error else found
+
+
+def subtype(message: Result) -> str:
+    if isinstance(message.terminal_reason, str) and message.terminal_reason.startswith("aborted_"):
+        return "cancelled"
+    return "error" if message.is_error is True or message.subtype != "success" else "success"
+
+
+def text_of(message: Result) -> str:
+    if isinstance(message.result, str):
+        return message.result
+    is_told = subtype(message) == "error" and isinstance(message.errors, list)
+    return "\n".join(message.errors) if is_told and isinstance(message.errors, list) else ""
+
+
+def servers_wrong(answer: Success) -> bool:
+    return isinstance(answer.response, dict) and isinstance(answer.response.get("errors"), dict)
+
+
+def say_injected(dialect: Miriad, message: Injected) -> list[Json]:
+    return [system("injected", message_count=message.message_count, content_length=message.content_length)]
+
+
+def say_consolidation(dialect: Miriad, message: Consolidation) -> list[Json]:
+    more = {"entries_archived": message.entries_archived, "summary": message.summary}
+    return [
+        system(
+            "consolidation",
+            entries_created=message.entries_created,
+            entries_updated=message.entries_updated,
+            **{name: value for name, value in more.items() if value is not UNSET},
+        )
+    ]
+
+
+def say_fault(dialect: Miriad, message: SystemFault) -> list[Json]:
+    return [fault(message.message)] if isinstance(message.message, str) else []
+
+
+def say_retry(dialect: Miriad, message: ApiRetry) -> list[Json]:
+    seconds = message.retry_delay_ms / 1000
+    tries = f"attempt {message.attempt} of {message.max_retries}"
+    return [fault(f"The model call failed ({message.error}); {tries} follows in {seconds:.1f} s")]
+
+
+def say_informational(dialect: Miriad, message: Informational) -> list[Json]:
+    return [fault(message.content)] if message.level in ("warning", "error") else []
+
+
+FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
+    Assistant: Miriad.say_assistant,
+    AnswerComplete: Miriad.finish_answer,
+    User: Miriad.say_user,
+    Result: Miriad.say_result,
+    Queued: Miriad.say_queued,
+    ControlResponse: Miriad.say_answered,
+    Injected: say_injected,
+    Consolidation: say_consolidation,
+    SystemFault: say_fault,
+    ApiRetry: say_retry,
+    Informational: say_informational,
+}
+"""What each message says here. What is not listed is not said."""
