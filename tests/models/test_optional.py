@@ -1,11 +1,11 @@
-"""Which optional field a refusal complains about."""
+"""Which optional field a refusal complains about, and what becomes of it."""
 
 from __future__ import annotations
 
 import pytest
 
 from parley.errors import ModelError
-from parley.models.optional import blamed
+from parley.models.optional import Dropped, blamed
 
 SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_control")
 
@@ -32,3 +32,26 @@ def test_the_field_that_is_named_is_blamed(words: str, name: str | None) -> None
 @pytest.mark.parametrize("status", [None, 401, 404, 500])
 def test_only_a_bad_request_is_the_fault_of_a_field(status: int | None) -> None:
     assert blamed(ModelError("thinking is not supported", status=status), SENT) is None
+
+
+def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
+    told: list[str] = []
+    dropped = Dropped(told.append, ["metadata"])
+
+    dropped.note(ModelError("thinking is not supported", status=400), SENT)
+
+    assert dropped.names == {"metadata", "thinking"}
+    assert told == [
+        "warning: the model's server does not take 'thinking' (thinking is not supported); it is left out from now on"
+    ]
+
+
+def test_any_other_flaw_is_raised_and_nothing_is_dropped() -> None:
+    told: list[str] = []
+    dropped, flaw = Dropped(told.append), ModelError("bad thing", status=400)
+
+    with pytest.raises(ModelError) as raised:
+        dropped.note(flaw, SENT)
+
+    assert raised.value is flaw
+    assert (dropped.names, told) == (set(), [])

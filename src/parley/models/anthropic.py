@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest, read_event
 from parley.models.endpoint import Endpoint
 from parley.models.http import EVENT_STREAM, Deadlines, Pool, refusal
-from parley.models.optional import blamed, warning
+from parley.models.optional import Dropped
 from parley.models.quota import quota
 from parley.protocol.base import Json
 
@@ -40,18 +40,17 @@ class Anthropic:
         self._find = endpoint if callable(endpoint) else None
         self._endpoint: Endpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines
-        self._warn = warn
         self._pool: Pool | None = None
-        self._dropped: set[str] = set()
-        """What the server turned out not to know."""
+        self._dropped = Dropped(warn)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
         endpoint = await self._found()
         pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines)
         while True:
-            fields, head = without(body(request, endpoint.extra_body), self._dropped), headers(request, endpoint)
-            betas = [beta for beta in wanted_betas(request) if not self._dropped & {beta, BETA_HEADER}]
+            dropped = self._dropped.names
+            fields, betas = without(body(request, endpoint.extra_body), dropped), wanted_betas(request, dropped)
+            head = headers(request, endpoint)
             if betas:
                 head[BETA_HEADER] = ",".join(betas)
             try:
@@ -71,11 +70,7 @@ class Anthropic:
                     flaw.quota = None
                 if flaw.status == 401 and self._find is not None:
                     self._endpoint = None
-                name = blamed(flaw, [*betas, *([BETA_HEADER] if betas else []), *optional_fields(fields)])
-                if name is None:
-                    raise
-                self._dropped.add(name)
-                self._warn(warning(name, flaw))
+                self._dropped.note(flaw, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -106,10 +101,12 @@ def body(request: ModelRequest, extra: Json) -> Json:
     return {**fields, **extra, "messages": request.messages, "stream": True}
 
 
-def wanted_betas(request: ModelRequest) -> list[str]:
-    """Those asked for, and those that a field of the body needs."""
+def wanted_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
+    """Those asked for, and those that a field of the body needs, so far as the server knows them."""
+    if BETA_HEADER in dropped:
+        return []
     needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
-    return list(dict.fromkeys([*request.betas, *needed]))
+    return [beta for beta in dict.fromkeys([*request.betas, *needed]) if beta not in dropped]
 
 
 def output_config(request: ModelRequest) -> Json:
@@ -138,8 +135,11 @@ def unmarked(value: Any) -> Any:
     return [unmarked(inner) for inner in value] if isinstance(value, list) else value
 
 
-def optional_fields(fields: Json) -> Iterator[str]:
-    """The fields that were sent and could have been left out; marks are somewhere inside."""
+def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
+    """What was sent and could have been left out; marks are somewhere inside."""
+    yield from betas
+    if betas:
+        yield BETA_HEADER
     # Without the form that it may hold, the answer would be another one.
     has_form = "format" in fields.get("output_config", {})
     yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_form))

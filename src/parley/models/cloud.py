@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.anthropic import BETA_HEADER, body, failure, optional_fields, understood, without
+from parley.models.anthropic import BETA_HEADER, body, failure, optional_fields, understood, wanted_betas, without
 from parley.models.base import Event, ModelRequest
 from parley.models.http import LATE, Deadlines
-from parley.models.optional import blamed, warning
+from parley.models.optional import Dropped
 from parley.models.patience import Patience
 from parley.protocol.base import Json
 
@@ -43,26 +43,19 @@ class Cloud:
     ) -> None:
         self._make = make
         self._deadlines = deadlines or Deadlines()
-        self._warn = warn
         self._client: Any = None
-        self._dropped: set[str] = set(OURS)
-        """What the cloud turned out not to know."""
+        self._dropped = Dropped(warn, OURS)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
         while True:
-            fields = without(body(request, {}), self._dropped)
-            betas = [beta for beta in request.betas if not self._dropped & {beta, BETA_HEADER}]
+            fields, betas = without(body(request, {}), self._dropped.names), wanted_betas(request, self._dropped.names)
             try:
                 async for event in self._events(fields, betas):
                     yield event
                 return
             except ModelError as flaw:
-                name = blamed(flaw, [*betas, *([BETA_HEADER] if betas else []), *optional_fields(fields)])
-                if name is None:
-                    raise
-                self._dropped.add(name)
-                self._warn(warning(name, flaw))
+                self._dropped.note(flaw, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._client is not None:

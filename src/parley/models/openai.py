@@ -18,7 +18,7 @@ from parley.models.chat_body import OPTIONAL, body
 from parley.models.chat_stream import ChatStream
 from parley.models.endpoint import Endpoint
 from parley.models.http import EVENT_STREAM, Deadlines, Pool, error_of, refusal
-from parley.models.optional import blamed, warning
+from parley.models.optional import Dropped
 from parley.protocol.base import Json
 
 # The names that the rest of the engine knows failures by.
@@ -52,17 +52,15 @@ class OpenAI:
         self._name = name
         self._new_id = new_id
         self._deadlines = deadlines
-        self._warn = warn
         self._pool: Pool | None = None
-        self._dropped: set[str] = set()
-        """What the server turned out not to know."""
+        self._dropped = Dropped(warn)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
         endpoint = await asyncio.to_thread(self._find)
         pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines)
         while True:
-            fields = {**body(request, self._name, endpoint.declared, self._dropped), **endpoint.extra_body}
+            fields = {**body(request, self._name, endpoint.declared, self._dropped.names), **endpoint.extra_body}
             content = msgspec.json.encode(fields)
             stream = ChatStream(
                 model=self._name, new_id=self._new_id, taken=ids_in(request.messages), input_chars=len(content)
@@ -79,11 +77,7 @@ class OpenAI:
                         yield event
                     return
             except ModelError as flaw:
-                name = blamed(flaw, [field for field in OPTIONAL if field in fields])
-                if name is None:
-                    raise
-                self._dropped.add(name)
-                self._warn(warning(name, flaw))
+                self._dropped.note(flaw, [field for field in OPTIONAL if field in fields])
 
     async def close(self) -> None:
         if self._pool is not None:
