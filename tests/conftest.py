@@ -7,3 +7,4 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "engine"))
+sys.path.append(str(HERE / "programmes"))

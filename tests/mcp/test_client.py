@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from models.virtual import virtually
+from played import played
 
 from parley.mcp.base import Lost, ServerError
 from parley.mcp.client import Client, Late
@@ -71,7 +71,7 @@ def meeting(
         finally:
             await client.close()
 
-    return virtually(met())
+    return played(met())
 
 
 async def call(client: Client, far: Far) -> Json:

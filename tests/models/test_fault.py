@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from played import played
 
 from models.asking import asking, counting, user
 from models.asking import text as says
 from models.test_record import Said, answer
-from models.virtual import virtually
 from parley.errors import ModelError, UsageError
 from parley.models.base import Model
 from parley.models.fault import FOR_EVER, ROWS, Fault, Plan, read_fault
@@ -76,7 +76,7 @@ def struck(model: Model) -> tuple[float, Growing, ModelError | None]:
             return growing, flaw
         return growing, None
 
-    seconds, (growing, flaw) = virtually(listen())
+    seconds, (growing, flaw) = played(listen())
     return round(seconds), growing, flaw
 
 

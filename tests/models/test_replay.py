@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from played import played
 
 from models.asking import asking, heard, refusal, run, user
-from models.virtual import virtually
 from parley.errors import ModelError
 from parley.models.replay import Replay
 from parley.models.tape import Asked, Ended, Head, Told
@@ -68,6 +68,6 @@ def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pace", "seconds"), [(0, 0), (1, 20), (0.5, 10)])
 def test_a_tape_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
-    took, _ = virtually(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
+    took, _ = played(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
 
     assert round(took) == seconds

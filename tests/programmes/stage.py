@@ -3,8 +3,8 @@
     with Stage(folder, Random(1)) as stage:      # a session, a model, a tool and a host, joined by real lines
         stage.play(actor)                        # an async function that sends lines and waits on the loop's clock
 
-The clock is the loop's own: it jumps to the next timer as soon as nobody has anything to do. If nobody
-ever will, the day is over at once and TimeoutError is raised: that is a hang.
+The clock is the loop's own (played.py): it jumps to the next timer as soon as nobody has anything to do. If
+nobody ever will, the day is over at once and TimeoutError is raised: that is a hang.
 
 The model says things of random length at random speed and calls the tool `Work` now and then. The tool
 takes its time too. Whether it may is asked of the host, who answers late, with yes or no, or never.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import selectors
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
 from pathlib import Path
@@ -22,6 +21,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 import msgspec
+from played import PlayedLoop
 
 from parley.compose.composer import Composer
 from parley.engine.serve import Pump, serve
@@ -42,32 +42,6 @@ from parley.workspace.base import Reach
 Json = dict[str, Any]
 LONGEST_PLAY_SECONDS = 24 * 3600
 """In played time."""
-
-
-class Jumping(selectors.DefaultSelector):
-    """Where a real selector would sleep, time passes at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
-        if timeout is None:
-            raise TimeoutError("everybody waits, and nothing will ever happen")
-        self.now += timeout
-        return ready
-
-
-class PlayedLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = Jumping()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
 
 
 class WorkInput(Struct, frozen=True):
