@@ -82,25 +82,20 @@ class Claude:
         import shutil
 
         path = self._known(session_id)
-        lease = take(self._leases / session_id, session_id)
-        try:
-            path.unlink(missing_ok=True)
-            # What its subagents said lies beside it.
-            shutil.rmtree(path.parent / session_id, ignore_errors=True)
-        except OSError as flaw:
-            raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
-        finally:
-            lease.release()
+        with take(self._leases / session_id, session_id):
+            try:
+                path.unlink(missing_ok=True)
+                # What its subagents said lies beside it.
+                shutil.rmtree(path.parent / session_id, ignore_errors=True)
+            except OSError as flaw:
+                raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
 
     def repair(self, session_id: str) -> Mended | None:
         from parley.stores.mending import mend
 
         path = self._known(session_id)
-        lease = take(self._leases / session_id, session_id)
-        try:
+        with take(self._leases / session_id, session_id):
             return mend(path)
-        finally:
-            lease.release()
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         from parley.stores.glance import searched

@@ -143,23 +143,18 @@ class Folder:
         import shutil
 
         path = self._known(session_id)
-        lease = take(self._leases / session_id, session_id)
-        try:
-            shutil.rmtree(path.parent)
-        except OSError as flaw:
-            raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
-        finally:
-            lease.release()
+        with take(self._leases / session_id, session_id):
+            try:
+                shutil.rmtree(path.parent)
+            except OSError as flaw:
+                raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
 
     def repair(self, session_id: str) -> Mended | None:
         from parley.stores.mending import mend
 
         path = self._known(session_id)
-        lease = take(self._leases / session_id, session_id)
-        try:
+        with take(self._leases / session_id, session_id):
             return mend(path)
-        finally:
-            lease.release()
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         return searched(self._files(), text, limit)

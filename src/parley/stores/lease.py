@@ -12,7 +12,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -20,6 +20,8 @@ from parley.errors import SessionBusy, SessionError
 
 
 class Lease:
+    """`with take(...):` holds a session for as long as it lasts."""
+
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
         self._file = file
@@ -31,6 +33,12 @@ class Lease:
             return os.stat(self._path).st_ino == self._inode
         except OSError:
             return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *flaw: object) -> None:
+        self.release()
 
     def release(self) -> None:
         if self.is_ours():

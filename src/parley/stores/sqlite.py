@@ -220,14 +220,10 @@ class Sqlite:
 
     def delete(self, session_id: str) -> None:
         self._check(session_id)
-        lease = self._lease(session_id)
-        try:
-            with told(self._path), closing(connect(self._path)) as database:
-                database.execute("BEGIN IMMEDIATE")
-                forget(database, session_id)
-                database.execute("COMMIT")
-        finally:
-            lease.release()
+        with self._lease(session_id), told(self._path), closing(connect(self._path)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            forget(database, session_id)
+            database.execute("COMMIT")
 
     def repair(self, session_id: str) -> Mended | None:
         self._check(session_id)
