@@ -73,7 +73,7 @@ class Composer:
             facts_of=models.facts_of,
             fallback_models=models.fallbacks(),
             small_model=models.small(),
-            instructions=instructions(basis, session_id, style, context.hides),
+            instructions=instructions(basis, session_id, style, context),
             tools=self.tools(),
             client_tools=tools.client_tools(basis),
             tool_context=context,

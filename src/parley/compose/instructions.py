@@ -14,9 +14,10 @@ from parley.compose.places import plan_file
 from parley.engine.prompt import DATE, Instructions
 from parley.errors import UsageError
 from parley.settings.base import Style
+from parley.tools.base import Context
 
 
-def instructions(basis: Basis, session_id: str, style: Style, denies: Callable[[str], bool]) -> Instructions:
+def instructions(basis: Basis, session_id: str, style: Style, context: Context) -> Instructions:
     """Raises UsageError if a file cannot be read."""
     options = basis.options
     replaced = options.system_prompt
@@ -30,8 +31,9 @@ def instructions(basis: Basis, session_id: str, style: Style, denies: Callable[[
         appended=appended,
         surroundings=surroundings(basis, session_id),
         style=style.text,
-        memory=lambda: memory(basis, denies),
-        memory_files=lambda: memory_files(basis, denies),
+        # Asked when they are read: only the session says what its rules hide, and it is not there yet.
+        memory=lambda: memory(basis, context.hides),
+        memory_files=lambda: memory_files(basis, context.hides),
     )
 
 
