@@ -12,8 +12,9 @@ from parley.compose.basis import Basis
 from parley.compose.permissions import permits
 from parley.compose.tools import tool_context
 from parley.engine.asking import Asker
+from parley.engine.called import Called
 from parley.engine.digest import digest
-from parley.engine.tool_call import Called, Caller
+from parley.engine.tool_call import Caller
 from parley.permissions.base import Decision, Request
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse

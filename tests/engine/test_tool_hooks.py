@@ -400,6 +400,44 @@ def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
     run(talk)
 
 
+def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo it ran"), skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("h")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            result = await room.hear("result")
+            room.prompt("once more")
+            await until_result(room, {})
+        [told] = [line for line in room.told("user") if "tool_use_result" in line]
+        assert result["terminal_reason"] == "aborted_tools"
+        assert told["message"]["content"][0]["content"] == "it ran"
+        assert told["tool_use_result"]["stdout"] == "it ran"
+
+    run(talk)
+
+
+def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "a.txt").write_text("first")
+        (tmp_path / "b.txt").write_text("second")
+        calls = ", ".join(f'{{ name = "Read", input = {{ file_path = "{tmp_path}/{name}.txt" }} }}' for name in "ab")
+        async with Room(tmp_path, f'[[turn]]\ntools = [{calls}]\n[[turn]]\ntext = "Go on."\n') as room:
+            await register(room, {"PostToolUse": [matcher("h")]})
+            room.prompt("go")
+            for _ in range(2):
+                await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            await room.hear("result")
+            room.prompt("once more")
+            await until_result(room, {})
+        told = [line["message"]["content"][0]["content"] for line in room.told("user") if "tool_use_result" in line]
+        assert ["first" in told[0], "second" in told[1], len(told)] == [True, True, 2]
+
+    run(talk)
+
+
 def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
     async def talk() -> None:
         room = Room(tmp_path, TOUCH, permission_mode="acceptEdits")

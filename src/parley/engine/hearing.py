@@ -12,8 +12,8 @@ from parley.protocol.blocks import ToolUse
 from parley.tools.base import Result
 
 if TYPE_CHECKING:
+    from parley.engine.called import Called
     from parley.engine.conversation import Conversation
-    from parley.engine.tool_call import Called
 
 
 class Hearing:

@@ -21,13 +21,14 @@ import msgspec
 from parley.engine.agent_setup import made_for
 from parley.engine.agent_stats import Stats
 from parley.engine.agent_task import AgentTask, Parent
+from parley.engine.called import Called
 from parley.engine.conversation import Conversation
 from parley.engine.grants import Grants
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
 from parley.engine.record import Record
 from parley.engine.task import RUNNING, run_id
-from parley.engine.tool_call import Called, Caller
+from parley.engine.tool_call import Caller
 from parley.engine.turn import Turn
 from parley.engine.voice import Voice, activity
 from parley.errors import SessionError, ToolError
@@ -210,6 +211,8 @@ class Subagents:
         assert talk is not None
         try:
             if why:
+                if task.turn is not None:
+                    task.turn.tell_ran()
                 talk.answer_open_calls(why)
         except SessionError as flaw:
             self._session.setup.complain(str(flaw))

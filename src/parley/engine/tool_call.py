@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.asking import Asker
+from parley.engine.called import Called, refused, unusable
 from parley.engine.digest import digest
 from parley.engine.listeners import Listeners
 from parley.errors import ToolError
@@ -32,25 +33,6 @@ if TYPE_CHECKING:
     from parley.engine.weighing import Opinion
 
 
-class Called(Struct, frozen=True, kw_only=True):
-    """How a call ended."""
-
-    result: Result
-    denied: Deny | None = None
-    meta: Json | None = None
-    """For the line's `tool_result_meta`."""
-    contexts: tuple[str, ...] = ()
-    """What hooks have to say to the model beside the result."""
-    stopped: str | None = None
-    """Why a hook wants the turn to end, if one does."""
-    ran: Json | None = None
-    """The input it ran with, if it ran."""
-
-    @property
-    def stops_turn(self) -> bool:
-        return self.denied is not None and self.denied.interrupt
-
-
 class Decided(Struct, frozen=True, kw_only=True):
     """A decision on one call, as it is recorded."""
 
@@ -65,6 +47,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+ACCEPTED = {"host": "user_temporary", "hook": "hook"}
+"""Who let a call run, as the line says it."""
 ALTERED = "The input is not the one that was approved"
 
 
@@ -90,6 +74,12 @@ class Caller:
         self.agent = agent
         """Who calls, as hooks are told: its `agent_id` and `agent_type`; None for the session's own model."""
         self._listeners = listeners or Listeners()
+        self._ran: dict[str, Called] = {}
+        """Calls that ran and are not over yet: hooks have still to hear of them."""
+
+    def take_ran(self, call: ToolUse) -> Called | None:
+        """How a call ended that ran, and was cancelled before all had heard of it. It happened, whoever was cut off."""
+        return self._ran.pop(call.id, None)
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing here, so that others may run beside it."""
@@ -125,7 +115,12 @@ class Caller:
         return self.tools.get(name) or self.tools.get(canonical(name))
 
     async def run(self, call: ToolUse, mode: str) -> Called:
-        """The whole life of one call."""
+        """The whole life of one call. If it is cancelled, `take_ran` has what is known of it."""
+        called = await self._lived(call, mode)
+        self._ran.pop(call.id, None)
+        return called
+
+    async def _lived(self, call: ToolUse, mode: str) -> Called:
         tool = self._find(call.name)
         if tool is None:
             return Called(result=unusable(f"Error: No such tool available: {call.name}. {self._absence(call.name)}"))
@@ -194,24 +189,35 @@ class Caller:
         meta = {"decision": "accept", "source": ACCEPTED.get(decision.source, "config")}
         if decision.source != "host":
             meta["reason_type"] = decision.reason_type
-        self._context.tool_use_id = decided.call.id
-        reach = msgspec.structs.replace(decision.reach, call=decided.call.id)
+        id = self._context.tool_use_id = decided.call.id
         try:
             async with watched(self._context.files, tool):
                 # What was allowed is what runs, byte for byte; nothing waits between this line and the next.
                 if digest(decision.input) != decided.input_sha256:
                     return self._altered(decision, decided)
-                result = await tool.run(read_input(tool, decision.input), self._context, reach)
-        except BadInput as flaw:
-            result = unusable(f"InputValidationError: {flaw}")
-        except ToolError as flaw:
-            result = Result(content=str(flaw), detail=f"Error: {flaw}", is_error=True)
+                result = await self._result(tool, decision, id)
+                self._ran[id] = Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
+                return self._ran[id]
         except Exception as bug:
-            # A fault of ours costs this call, not the turn.
-            self._complain("".join(traceback.format_exception(bug)))
-            text = f"{tool.name} failed with an internal error: {type(bug).__name__}: {bug}"
-            result = Result(content=text, detail=f"Error: {text}", is_error=True)
-        return Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
+            return Called(result=self._failed(tool, bug), meta={"permission_decision": meta}, ran=decision.input)
+
+    async def _result(self, tool: Tool, decision: Allow, id: str) -> Result:
+        """What the tool gives, or what became of it instead."""
+        reach = msgspec.structs.replace(decision.reach, call=id)
+        try:
+            return await tool.run(read_input(tool, decision.input), self._context, reach)
+        except BadInput as flaw:
+            return unusable(f"InputValidationError: {flaw}")
+        except ToolError as flaw:
+            return Result(content=str(flaw), detail=f"Error: {flaw}", is_error=True)
+        except Exception as bug:
+            return self._failed(tool, bug)
+
+    def _failed(self, tool: Tool, bug: Exception) -> Result:
+        """A fault of ours costs this call, not the turn."""
+        self._complain("".join(traceback.format_exception(bug)))
+        text = f"{tool.name} failed with an internal error: {type(bug).__name__}: {bug}"
+        return Result(content=text, detail=f"Error: {text}", is_error=True)
 
     def _altered(self, decision: Allow, decided: Decided) -> Called:
         """An input that is not the approved one: a fault of ours, and the call does not run."""
@@ -271,33 +277,3 @@ async def watched(files: Files, tool: Tool) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.to_thread(files.after_command)
-
-
-ACCEPTED = {"host": "user_temporary", "hook": "hook"}
-"""Who let a call run, as the line says it."""
-NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
-"""How and by whom, as the line says it of a call that did not run; by who denied it."""
-BY_RULE = ("permission-rule", "config")
-BY_HOOK = ("permission-rule", "hook")
-STOPPED = "The user did not want this tool call and ended the turn. Wait for what they say next."
-
-
-def refused(denial: Deny) -> Called:
-    """How a call ends that was denied."""
-    if denial.interrupt:
-        result = Result(content=STOPPED, detail="User rejected tool use", is_error=True)
-        return Called(result=result, denied=denial, meta={"non_execution_kind": "user-rejected"})
-    kind, source = NOT_RUN.get(denial.source, BY_HOOK if denial.source == "hook" else BY_RULE)
-    decision = {"decision": "reject", "source": source}
-    if denial.reason_type and denial.source not in NOT_RUN:
-        decision["reason_type"] = denial.reason_type
-    return Called(
-        result=Result(content=denial.message, detail=f"Error: {denial.message}", is_error=True),
-        denied=denial,
-        meta={"non_execution_kind": kind, "permission_decision": decision},
-    )
-
-
-def unusable(text: str) -> Result:
-    """A call that could not even be tried."""
-    return Result(content=f"<tool_use_error>{text}</tool_use_error>", detail=text, is_error=True)

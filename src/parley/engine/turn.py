@@ -279,6 +279,13 @@ class Turn:
 
     # Bad ends.
 
+    def tell_ran(self) -> None:
+        """Calls that ran have their real results, also if the turn was cut before all hooks had heard of them."""
+        for call in list(self._open_calls):
+            called = self.conversation.caller.take_ran(call)
+            if called is not None:
+                self._tell_result(call, called.result, called.meta)
+
     def _failed(self, flaw: ModelError) -> Outcome:
         # A stream may break behind a finished call: it was told, it never ran, and it needs a result.
         self.conversation.answer_open_calls("The model's answer broke off before this call was run. It did not run.")
@@ -313,6 +320,7 @@ class Turn:
             unanswered = self.conversation.record.history.open_calls()
             self._open_calls = [call for call in calls_in(growing) if call.id in unanswered]
         why = self.cut or Cut.INTERRUPT
+        self.tell_ran()
         for call in list(self._open_calls):
             text = f"{why.value} before this tool call finished; it may not have run."
             result = Result(content=text, detail="User rejected tool use", is_error=True)
