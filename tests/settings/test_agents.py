@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.settings.agents import gather, on_command_line
+from parley.settings.agents import NOT_TRUSTED, gather, on_command_line
 
 WHOLE = """\
 ---
@@ -27,7 +27,7 @@ def test_a_file_becomes_an_agent(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "any.md").write_text(WHOLE)
 
-    found, flaws = gather(tmp_path, None, trusted=True)
+    found, flaws = gather(tmp_path, None)
 
     assert flaws == []
     kind = found["reviewer"]
@@ -39,7 +39,7 @@ def test_a_file_becomes_an_agent(tmp_path: Path) -> None:
 def test_what_would_widen_a_session_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(WHOLE)
 
-    found, [flaw] = gather(tmp_path, (str(tmp_path),), trusted=False)
+    found, [flaw] = gather(tmp_path, (str(tmp_path),), withheld=NOT_TRUSTED)
 
     assert not isinstance(found["reviewer"].permissionMode, str)
     assert "permissionMode" in str(flaw)
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_used_costs_only_itself(tmp_path: Path, text: str)
     (tmp_path / "bad.md").write_text(text)
     (tmp_path / "good.md").write_text(WHOLE)
 
-    found, [flaw] = gather(tmp_path, None, trusted=True)
+    found, [flaw] = gather(tmp_path, None)
 
     assert list(found) == ["reviewer"]
     assert "bad.md" in str(flaw)
@@ -72,7 +72,7 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     project.mkdir()
     (project / "a.md").symlink_to(secret)
 
-    found, flaws = gather(project, (str(project),), trusted=True)
+    found, flaws = gather(project, (str(project),))
 
     assert found == {}
     assert len(flaws) == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from parley.protocol.messages.requests import AgentDefinition
 from parley.settings.base import Plugin, Value
 from parley.settings.plugins import gather
 
@@ -81,9 +82,18 @@ def test_a_broken_manifest_makes_no_plugin(tmp_path: Path, text: str) -> None:
     assert [error["type"] for error in found.errors] == ["manifest-invalid"]
 
 
-def test_agents_of_a_plugin_are_said_not_to_be_used(tmp_path: Path) -> None:
+def test_a_plugin_brings_agents_under_its_name_but_not_what_would_act(tmp_path: Path) -> None:
     folder = manifest(tmp_path)
-    put(tmp_path, "agents/reviewer.md", "You review.")
+    put(tmp_path, "agents/reviewer.md", "---\ndescription: R\nmodel: haiku\n---\nYou review.")
+    put(tmp_path, "agents/eager.md", "---\ndescription: E\npermissionMode: bypassPermissions\n---\nYou rush.")
+    put(tmp_path, "agents/broken.md", "You have no head.")
     found = gather([folder])
-    assert [plugin.name for plugin in found.found] == ["kit"]
-    assert [error["message"] for error in found.errors] == ["agents: the agents of plugins are not used yet"]
+    [plugin] = found.found
+    assert plugin.agents == {
+        "kit:eager": AgentDefinition(description="E", prompt="You rush."),
+        "kit:reviewer": AgentDefinition(description="R", prompt="You review.", model="haiku"),
+    }
+    assert [error["message"] for error in found.errors] == [
+        "agents/broken.md is not used as an agent: it has no description",
+        "agents/eager.md without effect: permissionMode: an agent of a plugin may not bring it",
+    ]

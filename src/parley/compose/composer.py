@@ -26,12 +26,10 @@ from parley.settings.variables import state_events, sync_policy, truthy, whole
 from parley.tools.shelf import Shelf
 
 NOT_YET = (
-    "agent",
-    "plugin_urls",
     *("prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
 )
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
-RESTRICTING_NOT_YET = ("restricted", "safe_mode")
+RESTRICTING_NOT_YET = ("restricted", "safe_mode", "plugin_urls")
 
 
 class Composer:
@@ -96,6 +94,9 @@ class Composer:
             mirrored=lambda log, told: sessions.mirrored(session_id, log, told),
             transcript_path=lambda: sessions.transcript_path(session_id),
             agents=extensions.agents,
+            agent=options.agent or basis.settings.merged.get("agent"),
+            model_is_given=options.model is not None,
+            agent_memory=lambda scope, name: extensions.agent_memory(scope, name, context.hides),
             forwards_subagent_text=options.forward_subagent_text,
             open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
             agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),

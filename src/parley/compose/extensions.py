@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -63,9 +63,17 @@ class Extensions:
             found, flaws = self._basis.settings.agents()
             for flaw in flaws:
                 self._basis.complain(str(flaw))
-            return {**found, **given}
+            of_plugins = {name: kind for plugin in self._gathered.found for name, kind in plugin.agents.items()}
+            return {**of_plugins, **found, **given}
 
         return Agents(load)
+
+    def agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> str:
+        """What an agent is told of the memory that it keeps."""
+        text, flaw = self._basis.settings.agent_memory(scope, name, denies)
+        if flaw:
+            self._basis.complain(f"agent {name!r}: {flaw}")
+        return text
 
 
 def agents_given(text: str | None) -> Mapping[str, AgentDefinition]:

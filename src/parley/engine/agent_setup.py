@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.engine.agent_task import Parent
+from parley.engine.compaction import Policy
 from parley.engine.prompt import Instructions
 from parley.engine.setup import Setup
 from parley.models.names import Choice, resolve
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from parley.engine.session import Session
 
 NEEDS_THE_PERSON = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
+TOOLS_FOR_MEMORY = ("Read", "Write", "Edit")
+"""Who keeps a memory can read and write it."""
 NARROWER = frozenset({"plan", "dontAsk"})
 """Modes in which less may be done than in any other."""
 
@@ -37,6 +40,8 @@ def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: 
     wanted = kind.tools if isinstance(kind.tools, list) else None
     denied = kind.disallowedTools if isinstance(kind.disallowedTools, list) else []
     servers = [name for name in kind.mcpServers if isinstance(name, str)] if isinstance(kind.mcpServers, list) else []
+    if wanted is not None and isinstance(kind.memory, str):
+        wanted = [*wanted, *TOOLS_FOR_MEMORY]
     shelf = setup.tools.part(lambda name: name not in hidden and is_offered(name, wanted, denied, servers))
     limits = msgspec.structs.replace(
         setup.limits,
@@ -48,11 +53,12 @@ def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: 
     return Made(
         setup=msgspec.structs.replace(
             setup,
-            instructions=instructions(session.setup.instructions, kind),
+            instructions=instructions(session.setup.instructions, kind, memory_of(session, call, kind)),
             tools=shelf,
             tool_context=setup.tool_context.fork(),
             limits=limits,
             effort=effort,
+            compaction=compaction(setup.compaction, above.window, kind.autoCompactWindow),
             form=None,
             partial=False,
         ),
@@ -61,13 +67,25 @@ def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: 
     )
 
 
-def instructions(session: Instructions, kind: AgentDefinition) -> Instructions:
+def compaction(policy: Policy, window: int, wanted: Any) -> Policy:
+    """An agent may have less room than its caller, never more."""
+    if not isinstance(wanted, int) or not 0 < wanted < window:
+        return policy
+    return msgspec.structs.replace(policy, window=wanted)
+
+
+def memory_of(session: Session, call: AgentInput, kind: AgentDefinition) -> str:
+    return session.setup.agent_memory(kind.memory, call.subagent_type) if isinstance(kind.memory, str) else ""
+
+
+def instructions(session: Instructions, kind: AgentDefinition, memory: str = "") -> Instructions:
     """Its own prompt, and the facts and memory of the session behind it."""
     facts = "\n".join(f"- {fact}" for fact in session.surroundings)
     reminder = kind.criticalSystemReminder_EXPERIMENTAL
     parts = [
         f"Surroundings:\n{facts}" if facts else "",
         "" if kind.omitClaudeMd is True or session.replaced is not None else session.memory(),
+        memory,
         reminder if isinstance(reminder, str) else "",
     ]
     return Instructions(replaced=kind.prompt, appended="\n\n".join(part for part in parts if part))

@@ -2,12 +2,12 @@
 
 A kind is what a host calls an AgentDefinition, wherever it comes from. Of two with the same
 name the one of the nearer source counts: the host's, the command line's, the project's, the
-person's, ours.
+person's, a plugin's, ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
@@ -59,12 +59,25 @@ class Agents:
         self._load = load
         self._loaded: dict[str, AgentDefinition] | None = None
         self._of_host: Mapping[str, AgentDefinition] = {}
+        self._only: frozenset[str] | None = None
+
+    def reload(self) -> None:
+        """Files may have changed."""
+        self._loaded = None
+
+    def restrict(self, names: Iterable[str]) -> None:
+        """From now on there are only these."""
+        self._only = frozenset(names)
 
     def all(self) -> dict[str, AgentDefinition]:
         """By their names, in the order of the alphabet."""
         if self._loaded is None:
             self._loaded = {**BUILT_IN, **self._load()}
-        found = {**self._loaded, **self._of_host}
+        found = {
+            name: kind
+            for name, kind in {**self._loaded, **self._of_host}.items()
+            if self._only is None or name in self._only
+        }
         return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
     def take(self, kinds: Mapping[str, AgentDefinition]) -> None:

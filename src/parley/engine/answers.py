@@ -53,6 +53,8 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         take_client_tools(session, request.clientTools)
     if isinstance(request.skills, list):
         session.commands.want(request.skills)
+    if session.lead is not None:
+        session.lead.settle()
     greeted = session.servers.greet(request)
     answer = ask.InitializeAnswer(
         commands=session.commands.listed(),

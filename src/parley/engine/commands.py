@@ -92,6 +92,15 @@ class Commands:
     def _for_model(self) -> dict[str, Recipe]:
         return {name: one for name, one in self.recipes().items() if one.for_model and self._is_wanted(one)}
 
+    def usable(self, name: str) -> Recipe | None:
+        """What a model may use under a name."""
+        return self._for_model().get(name)
+
+    def withhold(self) -> None:
+        """Models are not offered anything of this."""
+        self._may_offer = False
+        self._session.setup.tools.drop(SKILL)
+
     def shelve(self) -> None:
         """Offer what there is to the model, as one tool; without anything there is no such tool."""
         shelf = self._session.setup.tools

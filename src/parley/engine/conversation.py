@@ -69,6 +69,7 @@ class Conversation:
         self.model = resolve(setup.model_name)
         self.instructions = setup.instructions
         self.thinking = setup.thinking
+        self.effort = setup.effort
         self._send = send
         self._access = access
         self.form: Form | None = None
@@ -99,7 +100,7 @@ class Conversation:
             tools=self._tool_schemas(),
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
-            effort=self.setup.effort if known.takes_effort else None,
+            effort=self.effort if known.takes_effort else None,
             betas=self.setup.betas,
             task_budget=self.limits.task_budget if known.takes_task_budget else None,
             session_id=self.setup.session_id,

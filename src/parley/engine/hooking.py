@@ -46,6 +46,8 @@ class Hooking:
         self.turns = TurnHooks(self, session)
         self.callbacks: Sequence[Hook] = ()
         self.commands: Sequence[Hook] = ()
+        self.of_agents: dict[str, Sequence[Hook]] = {}
+        """The hooks that subagents bring, by the agents' ids."""
         self.prompt_id = ""
         """Of the turn that runs, or ran last."""
         self._background: set[asyncio.Task[object]] = set()
@@ -91,9 +93,10 @@ class Hooking:
         """
         kind = EVENTS[event]
         subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
+        own = self.of_agents.get(agent.get("agent_id", ""), ()) if agent is not None else ()
         hooks = [
             hook
-            for hook in (self.all() if among is None else among)
+            for hook in ([*self.all(), *own] if among is None else among)
             if hook.event == event and hook.matcher.fits(subjects)
         ]
         if not hooks:
@@ -126,9 +129,9 @@ class Hooking:
         }
         if kind.tells_mode:
             common["permission_mode"] = session.mode
-        common |= agent or {}
-        if kind.tells_effort and session.setup.effort is not None:
-            common["effort"] = {"level": session.setup.effort}
+        common |= agent or (session.lead.signature if session.lead is not None else {})
+        if kind.tells_effort and session.conversation.effort is not None:
+            common["effort"] = {"level": session.conversation.effort}
         return {**common, "hook_event_name": event}
 
     async def _run(self, hook: Hook, fired: Fired) -> Ran:

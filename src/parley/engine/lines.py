@@ -43,7 +43,7 @@ def init_line(session: Session) -> Init:
         original_cwd=session.setup.cwd,
         additional_directories=[],
         fast_mode_state="off",
-        effort=session.setup.effort or UNSET,
+        effort=session.conversation.effort or UNSET,
         view_mode="default",
     )
 

@@ -30,6 +30,8 @@ class Instructions(Struct, frozen=True, kw_only=True):
 
     replaced: str | None = None
     """The person's own prompt; the empty string means none at all."""
+    role: str | None = None
+    """The prompt of the agent that the session runs as, in the place of ours."""
     appended: str = ""
     surroundings: tuple[str, ...] = ()
     """Facts of the machine, one a line; not added to a replaced prompt."""
@@ -45,13 +47,13 @@ class Instructions(Struct, frozen=True, kw_only=True):
 
 def render(instructions: Instructions) -> str:
     """The whole text."""
-    if instructions.replaced is not None:
+    if instructions.replaced or (instructions.replaced is not None and not instructions.role):
         parts = [instructions.replaced, instructions.appended]
     else:
         facts = "\n".join(f"- {fact}" for fact in instructions.surroundings)
         surroundings = f"Surroundings:\n{facts}" if facts else ""
-        parts = [DEFAULT, surroundings, instructions.style, instructions.appended, instructions.memory()]
-        parts.append(instructions.servers)
+        parts = [instructions.role or DEFAULT, surroundings, instructions.style, instructions.appended]
+        parts += [instructions.memory(), instructions.servers]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -55,6 +55,8 @@ class Prompts:
             rank=RANKS.get(str(message.priority), USUAL),
             verbatim=message.client_composed is True,
         )
+        if session.lead is not None:
+            prompt = session.lead.opened(prompt)
         prompt = session.commands.marked(prompt)
         self.report(prompt, "queued")
         if message.shouldQuery is False:

@@ -20,16 +20,17 @@ def reload_skills(session: Session, request: ask.ReloadSkills) -> Json:
 
 
 def reload_plugins(session: Session, request: ask.ReloadPlugins) -> Json:
-    """Commands, skills and hooks of plugins are read again; their servers stay as they are."""
+    """Commands, skills, agents and hooks of plugins are read again; their servers stay as they are."""
     if request.refuse_if_busy is True and session.is_running:
         raise NotPossible("a turn is running; plugins are not read again before its end", "busy")
     found, errors = session.setup.plugins(True)
+    session.setup.agents.reload()
     if session.setup.settings is not None:
         session.listeners.settle(session, session.setup.settings.merged)
     reread(session)
     return {
         "commands": session.commands.listed(),
-        "agents": [],
+        "agents": session.setup.agents.listing(),
         "plugins": found,
         "mcpServers": [{"name": state.name, "status": state.status} for state in session.servers.states()],
         "error_count": len(errors),

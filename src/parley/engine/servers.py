@@ -10,7 +10,7 @@ the model by the tools it has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.inbox import Prompt
@@ -57,26 +57,26 @@ class Servers:
     def _wake(self) -> None:
         asleep, self._asleep = self._asleep, []
         for spec in asleep:
-            self._add(spec)
+            if spec.name not in self._servers:
+                self._add(spec)
 
     def _add(self, spec: Spec) -> Server:
         from parley.engine.server_news import News
-        from parley.engine.server_talk import Talk
-        from parley.mcp.server import Server
 
-        supply, session = self._supply, self._session
+        session, supply = self._session, self._supply
         assert supply is not None
         self._news = self._news or News(session.tell, session.setup.complain)
-        talk = Talk(session, self.changed)
-        server = Server(
-            spec,
-            lambda: supply.open_wire(spec, session.host),
-            talk,
-            supply.patience,
-            {} if spec.kind == "sdk" else talk.capabilities,
-        )
-        self._servers[spec.name] = server
+        server = self._servers[spec.name] = made(session, supply, spec, self.changed)
         return server
+
+    def bring(self, specs: Sequence[Spec]) -> None:
+        """More servers, those of the agent that the session runs as; one of a name that is taken does not count."""
+        self._asleep += [spec for spec in specs if spec.name not in {one.name for one in self._asleep}]
+        if self._servers or self._begun:
+            self._wake()
+        if self._begun:
+            for server in self:
+                server.start()
 
     # Beginning.
 
@@ -277,6 +277,16 @@ class Servers:
     async def close(self) -> None:
         """The end of all of them."""
         await asyncio.gather(*(server.close() for server in self))
+
+
+def made(session: Session, supply: Supply, spec: Spec, changed: Callable[[Server], None]) -> Server:
+    """A server that has not begun."""
+    from parley.engine.server_talk import Talk
+    from parley.mcp.server import Server
+
+    talk = Talk(session, changed)
+    capabilities = {} if spec.kind == "sdk" else talk.capabilities
+    return Server(spec, lambda: supply.open_wire(spec, session.host), talk, supply.patience, capabilities)
 
 
 def own_prefix(server: Server) -> str:

@@ -56,6 +56,7 @@ from parley.tools.base import Result as ToolResult
 
 if TYPE_CHECKING:
     from parley.engine.client_tools import ClientTools
+    from parley.engine.lead import Lead
     from parley.engine.subagents import Subagents
 
 
@@ -140,6 +141,12 @@ class Session:
         self.unfinished = Unfinished(self)
         if setup.client_tools:
             self.calls_of_client().declare(setup.client_tools)
+        self.lead: Lead | None = None
+        """Whom the session runs as, if not as itself."""
+        if setup.agent is not None:
+            from parley.engine.lead import Lead
+
+            self.lead = Lead(self, setup.agent)
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""
@@ -341,6 +348,8 @@ class Session:
             if turn.cut is None:
                 await self.servers.settle()
             self._heed_servers(turn)
+            if self.lead is not None and turn.cut is None:
+                await self.lead.begin(turn)
             turn.prompts[:] = await self.servers.expanded(turn.prompts)
             return await turn.run()
         except SessionError as flaw:
@@ -385,7 +394,8 @@ class Session:
         self._record_mode()
         self._record_title()
         self.prompts.echo(turn.prompts)
-        if turn.cut is None and (obstacle := self.servers.obstacle()):
+        obstacle = self.lead.flaw if self.lead is not None else ""
+        if turn.cut is None and (obstacle := obstacle or self.servers.obstacle()):
             raise SessionError(obstacle)
 
     async def _join_waiting(self, turn: Turn) -> None:

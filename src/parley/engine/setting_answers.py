@@ -110,7 +110,7 @@ def get_settings(session: Session, request: ask.GetSettings) -> Json:
             {"source": WIRE_NAMES[layer.source], "path": layer.path, "settings": layer.values}
             for layer in reversed(held.layers())
         ],
-        "applied": {"model": session.conversation.model.shown, "effort": session.setup.effort},
+        "applied": {"model": session.conversation.model.shown, "effort": session.conversation.effort},
         "inert": [
             {"key": inert.key, "source": WIRE_NAMES[inert.source], "path": inert.path, "reason": inert.reason}
             for inert in held.merged.inert

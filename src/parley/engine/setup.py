@@ -111,6 +111,12 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Where hooks find the transcript; empty if nowhere."""
     agents: Agents = msgspec.field(default_factory=Agents)
     """The kinds of subagents there are."""
+    agent: str | None = None
+    """The kind that the session itself runs as, if it does."""
+    model_is_given: bool = False
+    """Whether the command line says the model, so that an agent's own does not count."""
+    agent_memory: Callable[[str, str], str] = lambda scope, name: ""
+    """What an agent is told of the memory that it keeps, by scope and name."""
     forwards_subagent_text: bool = False
     """Whether the host wants to hear what subagents say."""
     open_agent_log: Callable[[str, Json], Log]

@@ -13,7 +13,7 @@ Not here: which kinds there are (agents.py), which of its lines the host hears (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +26,7 @@ from parley.engine.conversation import Conversation
 from parley.engine.grants import Grants
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
+from parley.engine.outfit import Outfit, brings_anything
 from parley.engine.record import Record
 from parley.engine.task import RUNNING, run_id
 from parley.engine.tool_call import Caller
@@ -157,7 +158,8 @@ class Subagents:
         turn = task.turn = Turn(talk, [prompt], begin=lambda turn: talk.say_user(Text.of(call.prompt)))
         caller.begins = lambda tool: self._tell_progress(task, tool)
         self.stats.begin(call, task)
-        watcher = asyncio.create_task(self._watch(task, turn, voice, agent))
+        outfit = Outfit(session, call.subagent_type, kind) if brings_anything(kind) else None
+        watcher = asyncio.create_task(self._watch(task, turn, voice, agent, outfit))
         session.tasks.begin(task, watcher)
         return task
 
@@ -174,12 +176,12 @@ class Subagents:
             self.stats.refused["concurrency_limit"] += 1
             raise ToolError(f"{MOST_RUNNING} agents are running. Wait until some of them are done.")
 
-    async def _watch(self, task: AgentTask, turn: Turn, voice: Voice, agent: Json) -> None:
-        session, live = self._session, self._session.listeners.live
+    async def _watch(
+        self, task: AgentTask, turn: Turn, voice: Voice, agent: Json, outfit: Outfit | None = None
+    ) -> None:
+        session = self._session
         try:
-            if live is not None:
-                turn.hearing.contexts += await live.turns.start_agent(agent)
-            ended = await self._guarded(turn)
+            ended = await self._guarded(self._lived(turn, agent, outfit))
         except asyncio.CancelledError:
             self.stats.killed["user"] += 1
             voice.mute()
@@ -191,14 +193,27 @@ class Subagents:
         status = "failed" if task.failed else "completed"
         session.tasks.finish(task, status, task.text or task.flaw, task.news(status))
 
-    async def _guarded(self, turn: Turn) -> Outcome:
-        """Run it so that it ends with an outcome, come what may."""
+    async def _lived(self, turn: Turn, agent: Json, outfit: Outfit | None) -> Outcome:
+        """Its whole life, with all that it brings."""
+        try:
+            if outfit is not None:
+                turn.hearing.contexts += await outfit.put_on(agent["agent_id"], turn.conversation.setup.tools)
+            live = self._session.listeners.live
+            if live is not None:
+                turn.hearing.contexts += await live.turns.start_agent(agent)
+            return await turn.run()
+        finally:
+            if outfit is not None:
+                await outfit.take_off()
+
+    async def _guarded(self, life: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Live it so that it ends with an outcome, come what may."""
         import traceback
 
         from parley.engine import outcome
 
         try:
-            return await turn.run()
+            return await life
         except SessionError as flaw:
             return outcome.broken(str(flaw))
         except Exception as bug:

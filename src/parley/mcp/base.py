@@ -119,6 +119,8 @@ class Supply(Struct, frozen=True, kw_only=True):
     """What the host configures while the session lives."""
     hosted: Callable[[Sequence[str], Json | None], Sequence[Spec]]
     """The servers that the host runs itself."""
+    of_agent: Callable[[Json, str], Found] = lambda servers, place: Found()
+    """The servers of an agent, and where they are written."""
     specs: tuple[Spec, ...] = ()
     patience: Patience = Patience()
     denied: tuple[str, ...] = ()

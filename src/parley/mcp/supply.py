@@ -59,6 +59,12 @@ class Maker:
 
         return read(servers, source="dynamic", place="mcp_set_servers", variables=self._ours)
 
+    def of_agent(self, servers: Json, place: str) -> Found:
+        """What an agent brings. Whoever wrote it does not get at our keys."""
+        from parley.mcp.config import read
+
+        return read(servers, source="dynamic", place=place, variables=self._childrens)
+
     def hosted(self, names: Sequence[str], configs: Json | None) -> Sequence[Spec]:
         from parley.mcp.config import hosted
 
@@ -79,6 +85,7 @@ def supply(
         open_wire=open_wire,
         read=maker.read,
         hosted=maker.hosted,
+        of_agent=maker.of_agent,
         specs=specs,
         patience=Patience(
             connect=connect / 1000 if connect else usual.connect, call=usual.call if call is None else call / 1000

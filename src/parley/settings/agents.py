@@ -7,9 +7,10 @@
     ---
     You review changes. ...
 
-They are text and need no trust. What would widen what a session may do (`permissionMode`,
-`hooks`, `mcpServers`) counts in a project's file only if the person trusts the project. A
-file that cannot be used costs itself, and is complained about.
+They are text and need no trust. What acts, speaks for the person, or widens what a session may
+do (`hooks`, `mcpServers`, `initialPrompt`, `permissionMode`) counts in a project's file only if
+the person trusts the project, and never in a plugin's. A file that cannot be used costs itself,
+and is complained about.
 """
 
 from __future__ import annotations
@@ -30,25 +31,29 @@ from parley.settings.base import Flaw
 MOST_BYTES = 200_000
 MOST_FILES = 500
 LISTS = ("tools", "disallowedTools", "skills")
-WIDENING = ("permissionMode", "hooks", "mcpServers")
+WIDENING = ("permissionMode", "hooks", "mcpServers", "initialPrompt")
+NOT_TRUSTED = "the project is not trusted"
+OF_PLUGIN = "an agent of a plugin may not bring it"
 KNOWN = frozenset(AgentDefinition.__struct_fields__)
 
 
 def gather(
-    folder: Path, beneath: tuple[str, ...] | None, *, trusted: bool
+    folder: Path, beneath: tuple[str, ...] | None, *, withheld: str = ""
 ) -> tuple[dict[str, AgentDefinition], list[Flaw]]:
-    """The agents of one folder and those below it, and what is wrong with the rest."""
+    """The agents of one folder and those below it, and what is wrong with the rest.
+
+    `withheld` is the reason why what widens does not count, if it does not."""
     found: dict[str, AgentDefinition] = {}
     flaws: list[Flaw] = []
     for path in files_in(folder):
         try:
             text = file.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
-            name, kind, dropped = read(text, path.stem, trusted=trusted)
+            name, kind, dropped = read(text, path.stem, trusted=not withheld)
         except (file.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as flaw:
             flaws.append(Flaw(path=str(path), text=f"is not used as an agent: {flaw}"))
             continue
         if dropped:
-            flaws.append(Flaw(path=str(path), text=f"without effect: {', '.join(dropped)}: the project is not trusted"))
+            flaws.append(Flaw(path=str(path), text=f"without effect: {', '.join(dropped)}: {withheld}"))
         if name in found:
             flaws.append(Flaw(path=str(path), text=f"is not used as an agent: there is another called {name!r}"))
             continue
@@ -81,7 +86,7 @@ def read(text: str, stem: str, *, trusted: bool) -> tuple[str, AgentDefinition, 
         if key in fields:
             fields[key] = frontmatter.names(fields[key])
     if isinstance(fields.get("mcpServers"), dict):
-        fields["mcpServers"] = list(fields["mcpServers"])
+        fields["mcpServers"] = [{name: config} if config else name for name, config in fields["mcpServers"].items()]
     kind: AgentDefinition = convert({**fields, "prompt": body}, AgentDefinition)
     return name.strip(), kind, dropped
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from parley.protocol.base import Json, Struct
+from parley.protocol.messages.requests import AgentDefinition
 
 Source = Literal["managed", "flag", "local", "project", "user"]
 SOURCES: tuple[Source, ...] = ("managed", "flag", "local", "project", "user")
@@ -119,7 +120,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 class Plugin(Struct, frozen=True, kw_only=True):
-    """A folder that brings commands, skills, hooks and servers under one name."""
+    """A folder that brings commands, skills, agents, hooks and servers under one name."""
 
     name: str
     path: str
@@ -127,6 +128,8 @@ class Plugin(Struct, frozen=True, kw_only=True):
     hooks: Value | None = None
     servers: Json = {}
     """By the names they go by here."""
+    agents: dict[str, AgentDefinition] = {}
+    """By the names they go by here, too."""
 
     def json(self) -> Json:
         """As hosts are told of it."""

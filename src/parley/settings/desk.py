@@ -137,12 +137,18 @@ class Desk:
         flaws: list[Flaw] = []
         for folder, beneath, trusted in places:
             if os.path.isdir(folder):
-                from parley.settings.agents import gather
+                from parley.settings.agents import NOT_TRUSTED, gather
 
-                kinds, wrong = gather(folder, beneath, trusted=trusted)
+                kinds, wrong = gather(folder, beneath, withheld="" if trusted else NOT_TRUSTED)
                 found |= kinds
                 flaws += wrong
         return found, flaws
+
+    def agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> tuple[str, str]:
+        """What an agent is told of the memory it keeps, and what is wrong with that."""
+        from parley.settings import agent_memory
+
+        return agent_memory.told(agent_memory.place(scope, name, self._wanted.config, self._wanted.project), denies)
 
     def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> Memory:
         """What the memory files of the enabled sources say, and which of them cannot be used."""

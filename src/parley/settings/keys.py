@@ -49,6 +49,7 @@ class Key(Struct, frozen=True):
 
 KEYS: dict[str, Key] = {
     "$schema": Key(ANY, ANYONE),
+    "agent": Key(TEXT),
     "alwaysThinkingEnabled": Key(SWITCH),
     "apiKeyHelper": Key(TEXT, PERSON),
     "autoCompactEnabled": Key(SWITCH),

@@ -1,7 +1,7 @@
-"""Plugins: folders that bring commands, skills, hooks and MCP servers together, under one name.
+"""Plugins: folders that bring commands, skills, agents, hooks and MCP servers together, under one name.
 
     .claude-plugin/plugin.json    {"name": "tools", "version": "1.0"}; also `hooks` and `mcpServers`
-    commands/ skills/             named `tools:NAME`
+    commands/ skills/ agents/     named `tools:NAME`
     hooks/hooks.json              {"hooks": {...}} as in settings
     .mcp.json                     {"mcpServers": {...}}; a server is called `plugin:tools:NAME`
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from parley.protocol.base import Json
@@ -60,8 +61,6 @@ def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
         raise file.Unfit(f"{MANIFEST}: name must be letters, digits, `-`, `_` and single dots, not {name!r}")
     if ignored := [key for key in NOT_HEEDED if key in manifest]:
         errors.append(error(folder, "not-heeded", f"{MANIFEST}: not heeded: {', '.join(ignored)}"))
-    if os.path.isdir(os.path.join(folder, "agents")):
-        errors.append(error(folder, "not-heeded", "agents: the agents of plugins are not used yet"))
     hooks = part(folder, manifest, "hooks", HOOKS, errors)
     servers = part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers else {}
     return Plugin(
@@ -70,7 +69,20 @@ def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
         version=version if isinstance(version, str) else "",
         hooks=Value(value=hooks, source="flag", path=os.path.join(folder, HOOKS), root=folder) if hooks else None,
         servers={f"plugin:{name}:{server}": entry for server, entry in servers.items()},
+        agents={f"{name}:{agent}": kind for agent, kind in agents_in(folder, errors).items()},
     )
+
+
+def agents_in(folder: str, errors: list[Json]) -> dict[str, Any]:
+    """The agents of a plugin, by the names their files give them."""
+    place = Path(folder, "agents")
+    if not place.is_dir():
+        return {}
+    from parley.settings.agents import OF_PLUGIN, gather
+
+    found, flaws = gather(place, (folder,), withheld=OF_PLUGIN)
+    errors += [error(folder, "agent-invalid", f"{os.path.relpath(flaw.path, folder)} {flaw.text}") for flaw in flaws]
+    return found
 
 
 def part(folder: str, manifest: Json, key: str, usual: str, errors: list[Json]) -> Json:

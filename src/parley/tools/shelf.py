@@ -20,13 +20,26 @@ class Shelf(Mapping[str, Tool]):
         self._stand_ins: dict[str, Tool] = {}
         self._absent: Callable[[str], str] = lambda name: ""
         self._schemas: list[Json] | None = None
+        self._keeps: Callable[[str], bool] = lambda name: True
+
+    def narrow(self, keeps: Callable[[str], bool]) -> None:
+        """Offer only some of these from now on, and only some of what is lent."""
+        self._keeps = keeps
+        self._made = {name: tool for name, tool in self._made.items() if keeps(name)}
+        self.lend(self._lent, self._absent)
+        self._schemas = None
+
+    @property
+    def lent(self) -> dict[str, Tool]:
+        """What others have put here."""
+        return dict(self._lent)
 
     def lend(self, tools: Mapping[str, Tool], absent: Callable[[str], str]) -> None:
         """Put tools of others behind our own, in the place of those lent before; `absent` knows why one is not there.
 
         Our own come first and in their order whatever is lent, so that a prompt cache keeps them.
         """
-        self._lent = {name: tool for name, tool in tools.items() if name not in self._made}
+        self._lent = {name: tool for name, tool in tools.items() if name not in self._made and self._keeps(name)}
         self._absent = absent
 
     def stand_in(self, tools: Mapping[str, Tool]) -> None:

@@ -89,6 +89,9 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     skills: list[str] | None | UnsetType = UNSET
     memory: str | None | UnsetType = UNSET
     mcpServers: list[Any] | None | UnsetType = UNSET
+    """Names of the session's servers, or objects of servers of its own."""
+    hooks: Json | None | UnsetType = UNSET
+    """As in settings; they hear only of this agent."""
     initialPrompt: str | None | UnsetType = UNSET
     maxTurns: int | None | UnsetType = UNSET
     background: bool | None | UnsetType = UNSET
