@@ -140,6 +140,6 @@ You help."""
     assert list(tmp_path.glob("sprung-*")) == []
     assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in room.complaints)
     assert any("the skill 'trap' is left out" in words for words in room.complaints)
-    trusting = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
+    trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)
     assert len(list(tmp_path.glob("sprung-*"))) == len(traps)
