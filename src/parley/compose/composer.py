@@ -25,9 +25,7 @@ from parley.settings.client import takes_rate_limits
 from parley.settings.variables import state_events, sync_policy, truthy, whole
 from parley.tools.shelf import Shelf
 
-NOT_YET = (
-    *("prompt_suggestions", "debug", "debug_file", "debug_to_stderr"),
-)
+NOT_YET = ("prompt_suggestions", "debug", "debug_file", "debug_to_stderr")
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
 RESTRICTING_NOT_YET = ("restricted", "safe_mode", "plugin_urls")
 
