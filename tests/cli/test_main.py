@@ -330,12 +330,13 @@ def test_a_fork_onto_an_id_in_use_is_refused_and_mixes_nothing(run: Any, tmp_pat
 
 
 def test_an_option_that_is_not_heeded_yet_says_so_and_one_that_restricts_is_refused(run: Any) -> None:
-    done = run("-p", "--model", "offline", "--agent", "x", "--", "say Hi.")
-    assert "option '--agent' is not supported yet and has no effect" in done.stderr
+    done = run("-p", "--model", "offline", "--debug-file", "x", "--", "say Hi.")
+    assert "option '--debug-file' is not supported yet and has no effect" in done.stderr
     assert done.stdout == "Hi.\n"
-    refused = run("-p", "--model", "offline", "--safe-mode", "say Hi.")
-    assert (refused.stdout, refused.returncode) == ("", 1)
-    assert "--safe-mode" in refused.stderr
+    for option in (["--safe-mode"], ["--plugin-url", "https://example.org/kit.zip"]):
+        refused = run("-p", "--model", "offline", *option, "--", "say Hi.")
+        assert (refused.stdout, refused.returncode) == ("", 1)
+        assert option[0] in refused.stderr
 
 
 @pytest.mark.parametrize(
