@@ -53,6 +53,7 @@ SHARED = {
     "parley.stores.words": "what was said in an entry: pure",
     "parley.stores.choice": "which store the options name: pure",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
+    "parley.protocol.dialects.recognition": "which dialect a line is in: whoever hears the first one needs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
     "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
     "parley.workspace.processes": "the side of the workspace's door that runs commands; base names it as such",

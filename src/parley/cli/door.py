@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+from collections.abc import Iterable
 from typing import NoReturn
 
 from parley.cli.main import let_ctrl_c_end_us
@@ -13,7 +14,7 @@ from parley.cli.streams import complain, write
 from parley.cli.text import Printer
 from parley.compose.basis import working_directory
 from parley.compose.composer import Composer
-from parley.compose.rows import dialect
+from parley.compose.rows import OVER_STDIO, dialect, dialect_name
 from parley.engine.hub import Hub
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
@@ -24,7 +25,6 @@ from parley.errors import SessionError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.base import Dialect
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.result import Result
 from parley.protocol.options import Options
@@ -40,7 +40,16 @@ DRAIN_SECONDS = 2
 def enter(options: Options, prompt: str | None) -> int:
     """Open the session and serve it to its end; returns the exit code. Raises UsageError."""
     stamp = Stamp()
-    spoken = dialect(options, stamp)
+    begun: Iterable[Message] = ()
+    if prompt is None and dialect_name(options) in (*OVER_STDIO, "auto"):
+        from parley.cli.foyer import welcome
+
+        guest = welcome(options, stamp)
+        if guest is None:
+            return 0
+        options, connection, begun = guest.options, guest.connection, guest.messages
+    else:
+        connection = Connection(Role.ENGINE, dialect(options, stamp))
     try:
         setup = prepared(options, stamp)
         if prompt is not None and options.output_format in (None, "text", "json"):
@@ -49,9 +58,9 @@ def enter(options: Options, prompt: str | None) -> int:
             # Printed after the loop has gone, so that a signal ends us even if nobody reads.
             let_ctrl_c_end_us()
             return code if printer.close() else 1
-        return asyncio.run(stream(setup, prompt, spoken, stamp))
+        return asyncio.run(stream(setup, prompt, connection, stamp, begun))
     except CannotOpen as flaw:
-        return cannot_open(options, flaw, spoken, stamp)
+        return cannot_open(options, flaw, connection, stamp)
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
         return INTERRUPTED
 
@@ -94,15 +103,20 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
     return stop.exit_code()
 
 
-async def stream(setup: Setup, prompt: str | None, spoken: Dialect, stamp: Stamp) -> int:
-    """Lines on stdout, for one prompt or for those that come on stdin; returns the exit code."""
+async def stream(
+    setup: Setup, prompt: str | None, connection: Connection, stamp: Stamp, begun: Iterable[Message]
+) -> int:
+    """Lines on stdout, for one prompt or for those that come on stdin; returns the exit code.
+
+    `begun`: what came before there was a session.
+    """
     hub, transport = Hub(), Stdio()
     try:
-        pump = Pump(Connection(Role.ENGINE, spoken), transport, stamp.new_uuid)
+        pump = Pump(connection, transport, stamp.new_uuid)
         session = opened(hub, setup, pump)
         stop = Stop(session, transport)
         if prompt is None:
-            await serve(transport, pump, session)
+            await serve(transport, pump, session, begun)
         else:
             await serve_one(session, prompt, transport)
     finally:
@@ -161,12 +175,12 @@ class Stop:
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(options: Options, flaw: CannotOpen, spoken: Dialect, stamp: Stamp) -> int:
+def cannot_open(options: Options, flaw: CannotOpen, connection: Connection, stamp: Stamp) -> int:
     """No session, but a client on a stream still gets its result."""
     complain(str(flaw))
-    if options.output_format in ("stream-json", "message", "json") or options.stdio:
+    if options.output_format in ("stream-json", "message", "json") or dialect_name(options) in OVER_STDIO:
         asked = options.resume or options.session_id or stamp.new_uuid()
-        write(b"".join(line + b"\n" for line in spoken.encode(no_session(str(flaw), asked, stamp))))
+        write(connection.send(no_session(str(flaw), asked, stamp)))
     return 1
 
 

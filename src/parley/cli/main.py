@@ -92,8 +92,9 @@ def start(options: Options, prompt: str) -> int:
         from parley.cli.help import text
 
         return told(text())
-    streaming_in = options.input_format == "stream-json" or options.stdio
-    streaming_out = options.output_format in ("stream-json", "message") or options.stdio
+    over_stdio = options.stdio or options.dialect in ("miriad", "jsonrpc", "auto")
+    streaming_in = options.input_format == "stream-json" or over_stdio
+    streaming_out = options.output_format in ("stream-json", "message") or over_stdio
     if streaming_in and not streaming_out:
         raise UsageError("--input-format=stream-json requires output-format=stream-json.")
     if options.print and options.output_format == "stream-json" and not options.verbose:

@@ -61,6 +61,7 @@ HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.en
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
     "miriad": "parley.protocol.dialects.miriad:Miriad",
+    "jsonrpc": "parley.protocol.dialects.jsonrpc:JsonRpc",
 }
 
 OVER_STDIO = ("miriad", "jsonrpc")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,11 @@ class Sessions:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
 
-    @cached_property
-    def _kept(self) -> str | None:
-        """The one conversation that a database of `--stdio` holds; None if there is none yet, or another is named."""
+    def kept(self) -> str | None:
+        """The one conversation that a database of `--stdio` holds; None if there is none yet, or another is named.
+
+        Raises SessionError.
+        """
         options = self._basis.options
         named = options.session_id or options.resume or options.continue_conversation
         if dialect_name(options) not in OVER_STDIO or not options.database or named:
@@ -48,7 +49,7 @@ class Sessions:
         options = self._basis.options
         return Wanted(
             session_id=options.session_id,
-            resume=options.resume or self._kept,
+            resume=options.resume or self.kept(),
             newest=options.continue_conversation,
             fork=options.fork_session,
             steal=options.steal,

@@ -7,7 +7,7 @@ notes and wakes others, and answers of the host go straight to the one who asked
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from parley.engine.session import Session
@@ -70,13 +70,15 @@ class Pump:
         return [question for asked, question in self._questions.items() if not self._asked[asked].done()]
 
     def receive(self, chunk: bytes, session: Session) -> None:
-        for message in self._connection.received(chunk):
+        self.take(self._connection.received(chunk), session)
+
+    def take(self, messages: Iterable[Message], session: Session) -> None:
+        for message in messages:
             self._dispatch(message, session)
 
     def hang_up(self, session: Session) -> None:
         """The host closed its end: nothing more comes, and nobody will answer what we asked."""
-        for message in self._connection.end():
-            self._dispatch(message, session)
+        self.take(self._connection.end(), session)
         self._hung_up = True
         for answer in self._asked.values():
             if not answer.done():
@@ -106,10 +108,10 @@ class Pump:
         return message.response.request_id in self._connection.asked_by_peer
 
 
-async def serve(transport: Transport, pump: Pump, session: Session) -> None:
-    """Pump until the host hangs up and the last turn is done."""
+async def serve(transport: Transport, pump: Pump, session: Session, begun: Iterable[Message] = ()) -> None:
+    """Pump until the host hangs up and the last turn is done. `begun`: what was heard before."""
     async with asyncio.TaskGroup() as tasks:
-        reader = tasks.create_task(read(transport, pump, session))
+        reader = tasks.create_task(read(transport, pump, session, begun))
         try:
             await session.run_turns()
         finally:
@@ -117,7 +119,8 @@ async def serve(transport: Transport, pump: Pump, session: Session) -> None:
     await transport.drain()
 
 
-async def read(transport: Transport, pump: Pump, session: Session) -> None:
+async def read(transport: Transport, pump: Pump, session: Session, begun: Iterable[Message] = ()) -> None:
+    pump.take(begun, session)
     async for chunk in transport.chunks():
         pump.receive(chunk, session)
     pump.hang_up(session)

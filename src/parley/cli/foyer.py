@@ -1,0 +1,110 @@
+"""What happens before there is a session: the host is heard out, and what needs no session is answered.
+
+A host of `--stdio` may ask for the status again and again before it says its first prompt, and its
+database may be large. So the session is opened only for a line that needs it. And which dialect is
+spoken may be known only by the first line.
+
+    guest = welcome(options, stamp)      None if the host left without wanting anything
+    guest.options, guest.connection      the dialect is certain by now
+    guest.messages                       what was heard that is for the session
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import chain
+
+from parley.cli.streams import CHUNK_BYTES, wait_for, write
+from parley.compose.basis import Basis, working_directory
+from parley.compose.rows import OVER_STDIO, dialect, dialect_name
+from parley.compose.sessions import Sessions
+from parley.engine.stamp import Stamp
+from parley.errors import SessionError
+from parley.protocol.base import Message, Struct
+from parley.protocol.connection import Connection
+from parley.protocol.dialects.base import Reply
+from parley.protocol.framing import INBOUND_CAP
+from parley.protocol.messages.dialects import SessionOpened
+from parley.protocol.options import Options
+from parley.protocol.rules import Role
+
+
+class Guest(Struct, frozen=True):
+    options: Options
+    connection: Connection
+    messages: Iterator[Message]
+
+
+def welcome(options: Options, stamp: Stamp) -> Guest | None:
+    """Hear the host out. Raises UsageError, OSError."""
+    heard = b""
+    if options.dialect in (None, "auto"):
+        heard = first_line()
+        options = spoken_in(options, heard)
+    if dialect_name(options) not in OVER_STDIO:
+        connection = Connection(Role.ENGINE, dialect(options, stamp))
+        return Guest(options, connection, connection.received(heard))
+    return converse(options, stamp, heard)
+
+
+def spoken_in(options: Options, heard: bytes) -> Options:
+    """The options with the dialect that the first line is in."""
+    from parley.protocol.dialects.recognition import recognise
+
+    line = next((line for line in heard.split(b"\n") if line.strip()), b"")
+    name = recognise(line, "miriad" if options.stdio else "stream-json")
+    if options.dialect is None:  # `--stdio` alone leaves the choice between two
+        return options.but(dialect=name if name in OVER_STDIO else "miriad")
+    if name in OVER_STDIO:
+        return options.but(dialect=name)
+    return options.but(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
+
+
+def converse(options: Options, stamp: Stamp, heard: bytes) -> Guest | None:
+    """Answer what needs no session, until something does. Raises UsageError, OSError."""
+    options = with_session(options, stamp)
+    spoken = dialect(options, stamp)
+    connection = Connection(Role.ENGINE, spoken)
+    spoken.encode(SessionOpened(session_id=options.resume or options.session_id or ""))
+    for messages in (connection.received(chunk) for chunk in chain([heard], chunks())):
+        for message in messages:
+            if not isinstance(message, Reply):
+                return Guest(options, connection, chain([message], messages))
+            write(b"".join(line + b"\n" for line in message.lines))
+    last = [message for message in connection.end() if not isinstance(message, Reply)]
+    return Guest(options, connection, iter(last)) if last else None
+
+
+def with_session(options: Options, stamp: Stamp) -> Options:
+    """The options with the id of the session, which the host may ask for. Raises UsageError."""
+    if options.resume or options.session_id or options.continue_conversation or options.no_session_persistence:
+        return options
+    try:
+        kept = Sessions(Basis(options, dict(os.environ), working_directory(), stamp)).kept()
+    except SessionError:
+        return options  # whoever opens it will tell
+    return options.but(resume=kept) if kept is not None else options.but(session_id=stamp.new_uuid())
+
+
+def first_line() -> bytes:
+    """What stdin gives up to the end of its first line, or its own end. A line that is too long is cut."""
+    heard = b""
+    for chunk in chunks():
+        heard += chunk
+        if b"\n" in heard.lstrip() or len(heard) > INBOUND_CAP:
+            break
+    return heard
+
+
+def chunks() -> Iterator[bytes]:
+    """What stdin gives, waited for. Raises OSError."""
+    while True:
+        try:
+            chunk = os.read(0, CHUNK_BYTES)
+        except BlockingIOError:
+            wait_for(0, to_write=False)
+            continue
+        if not chunk:
+            return
+        yield chunk

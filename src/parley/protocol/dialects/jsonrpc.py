@@ -1,0 +1,215 @@
+"""Dialect D, JSON-RPC 2.0: `run`, `cancel` and `status`, and miriad's lines in envelopes.
+
+A run is answered by many responses with its id, one an event; the one whose `result` is of the
+type `result` is the last. There is one run at a time. What happens between runs goes out under
+the id of the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import (
+    NESTING_CAP,
+    UNSET,
+    Json,
+    Message,
+    Refused,
+    Struct,
+    convert,
+    mend_surrogates,
+    spell,
+    too_deep,
+)
+from parley.protocol.dialects.base import Reply, World
+from parley.protocol.dialects.miriad import Miriad, system
+from parley.protocol.messages.control import ControlResponse
+from parley.protocol.messages.conversation import User
+from parley.protocol.messages.dialects import Injected, Queued, SystemFault
+from parley.protocol.messages.notices import CommandLifecycle
+from parley.protocol.messages.result import Result
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+ALREADY_RUNNING = -32001
+NOT_RUNNING = -32002
+CANCELLED = -32003
+Id = str | int | float | None
+UNSAID = (Queued, Injected)
+"""What miriad says and this dialect has no words for: here nothing waits."""
+
+
+class Flaw(Exception):
+    """A line that is answered with an error."""
+
+    def __init__(self, code: int, text: str, id: Id = None, data: Any = UNSET) -> None:
+        super().__init__(text)
+        self.code = code
+        self.id = id
+        self.data = data
+
+    def line(self) -> bytes:
+        more = {} if self.data is UNSET else {"data": self.data}
+        return error_line(self.id, self.code, str(self), **more)
+
+
+class Call(Struct, frozen=True):
+    id: Id
+    method: str
+    params: Json
+
+
+class Run(Struct, frozen=True):
+    id: Id
+    uuid: str
+    """Of its prompt."""
+
+
+class JsonRpc:
+    name = "jsonrpc"
+    asks = False
+
+    def __init__(self, world: World) -> None:
+        self._frames = Miriad(world)
+        self._run: Run | None = None
+        self._last: Id = None
+        """The run whose result was told last."""
+        self._cancels: list[Id] = []
+        """Those who wait for the end of the run that they cancelled."""
+
+    # In.
+
+    def decode(self, line: bytes) -> list[Message]:
+        try:
+            call = read(line)
+            return METHODS[call.method](self, call)
+        except Flaw as flaw:
+            return [Reply(lines=[flaw.line()])]
+
+    def run(self, call: Call) -> list[Message]:
+        if self._run is not None:
+            text = "A run is in progress; wait for its result, or cancel it"
+            raise Flaw(ALREADY_RUNNING, text, call.id, {"currentRequestId": self._run.id})
+        if not call.params.get("prompt"):
+            raise Flaw(INVALID_PARAMS, "`run` needs a `prompt` that is not empty", call.id)
+        said = {key: value for key, value in call.params.items() if key not in ("prompt", "type", "message", "uuid")}
+        try:
+            line = {"type": "user", **said, "message": {"role": "user", "content": call.params["prompt"]}}
+            messages = self._frames.prompted(convert(line, User))
+        except msgspec.ValidationError as flaw:
+            raise Flaw(INVALID_PARAMS, str(flaw), call.id) from None
+        prompt = messages[-1]
+        if not isinstance(prompt, User):
+            raise Flaw(INVALID_PARAMS, prompt.reason if isinstance(prompt, Refused) else "no prompt", call.id)
+        self._run = Run(call.id, str(prompt.uuid))
+        return messages
+
+    def cancel(self, call: Call) -> list[Message]:
+        if self._run is None:
+            raise Flaw(NOT_RUNNING, "No run is in progress", call.id)
+        self._cancels.append(call.id)
+        return self._frames.controlled("interrupt") if len(self._cancels) == 1 else []
+
+    def status(self, call: Call) -> list[Message]:
+        return [Reply(lines=[result_line(call.id, self._status())])]
+
+    def _status(self) -> Json:
+        current = {} if self._run is None else {"request_id": self._run.id}
+        session_id = self._frames.prompts.session_id or None
+        return system("status", running=self._run is not None, **current, session_id=session_id)
+
+    # Out.
+
+    def encode(self, message: Message) -> list[bytes]:
+        is_opened = bool(self._frames.prompts.session_id)
+        said = self._frames.frames(message)
+        match message:
+            case Result():
+                return self._end(message, said, is_opened)
+            case CommandLifecycle(command_uuid=uuid, state="cancelled") if self._run and self._run.uuid == uuid:
+                return self._close([error_line(self._run.id, CANCELLED, "The run was cancelled before it began")])
+            case SystemFault(message=str() as text, error={"type": "validation_error"}):
+                return [error_line(None, INVALID_REQUEST, text)]
+            case ControlResponse():
+                said = [frame for frame in said if frame["subtype"] != "interrupted"]
+        if isinstance(message, UNSAID):
+            return []
+        id = self._run.id if self._run is not None else self._last
+        return [result_line(id, frame) for frame in said]
+
+    def _end(self, message: Result, said: list[Json], is_opened: bool) -> list[bytes]:
+        """A turn is over: that of the run, unless it is one that nobody asked for."""
+        run = self._run
+        if run is None or (is_opened and run.uuid not in (message.user_message_uuids or ())):
+            return [result_line(self._last, frame) for frame in said]
+        fault = "\n".join(message.errors or ()) if not is_opened or is_bug(message) else ""
+        if fault:
+            code = INTERNAL_ERROR if is_opened else INVALID_PARAMS
+            return self._close([error_line(run.id, code, fault)])
+        return self._close([result_line(run.id, frame) for frame in said])
+
+    def _close(self, lines: list[bytes]) -> list[bytes]:
+        """The lines that end the run, and behind them the answers to those who cancelled it."""
+        self._last = self._run.id if self._run is not None else self._last
+        self._run = None
+        cancels, self._cancels = self._cancels, []
+        return [*lines, *(result_line(id, self._status()) for id in cancels)]
+
+
+def is_bug(message: Result) -> bool:
+    """Whether a turn failed by a fault of the engine itself."""
+    return bool(message.errors) and isinstance(message.errors, list) and message.errors[0].startswith("internal error")
+
+
+def read(line: bytes) -> Call:
+    """The call that a line makes. Raises Flaw."""
+    said = parse(line)
+    if not isinstance(said, dict):
+        raise Flaw(INVALID_REQUEST, "a request is one JSON object")
+    id = said.get("id") if type(said.get("id")) in (str, int, float) else None
+    if said.get("jsonrpc") != "2.0":
+        raise Flaw(INVALID_REQUEST, '`jsonrpc` must be "2.0"', id)
+    if id is None:
+        raise Flaw(INVALID_REQUEST, "`id` must be a string or a number")
+    method, params = said.get("method"), said.get("params", {})
+    if not isinstance(method, str):
+        raise Flaw(INVALID_REQUEST, "`method` must be a string", id)
+    if method not in METHODS:
+        raise Flaw(METHOD_NOT_FOUND, f"there is no method {method!r}; there are {', '.join(METHODS)}", id)
+    if not isinstance(params, dict):
+        raise Flaw(INVALID_PARAMS, "`params` must be an object", id)
+    return Call(id, method, params)
+
+
+def parse(line: bytes) -> Any:
+    """Raises Flaw."""
+    if too_deep(line):
+        raise Flaw(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
+        mended = mend_surrogates(line)
+        if mended is not None:
+            return parse(mended)
+        raise Flaw(PARSE_ERROR, f"the line is not JSON: {flaw}") from None
+
+
+def result_line(id: Id, frame: Json) -> bytes:
+    return spell({"jsonrpc": "2.0", "id": id, "result": frame})
+
+
+def error_line(id: Id, code: int, text: str, **more: Any) -> bytes:
+    return spell({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text, **more}})
+
+
+METHODS: dict[str, Callable[[JsonRpc, Call], list[Message]]] = {
+    "run": JsonRpc.run,
+    "cancel": JsonRpc.cancel,
+    "status": JsonRpc.status,
+}
