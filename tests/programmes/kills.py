@@ -42,7 +42,8 @@ STEPS = 24
 START_SECONDS, WORK_SECONDS = 0.5, 0.8
 """One in five dies so soon after its start, the others so soon after their first line."""
 RESUME_SECONDS = 2.0
-RUN_SECONDS = 60
+SILENCE_SECONDS = 60
+"""Whoever says nothing for so long hangs."""
 KEPT = ("user", "assistant", "result")
 
 
@@ -91,7 +92,7 @@ class Job:
     async def run(self) -> None:
         self._folder.mkdir()
         self._seen.jobs += 1
-        async with ModelServer(FromModel(self._worker, "m")) as server, asyncio.timeout(RUN_SECONDS):
+        async with ModelServer(FromModel(self._worker, "m")) as server:
             self._environment = {**ENVIRONMENT, "HOME": str(self._folder), "ANTHROPIC_BASE_URL": server.url}
             while not await self._live():
                 pass
@@ -138,7 +139,7 @@ class Job:
         assert engine.stderr is not None
         say(engine.stdin, {"type": "user", "message": {"role": "user", "content": "go on"}})
         first = True
-        while (raw := await engine.stdout.readline()).endswith(b"\n"):
+        while (raw := await self._next(engine.stdout)).endswith(b"\n"):
             if first and is_resume:
                 self._note_resume(time.monotonic() - begun)
             if first and works:
@@ -161,6 +162,16 @@ class Job:
             self._seen.flaw(f"{self._folder.name}: ended with {engine.returncode}: {complaint}")
             return True
         return False
+
+    async def _next(self, stdout: asyncio.StreamReader) -> bytes:
+        """The next line; half of one, or nothing, at the end."""
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                return await stdout.readline()
+        except TimeoutError:
+            last = list(self._printed.values())[-1:]
+            self._seen.flaw(f"{self._folder.name}: hangs behind {last}")
+            raise
 
     def _note_resume(self, seconds: float) -> None:
         self._seen.resumes += 1

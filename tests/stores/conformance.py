@@ -371,6 +371,43 @@ def a_session_that_is_whole_is_left_alone_by_a_repair(place: Place) -> None:
         place.open().repair(SECOND)
 
 
+def what_a_subagent_says_is_kept_with_its_session(place: Place) -> None:
+    meta: Json = {"agentType": "scout", "toolUseId": "t1"}
+    store = place.open()
+    log = store.create(FIRST)
+    log.append(user(0, "begin"))
+    agent = store.agent_log(FIRST, "a1", meta)
+    agent.append(user(0, "look for plums"))
+    agent.append(assistant(1, TEXT, parent_tool_use_id="t1"))
+    while_it_runs = list(agent.entries())
+    agent.close()
+    log.append(user(1, "go on"))
+    log.close()
+
+    again = place.open()
+    assert [(found.id, found.meta) for found in again.agents(FIRST)] == [("a1", meta)]
+    said = [user(0, "look for plums"), assistant(1, TEXT, parent_tool_use_id="t1")]
+    assert (while_it_runs, list(again.read_agent(FIRST, "a1"))) == (said, said)
+    assert kept(again) == [user(0, "begin"), user(1, "go on")]
+    assert ([info.id for info in again.list()], again.search("plums")) == ([FIRST], [])
+
+
+def subagents_go_with_their_session(place: Place) -> None:
+    store = place.open()
+    for session_id in (FIRST, SECOND):
+        log = store.create(session_id)
+        log.append(user(0, "begin", session_id))
+        agent = store.agent_log(session_id, "a1", {})
+        agent.append(user(0, "look", session_id))
+        agent.close()
+        log.close()
+    store.delete(FIRST)
+
+    assert (store.agents(FIRST), list(store.read_agent(FIRST, "a1"))) == ([], [])
+    assert [found.id for found in store.agents(SECOND)] == ["a1"]
+    assert list(store.read_agent(SECOND, "a1")) == [user(0, "look", SECOND)]
+
+
 CLAIMS = [
     entries_come_back_as_they_were_appended,
     a_log_that_is_being_written_can_be_read,
@@ -395,5 +432,7 @@ CLAIMS = [
     large_and_odd_texts_come_back_as_they_were,
     it_can_be_seen_whether_somebody_holds_a_session,
     a_session_that_is_whole_is_left_alone_by_a_repair,
+    what_a_subagent_says_is_kept_with_its_session,
+    subagents_go_with_their_session,
 ]
 every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)

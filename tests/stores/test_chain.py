@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.stores.chain import Hole, Seal, checksum
+from parley.stores.chain import Hole, Seal, checksum, has_shape
 
 BODIES = [msgspec.json.encode({"number": number, "text": "x" * number}) for number in range(6)]
 
@@ -71,3 +71,12 @@ def test_an_altered_record_ends_the_chain_before_it(at: int, place: float, bit: 
         good += (line for line in lines if seal.holds(line))
 
     assert good == records[:at]
+
+
+def test_a_record_is_known_by_its_end_whatever_became_of_the_name_of_its_checksum() -> None:
+    (record,) = chained(BODIES[:1])
+
+    assert has_shape(record)
+    assert has_shape(record.replace(b'"check"', b'"chdck"'))
+    assert not has_shape(BODIES[0])
+    assert not has_shape(b'{"type":"user","gitBranch":"deadbeef"}')

@@ -36,7 +36,7 @@ def note(seq: int) -> Entry:
 class Client:
     """Keeps what it is told."""
 
-    def __init__(self, *held: Entry, is_copy: bool = False, most_bytes: int = 10_000) -> None:
+    def __init__(self, *held: Entry, is_copy: bool = False, most_bytes: int = 10_000, head: Json | None = None) -> None:
         self.frames: list[Json] = []
         self.complaints: list[str] = []
         self.log = Memory().create(FIRST)
@@ -50,6 +50,7 @@ class Client:
             context=CONTEXT,
             most_bytes=most_bytes,
             is_copy=is_copy,
+            head=head,
             complain=self.complaints.append,
         )
 
@@ -112,3 +113,12 @@ def test_a_transcript_of_mirrored_lines_is_the_session(tmp_path: Path) -> None:
     assert list(log.entries()) == talk
     log.append(user(3))
     assert list(log.entries()) == [*talk, user(3)]
+
+
+def test_what_is_known_of_a_subagent_is_told_before_its_first_line_and_only_then() -> None:
+    client = Client(head={"type": "agent_metadata", "agentType": "scout"})
+    assert client.frames == []
+    for entry in (user(0), assistant(1)):
+        client.mirror.append(entry)
+
+    assert [line["type"] for line in client.lines()] == ["agent_metadata", "user", "assistant"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from parley.errors import SessionBusy, SessionError
+from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.stores.line import Context
 from parley.stores.postgres import Postgres
 from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
@@ -162,3 +162,56 @@ def test_a_database_of_a_newer_version_is_left_alone(address: str) -> None:
 
     with pytest.raises(SessionError, match="is of a newer version"):
         store(address).create(SECOND)
+
+
+def spoil(address: str, *statements: str) -> None:
+    with psycopg.connect(address, autocommit=True) as database:
+        for statement in statements:
+            database.execute(statement.encode())
+
+
+def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(address: str) -> None:
+    write(store(address), FIRST, *(user(seq, f"plum {seq}") for seq in range(4)))
+    spoil(address, "UPDATE parley_entries SET message = replace(message, 'plum 2', 'plan 2')")
+
+    with pytest.raises(DamagedSession, match="damaged at entry 2 in the database"):
+        kept(store(address))
+    mended = store(address).repair(FIRST)
+    assert mended is not None
+    assert f"the entries of '{FIRST}/damaged-" in mended.aside
+    assert kept(store(address)) == [user(0, "plum 0"), user(1, "plum 1")]
+    assert [hit.seq for hit in store(address).search("plum")] == [1, 0]
+    write(store(address), FIRST, user(2, "again"))
+    assert kept(store(address))[2:] == [user(2, "again")]
+
+
+def test_a_database_without_checksums_gets_them_from_the_next_entry_on(address: str) -> None:
+    write(store(address), FIRST, user(0, "old"), user(1, "old"))
+    spoil(
+        address,
+        "ALTER TABLE parley_entries DROP COLUMN checksum",
+        "DROP TABLE parley_agents",
+        "UPDATE parley_version SET version = 1",
+    )
+    write(store(address), FIRST, user(2, "new"))
+    assert kept(store(address)) == [user(0, "old"), user(1, "old"), user(2, "new")]
+
+    spoil(address, "UPDATE parley_entries SET at = 'once' WHERE seq = 1")
+    with pytest.raises(DamagedSession, match="at entry 2"):
+        kept(store(address))
+
+
+def test_a_subagent_cannot_write_for_a_session_that_was_taken_over(address: str) -> None:
+    process = holder(address)
+    assert said(process) == "held"
+    ours = store(address).open(FIRST, steal=True)
+    agent = store(address).agent_log(FIRST, "a1", {})
+    agent.append(user(0, "look"))
+    cut(address)
+    end(process)
+    spoil(address, "UPDATE parley_leases SET holder = 'somebody else', fence = fence + 1")
+
+    with pytest.raises(SessionBusy):
+        agent.append(user(1, "look on"))
+    agent.close()
+    ours.close()

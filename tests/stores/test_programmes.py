@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import crashes  # programmes are no package: their folder must be on the path first
+import damaged_databases
 import damaged_logs
 import failing_disk
 import kills
@@ -21,6 +22,12 @@ def test_a_damaged_log_is_a_beginning_or_a_refusal(tmp_path: Path) -> None:
     outcomes = damaged_logs.run(tmp_path, logs=600, seed=1)
 
     assert {outcome.split(": ")[1] for outcome in outcomes} == {"whole", "beginning", "refused"}
+
+
+def test_a_damaged_database_is_a_beginning_or_a_refusal(tmp_path: Path) -> None:
+    outcomes = damaged_databases.run(tmp_path, files=90, seed=1)
+
+    assert {outcome.split(": ")[1] for outcome in outcomes} >= {"whole", "repaired", "refused"}
 
 
 def test_a_race_for_a_session_has_one_winner(tmp_path: Path) -> None:

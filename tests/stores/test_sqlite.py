@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.errors import SessionError
+from parley.errors import DamagedSession, SessionError
 from parley.stores.line import Context
 from parley.stores.sqlite import Sqlite
 from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
@@ -103,3 +103,59 @@ def test_an_entry_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     log.close()
 
     assert kept(store(tmp_path)) == [user(0, "first"), user(1, "third")]
+
+
+def spoil(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path / "sessions.db")) as database, database:
+        database.execute(statement)
+
+
+def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, *(user(seq, f"plum {seq}") for seq in range(4)))
+    spoil(tmp_path, "UPDATE entries SET message = replace(message, 'plum 2', 'plan 2')")
+
+    with pytest.raises(DamagedSession, match=r"damaged at entry 2 in .*sessions\.db"):
+        kept(store(tmp_path))
+    mended = store(tmp_path).repair(FIRST)
+    assert mended is not None
+    assert f"the entries of '{FIRST}/damaged-" in mended.aside
+    assert (mended.kept_bytes > 0, mended.aside_bytes > 0) == (True, True)
+    assert kept(store(tmp_path)) == [user(0, "plum 0"), user(1, "plum 1")]
+    assert [hit.seq for hit in store(tmp_path).search("plum")] == [1, 0]
+    info = store(tmp_path).info(FIRST)
+    assert info is not None
+    assert (info.messages, info.size_bytes) == (2, mended.kept_bytes)
+
+
+def test_a_repaired_session_goes_on_and_is_deleted_with_what_was_put_aside(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, *(user(seq, "x") for seq in range(3)))
+    spoil(tmp_path, "DELETE FROM entries WHERE seq = 1")
+    store(tmp_path).repair(FIRST)
+    write(store(tmp_path), FIRST, user(1, "again"))
+    assert kept(store(tmp_path)) == [user(0, "x"), user(1, "again")]
+
+    store(tmp_path).delete(FIRST)
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as database:
+        assert database.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+
+
+def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, user(0, "x"))
+    spoil(tmp_path, "UPDATE entries SET message = 'no json'")
+    store(tmp_path).delete(FIRST)
+
+    assert store(tmp_path).list() == []
+
+
+def test_a_database_without_checksums_gets_them_from_the_next_entry_on(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, user(0, "old"), user(1, "old"))
+    spoil(tmp_path, "ALTER TABLE entries DROP COLUMN checksum")
+    spoil(tmp_path, "DROP TABLE agents")
+    spoil(tmp_path, "UPDATE parley_version SET version = 1")
+    write(store(tmp_path), FIRST, user(2, "new"))
+    assert kept(store(tmp_path)) == [user(0, "old"), user(1, "old"), user(2, "new")]
+    assert list(store(tmp_path).read(FIRST, after=0)) == [user(1, "old"), user(2, "new")]
+
+    spoil(tmp_path, "UPDATE entries SET at = 'once' WHERE seq = 1")
+    with pytest.raises(DamagedSession, match="at entry 2"):
+        kept(store(tmp_path))

@@ -97,3 +97,11 @@ def test_a_damaged_end_is_told_and_the_session_goes_on_behind_it(tmp_path: Path)
     log.append(CONVERSATION[2])
     log.close()
     assert list(store.read(FIRST)) == CONVERSATION[:3]
+
+
+def test_a_record_that_has_lost_both_its_marks_is_not_taken_for_somebody_elses() -> None:
+    last = WHOLE.splitlines(keepends=True)[-1]
+    odd = last.replace(b'"seq"', b'"ceq"').replace(b'"check"', b'"chdck"')
+    found, complaints = damaged(WHOLE.removesuffix(last) + odd)
+
+    assert (found, len(complaints)) == (TALK[:-1], 1)

@@ -90,6 +90,9 @@ class Composer:
             make_callbacks=tools.callback_hooks,
             make_commands=lambda layers: tools.command_hooks(basis, layers, context),
             mirrored=lambda log, told: sessions.mirrored(session_id, log, told),
+            mirrored_agent=lambda agent_id, meta, log, told: sessions.mirrored_agent(
+                session_id, agent_id, meta, log, told
+            ),
             transcript_path=lambda: sessions.transcript_path(session_id),
             agents=extensions.agents,
             agent=options.agent or basis.settings.merged.get("agent"),

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from parley.compose.basis import Basis
 from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
@@ -100,33 +102,61 @@ class Sessions:
 
     def mirrored(self, session_id: str, log: Log, told: Callable[[Message], None]) -> Log:
         """The log for a session whose client wants to hear of its lines."""
-        basis = self._basis
-        if not basis.options.session_mirror:
+        if not self._basis.options.session_mirror:
             return log
+        path, is_copy = self._mirror_path(session_id), self.wanted().begins_as == "fork"
+        return self._mirror(log, told, path, session_id, self._basis.line_context(), is_copy=is_copy)
+
+    def mirrored_agent(
+        self, session_id: str, agent_id: str, meta: Json, log: Log, told: Callable[[Message], None]
+    ) -> Log:
+        """The same for a subagent, whose transcript has a path of its own beside the session's."""
+        if not self._basis.options.session_mirror:
+            return log
+        from parley.stores.sidechain import path_beside
+
+        path = str(path_beside(self._mirror_path(session_id), agent_id))
+        context = msgspec.structs.replace(self._basis.line_context(), agent_id=agent_id)
+        return self._mirror(log, told, path, session_id, context, head={**meta, "type": "agent_metadata"})
+
+    def _mirror(
+        self,
+        log: Log,
+        told: Callable[[Message], None],
+        path: str,
+        session_id: str,
+        context: Context,
+        *,
+        is_copy: bool = False,
+        head: Json | None = None,
+    ) -> Log:
         from parley.stores.mirror import Mirror
 
-        layout = basis.config / "projects" / project_key(basis.cwd) / f"{session_id}.jsonl"
         return Mirror(
             log,
             told,
-            # Clients know by the path which session is meant, wherever it is kept.
-            path=str(next(basis.config.glob(f"projects/*/{session_id}.jsonl"), layout)),
+            path=path,
             session_id=session_id,
-            context=basis.line_context(),
-            most_bytes=line_bytes(basis),
-            is_copy=self.wanted().begins_as == "fork",
-            complain=basis.complain,
+            context=context,
+            most_bytes=line_bytes(self._basis),
+            is_copy=is_copy,
+            head=head,
+            complain=self._basis.complain,
         )
+
+    def _mirror_path(self, session_id: str) -> str:
+        """Clients know by the path which session is meant, wherever it is kept."""
+        config = self._basis.config
+        layout = config / "projects" / project_key(self._basis.cwd) / f"{session_id}.jsonl"
+        return str(next(config.glob(f"projects/*/{session_id}.jsonl"), layout))
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json) -> Log:
         """Raises SessionError."""
-        from parley.stores.memory import Memory
-        from parley.stores.sidechain import opened
+        if self._basis.options.no_session_persistence:
+            from parley.stores.memory import Memory
 
-        path = self.transcript_path(session_id)
-        if not path:
-            return Memory().create(agent_id)
-        return opened(path, session_id, agent_id, meta, self._basis.line_context(), self._basis.complain)
+            return Memory().agent_log(session_id, agent_id, meta)
+        return self.store(session_id).agent_log(session_id, agent_id, meta)
 
     def agent_transcript(self, session_id: str, agent_id: str) -> str:
         from parley.stores.sidechain import path_beside

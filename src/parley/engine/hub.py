@@ -14,6 +14,8 @@ from parley.engine.session import Session
 from parley.engine.setup import Setup
 from parley.errors import SessionError
 from parley.host import Host
+from parley.protocol.base import Json
+from parley.stores.base import Log
 
 
 class Hub:
@@ -24,7 +26,11 @@ class Hub:
         """A session of its own. Raises SessionError if it is open here already."""
         if setup.session_id in self._sessions:
             raise SessionError(f"session {setup.session_id} is open already")
-        mirrored = msgspec.structs.replace(setup, log=setup.mirrored(setup.log, host.tell))
+
+        def agent_log(agent_id: str, meta: Json) -> Log:
+            return setup.mirrored_agent(agent_id, meta, setup.open_agent_log(agent_id, meta), host.tell)
+
+        mirrored = msgspec.structs.replace(setup, log=setup.mirrored(setup.log, host.tell), open_agent_log=agent_log)
         session = self._sessions[setup.session_id] = Session(mirrored, host)
         return session
 

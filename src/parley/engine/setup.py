@@ -107,6 +107,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """The hooks of a host's registration, and of the layers of settings."""
     mirrored: Callable[[Log, Callable[[Message], None]], Log] = lambda log, told: log
     """The log for a client that wants to hear of its lines."""
+    mirrored_agent: Callable[[str, Json, Log, Callable[[Message], None]], Log] = lambda agent_id, meta, log, told: log
+    """The same for the log of a subagent."""
     transcript_path: Callable[[], str] = lambda: ""
     """Where hooks find the transcript; empty if nowhere."""
     agents: Agents = msgspec.field(default_factory=Agents)

@@ -69,7 +69,15 @@ class Mended(Struct, frozen=True, kw_only=True):
     kept_bytes: int
     aside_bytes: int
     aside: str
-    """The file with what was from the damage on."""
+    """Where that is: a file, or for databases the name of the entries."""
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """A subagent of a session, whose transcript is kept with it."""
+
+    id: str
+    meta: Json
+    """Which kind it is, and which call it belongs to."""
 
 
 class Log(Protocol):
@@ -134,6 +142,15 @@ class Store(Protocol):
 
         Raises UnknownSession, SessionBusy, SessionError.
         """
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> Log:
+        """A new log for a subagent of a session that the caller holds. Raises SessionError."""
+
+    def agents(self, session_id: str) -> builtins.list[Agent]:
+        """The subagents of a session whose transcripts are kept, in no special order."""
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        """What a subagent said; nothing if there is none. Raises SessionError, DamagedSession."""
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         """What was said with all these words in it, in whatever case; the latest first."""

@@ -12,11 +12,14 @@ lost, it was half a line of a full disk. A record that does not follow on shows 
 
 from __future__ import annotations
 
+import re
 import zlib
 
 BEFORE, BEHIND = b',"check":"', b'"}'
 DIGITS = 8
 LENGTH = len(BEFORE) + DIGITS + len(BEHIND)
+SHAPE = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
+"""How a record ends, whatever became of the name of the field."""
 
 
 class Hole(Exception):
@@ -55,6 +58,11 @@ class Seal:
         if follows_damaged:
             raise Hole
         return False
+
+
+def has_shape(line: bytes) -> bool:
+    """Whether a line ends as only our records do."""
+    return SHAPE.search(line, max(0, len(line) - LENGTH)) is not None
 
 
 def checksum(line: bytes) -> int | None:

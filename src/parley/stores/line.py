@@ -69,12 +69,15 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
     return {**spelled, **entry.context, **({"parley": left} if left else {})}
 
 
-def entry(json: Json, session_id: str, seq: int) -> Entry | None:
-    """The entry of a line, numbered `seq` if it has no number; None for what is no entry of ours or of the original."""
+def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> Entry | None:
+    """The entry of a line, numbered `seq` if it has no number; None for what is no entry of ours or of the original.
+
+    `of_agent`: in the transcript of a subagent, whose lines stand beside the session's own conversation.
+    """
     kind, own = json.get("type"), json.get("seq")
     at, seq = str(json.get("timestamp", "")), own if isinstance(own, int) else seq
     if kind in CONVERSATION:
-        return spoken(json, session_id, seq, at) if is_said(json) else None
+        return spoken(json, session_id, seq, at) if is_said(json, of_agent=of_agent) else None
     if kind == "parley":
         message, context = json.get("message") or {}, json.get("context") or {}
         return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context)
@@ -171,9 +174,9 @@ def snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def is_said(json: Json) -> bool:
-    """Whether a line of user or assistant is part of the session's own conversation, and whole."""
-    if json.get("isSidechain") or not isinstance(json.get("uuid"), str):
+def is_said(json: Json, *, of_agent: bool) -> bool:
+    """Whether a line of user or assistant is part of the transcript's own conversation, and whole."""
+    if bool(json.get("isSidechain")) is not of_agent or not isinstance(json.get("uuid"), str):
         return False
     message = json.get("message")
     content = message.get("content") if isinstance(message, dict) else None
@@ -204,6 +207,7 @@ OWN = frozenset(
         "version",
         "gitBranch",
         "seq",
+        "agentId",
         "parley",
         "check",
         MIRRORED,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from typing import Any
 
 from parley.errors import SessionBusy, UnknownSession
-from parley.protocol.base import spell
-from parley.stores.base import Entry, Hit, Info, Mended, plain
+from parley.protocol.base import Json, spell
+from parley.stores.base import Agent, Entry, Hit, Info, Mended, plain
 from parley.stores.words import SAID, first_prompt, hit, words
 
 
@@ -45,6 +46,8 @@ class Memory:
         self._titles: dict[str, tuple[int, str]] = {}
         """What a session was renamed to, and at which length of its log."""
         self._tags: dict[str, str] = {}
+        self._agents: dict[str, dict[str, Json]] = {}
+        self._said_by_agents: dict[str, dict[str, builtins.list[Entry]]] = {}
 
     def exists(self, session_id: str) -> bool:
         return session_id in self._sessions
@@ -118,12 +121,29 @@ class Memory:
     def delete(self, session_id: str) -> None:
         self._check(session_id)
         self._held(session_id).close()
-        for kept in (self._sessions, self._titles, self._tags):
-            kept.pop(session_id, None)
+        kept: tuple[dict[str, Any], ...] = (
+            self._sessions,
+            self._titles,
+            self._tags,
+            self._agents,
+            self._said_by_agents,
+        )
+        for part in kept:
+            part.pop(session_id, None)
 
     def repair(self, session_id: str) -> Mended | None:
         self._check(session_id)
         return None
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> MemoryLog:
+        self._agents.setdefault(session_id, {})[agent_id] = meta
+        return MemoryLog(agent_id, self._said_by_agents.setdefault(session_id, {}), {})
+
+    def agents(self, session_id: str) -> builtins.list[Agent]:
+        return [Agent(id=id, meta=meta) for id, meta in self._agents.get(session_id, {}).items()]
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        return iter(tuple(self._said_by_agents.get(session_id, {}).get(agent_id, ())))
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         wanted = words(text)

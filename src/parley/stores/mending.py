@@ -57,7 +57,7 @@ def sound(path: Path) -> tuple[int, int]:
 def readable(body: bytes) -> bool:
     """Whether it is a line of somebody else, or none at all."""
     try:
-        return not body.strip() or not was_ours(msgspec.json.decode(body, type=Json))
+        return not body.strip() or not was_ours(msgspec.json.decode(body, type=Json), body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 

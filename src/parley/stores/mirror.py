@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from parley.protocol.base import Message, spell
+from parley.protocol.base import Json, Message, spell
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.stores.base import Entry, Log
 from parley.stores.line import MIRRORED, Context, line, next_parent
@@ -28,9 +28,13 @@ class Mirror:
         context: Context,
         most_bytes: int,
         is_copy: bool = False,
+        head: Json | None = None,
         complain: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`is_copy`: nobody was told yet what the log holds, as it was copied from another session."""
+        """`is_copy`: nobody was told yet what the log holds, as it was copied from another session.
+
+        `head` is told before the first entry: what is known of a subagent, which has no line in its log.
+        """
         self._log = log
         self._told = told
         self._path = path
@@ -40,6 +44,7 @@ class Mirror:
         self._complain = complain
         self._parent: str | None = None
         self._is_behind = is_copy
+        self._head = head
 
     def append(self, entry: Entry) -> None:
         if self._is_behind:
@@ -47,6 +52,9 @@ class Mirror:
             for before in self._log.entries():
                 self._tell(before)
         self._log.append(entry)
+        if self._head is not None:
+            self._told(TranscriptMirror(filePath=self._path, entries=[self._head]))
+            self._head = None
         self._tell(entry)
 
     def sync(self) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import builtins
 import os
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.errors import SessionError, UnknownSession
-from parley.stores.base import PLAIN_ID, Entry, Hit, Info, Mended, plain
+from parley.protocol.base import Json
+from parley.stores.base import PLAIN_ID, Agent, Entry, Hit, Info, Mended, plain
 from parley.stores.line import Context
-from parley.stores.postgres_log import LOCK, PostgresLog, connect, rows, told
+from parley.stores.postgres_log import LOCK, AgentLog, PostgresLog, connect, entries, rows, told
+from parley.stores.rows import agent_key, aside_key, damage, keys_below
 from parley.stores.words import excerpt, said, words
 
 if TYPE_CHECKING:
     import psycopg
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS parley_version (part text PRIMARY KEY, version int NOT NULL);
-INSERT INTO parley_version VALUES ('sessions', 1) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS parley_sessions (
     id text PRIMARY KEY, cwd text NOT NULL, git_branch text, title text, tag text, first_prompt text,
     created text NOT NULL, modified text NOT NULL, turn bigint NOT NULL,
@@ -38,11 +40,17 @@ CREATE INDEX IF NOT EXISTS parley_entries_by_word ON parley_entries USING gin (w
 CREATE TABLE IF NOT EXISTS parley_leases (
     session text PRIMARY KEY, fence bigint NOT NULL, backend int NOT NULL, holder text NOT NULL, since text NOT NULL
 );
+CREATE TABLE IF NOT EXISTS parley_agents (
+    session text NOT NULL, id text NOT NULL, meta text NOT NULL, PRIMARY KEY (session, id)
+);
+ALTER TABLE parley_entries ADD COLUMN IF NOT EXISTS checksum bigint;
+INSERT INTO parley_version VALUES ('sessions', 2) ON CONFLICT (part) DO UPDATE SET version = excluded.version;
 """
 INFO = """
 SELECT id, cwd, title, first_prompt, created, modified, size_bytes, messages, tag, git_branch
 FROM parley_sessions
 """
+BELOW = 'session COLLATE "C" >= %s AND session COLLATE "C" < %s'
 
 
 class Postgres:
@@ -67,7 +75,7 @@ class Postgres:
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
         self._check(session_id)
-        return rows(self._address, session_id, after)
+        return entries(self._address, session_id, after)
 
     def _held(self, session_id: str, *, steal: bool = False) -> PostgresLog:
         self._prepared().close()
@@ -107,14 +115,45 @@ class Postgres:
         self._check(session_id)
         held = self._held(session_id)
         try:
-            for table, column in (("entries", "session"), ("sessions", "id")):
+            for table, column in (("entries", "session"), ("agents", "session"), ("sessions", "id")):
                 self._run(f"DELETE FROM parley_{table} WHERE {column} = %s", session_id)
+            self._run(f"DELETE FROM parley_entries WHERE {BELOW}", *keys_below(session_id))
         finally:
             held.close()
 
     def repair(self, session_id: str) -> Mended | None:
         self._check(session_id)
-        return None  # the server sees to that itself
+        held = self._held(session_id)
+        try:
+            with self._prepared() as database, told():
+                found = damage(rows(database, session_id, -1))
+            if found is None:
+                return None
+            aside = aside_key(session_id, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+            # They keep their texts, and their words are not looked for any more.
+            moved = self._rows(
+                "WITH moved AS (UPDATE parley_entries SET session = %s, words = '{}' WHERE session = %s AND seq >= %s "
+                "RETURNING length(message) + length(context) AS size) SELECT coalesce(sum(size), 0)::bigint FROM moved",
+                *(aside, session_id, found.seq),
+            )
+            kept = (found.kept_bytes, found.kept_messages, session_id)
+            self._run("UPDATE parley_sessions SET size_bytes = %s, messages = %s WHERE id = %s", *kept)
+            place = f"the entries of {aside!r} in the database"
+            return Mended(kept_bytes=found.kept_bytes, aside_bytes=moved[0][0], aside=place)
+        finally:
+            held.close()
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> AgentLog:
+        row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
+        self._run("INSERT INTO parley_agents VALUES (%s, %s, %s)", *row)
+        return AgentLog(self._address, session_id, agent_id, self._context)
+
+    def agents(self, session_id: str) -> builtins.list[Agent]:
+        found = self._rows("SELECT id, meta FROM parley_agents WHERE session = %s", session_id)
+        return [Agent(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        return entries(self._address, agent_key(session_id, plain(agent_id)), -1)
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         wanted = words(text)
@@ -156,16 +195,17 @@ class Postgres:
 
 
 def prepare(database: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Make the tables if they are not there. Raises SessionError for a newer database, psycopg.Error."""
-    found = database.execute("SELECT to_regclass('parley_leases') IS NOT NULL").fetchone()
-    if found == (False,):
+    """Make the tables, or what an older version lacks. Raises SessionError for a newer database, psycopg.Error."""
+    has_tables = database.execute("SELECT to_regclass('parley_leases') IS NOT NULL").fetchone() == (True,)
+    text = "SELECT version FROM parley_version WHERE part = 'sessions'"
+    (version,) = (database.execute(text).fetchone() if has_tables else None) or (0,)
+    if version > VERSION:
+        raise SessionError(f"the database is of a newer version ({version}; this is {VERSION})")
+    if version < VERSION:
         with database.transaction():
             # Two who make the same table at once get in each other's way.
             database.execute("SELECT pg_advisory_xact_lock(hashtextextended('parley schema', 0))")
             database.execute(SCHEMA.encode())
-    (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'sessions'").fetchone() or (VERSION,)
-    if version > VERSION:
-        raise SessionError(f"the database is of a newer version ({version}; this is {VERSION})")
 
 
 def as_info(row: tuple[Any, ...]) -> Info:

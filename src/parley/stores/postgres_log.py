@@ -15,20 +15,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from parley.errors import SessionBusy, SessionError, UsageError
 from parley.protocol.base import spell
 from parley.stores.base import Entry
 from parley.stores.line import Context
+from parley.stores.rows import Row, Rows, agent_key, follow
 from parley.stores.words import SAID, first_prompt, said, words
 
 if TYPE_CHECKING:
     import psycopg
 
-ENTRIES = (
-    "SELECT seq, kind, at, message, context FROM parley_entries WHERE session = %s AND seq > %s ORDER BY seq LIMIT %s"
-)
+COLUMNS = "SELECT seq, kind, at, message, context, checksum FROM parley_entries "
+ENTRIES = COLUMNS + "WHERE session = %s AND seq > %s ORDER BY seq LIMIT %s"
+LAST = "SELECT checksum FROM parley_entries WHERE session = %s AND seq <= %s ORDER BY seq DESC LIMIT 1"
+HIGHEST = (1 << 63) - 1
 LOCK = "hashtextextended('parley session ' || %s, 0)"
 TAKE = """
 INSERT INTO parley_leases VALUES (%(id)s, 1, pg_backend_pid(), %(holder)s, %(since)s)
@@ -37,15 +37,19 @@ ON CONFLICT (session) DO UPDATE SET fence = parley_leases.fence + 1, backend = e
 RETURNING fence
 """
 APPEND = """
-WITH held AS (SELECT 1 FROM parley_leases WHERE session = %(id)s AND fence = %(fence)s FOR SHARE),
+WITH held AS (
+    SELECT 1 FROM parley_leases WHERE session = %(id)s AND (fence = %(fence)s OR holder = %(holder)s) FOR SHARE
+),
 turn AS (SELECT nextval('parley_turns') AS number FROM held),
 added AS (
-    INSERT INTO parley_entries SELECT %(id)s, %(seq)s, %(kind)s, %(at)s, %(message)s, %(context)s, %(words)s, number
+    INSERT INTO parley_entries
+    SELECT %(key)s, %(seq)s, %(kind)s, %(at)s, %(message)s, %(context)s, %(words)s, number, %(checksum)s
     FROM turn ON CONFLICT DO NOTHING RETURNING turn
 ),
 known AS (
     INSERT INTO parley_sessions AS known
     SELECT %(id)s, %(cwd)s, %(branch)s, %(title)s, NULL, %(prompt)s, %(at)s, %(at)s, turn, %(size)s, %(said)s FROM added
+    WHERE %(is_own)s
     ON CONFLICT (id) DO UPDATE SET modified = excluded.modified, turn = excluded.turn,
         size_bytes = known.size_bytes + excluded.size_bytes, messages = known.messages + excluded.messages,
         first_prompt = coalesce(known.first_prompt, excluded.first_prompt),
@@ -57,6 +61,7 @@ CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 30
 STEAL_SECONDS = 5
 PAGE = 1000
+PLACE = "the database"
 
 
 def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
@@ -96,13 +101,18 @@ def told() -> Iterator[None]:
 
 
 class PostgresLog:
-    def __init__(self, address: str, session_id: str, context: Context, *, steal: bool) -> None:
+    _is_own = True
+    """Whether it is a session's own log, which lists and searches know."""
+
+    def __init__(self, address: str, session_id: str, context: Context, *, steal: bool = False) -> None:
         self._address = address
-        self._session_id = session_id
+        self._session_id = self._key = session_id
         self._context = context
         self._database = connect(address)
         self._fence = 0
         self._is_closed = False
+        self._total: int | None = None
+        """The checksum of all there is; None until it is needed."""
         try:
             with told():
                 self._take(steal=steal)
@@ -144,9 +154,8 @@ class PostgresLog:
 
     def _signed(self) -> int:
         """Say who we are; our number among the holders."""
-        holder = f"process {os.getpid()} on {os.uname().nodename}"
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        found = self._database.execute(TAKE, {"id": self._session_id, "holder": holder, "since": since}).fetchone()
+        found = self._database.execute(TAKE, {"id": self._session_id, "holder": signature(), "since": since}).fetchone()
         assert found is not None
         return int(found[0])
 
@@ -160,7 +169,9 @@ class PostgresLog:
 
         if self._is_closed:
             raise SessionBusy(self._session_id, "whoever took it over")
-        given = self._row(entry)
+        if self._total is None:
+            self._total = total_before(self._address, self._key, HIGHEST)
+        given = self._row(entry, self._total)
         try:
             self._insert(given)
         except psycopg.OperationalError:
@@ -170,10 +181,12 @@ class PostgresLog:
                 self._insert(given, again=True)
         except psycopg.Error as flaw:
             raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
+        self._total = given["checksum"]
 
     def _insert(self, given: dict[str, Any], *, again: bool = False) -> None:
         """Raises SessionBusy, SessionError, psycopg.Error."""
-        held, added = self._database.execute(APPEND, {**given, "fence": self._fence}).fetchone() or (0, 0)
+        owner = {"fence": self._fence, "holder": None if self._is_own else signature()}
+        held, added = self._database.execute(APPEND, {**given, **owner}).fetchone() or (0, 0)
         if not held:
             raise SessionBusy(self._session_id, "whoever took it over")
         if not added and not again:
@@ -190,17 +203,21 @@ class PostgresLog:
                 raise SessionBusy(self._session_id, self._holder())
             self._fence = self._signed()
 
-    def _row(self, entry: Entry) -> dict[str, Any]:
-        message, context = spell(entry.message).decode(), spell(entry.context).decode()
+    def _row(self, entry: Entry, before: int) -> dict[str, Any]:
+        message, context = spell(entry.message), spell(entry.context)
         prompt, title = first_prompt(entry.kind, entry.message), entry.message.get("title")
         return {
             "id": self._session_id,
+            "key": self._key,
+            "is_own": self._is_own,
             "seq": entry.seq,
             "kind": entry.kind,
             "at": entry.at,
-            "message": message,
-            "context": context,
-            "words": sorted(set(words(said(entry.kind, entry.message)))),
+            "message": message.decode(),
+            "context": context.decode(),
+            "checksum": follow(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context),
+            # What a subagent says is not searched.
+            "words": sorted(set(words(said(entry.kind, entry.message)))) if self._is_own else [],
             "cwd": os.path.realpath(self._context.cwd),
             "branch": self._context.git_branch or None,
             "title": title if entry.kind == "title" else None,
@@ -213,7 +230,7 @@ class PostgresLog:
         """A commit is on the server's device when it returns."""
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        return rows(self._address, self._session_id, after)
+        return entries(self._address, self._key, after)
 
     def close(self) -> None:
         if self._is_closed:
@@ -227,11 +244,56 @@ class PostgresLog:
         self._database.close()
 
 
-def rows(address: str, session_id: str, after: int) -> Iterator[Entry]:
-    """Page by page, so that a long session does not have to fit into memory. Raises SessionError."""
+class AgentLog(PostgresLog):
+    """What a subagent of a session says, whose own log this process holds: that lease counts."""
+
+    _is_own = False
+
+    def __init__(self, address: str, session_id: str, agent_id: str, context: Context) -> None:
+        super().__init__(address, session_id, context)
+        self._key = agent_key(session_id, agent_id)
+
+    def _take(self, *, steal: bool) -> None:
+        pass
+
+    def _reconnect(self) -> None:
+        self._database.close()
+        self._database = connect(self._address)
+
+
+def signature() -> str:
+    return f"process {os.getpid()} on {os.uname().nodename}"
+
+
+def entries(address: str, key: str, after: int) -> Iterator[Entry]:
+    """Raises SessionError, DamagedSession."""
     with connect(address) as database, told():
-        while page := database.execute(ENTRIES, (session_id, after, PAGE)).fetchall():
-            for seq, kind, at, message, context in page:
-                spoken, about = msgspec.json.decode(message), msgspec.json.decode(context)
-                yield Entry(seq=seq, kind=kind, at=at, message=spoken, context=about)
-                after = seq
+        total = total_at(database, key, after)
+        begin = -1 if total is None else after
+        yield from Rows(key, PLACE, total or 0).entries(rows(database, key, begin), after)
+
+
+def rows(database: psycopg.Connection[tuple[Any, ...]], key: str, after: int) -> Iterator[Row]:
+    """Page by page, so that a long session does not have to fit into memory. Raises psycopg.Error."""
+    while page := database.execute(ENTRIES, (key, after, PAGE)).fetchall():
+        for seq, kind, at, message, context, checksum in page:
+            yield seq, kind.encode(), at.encode(), message.encode(), context.encode(), checksum
+            after = seq
+
+
+def total_before(address: str, key: str, seq: int) -> int:
+    """The checksum of all entries up to a number. Raises SessionError, DamagedSession."""
+    with connect(address) as database, told():
+        total = total_at(database, key, seq)
+        if total is not None:
+            return total
+        chain = Rows(key, PLACE)
+        for row in rows(database, key, -1):
+            chain.entry(*row)
+        return chain.total
+
+
+def total_at(database: psycopg.Connection[tuple[Any, ...]], key: str, seq: int) -> int | None:
+    """What the last entry up to a number says of all before it; None if it is of a version that did not."""
+    found = database.execute(LAST, (key, seq)).fetchone()
+    return 0 if found is None else found[0]

@@ -7,16 +7,17 @@ session holds these, too: nobody else knows of an agent while it runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json
+from parley.stores.base import Agent, Entry, plain
 from parley.stores.lease import Lease
 from parley.stores.line import Context
-from parley.stores.transcript import Transcript
+from parley.stores.transcript import Reader, Transcript
 
 
 class Held(Lease):
@@ -33,7 +34,26 @@ class Held(Lease):
 
 
 def path_beside(session_path: str, agent_id: str) -> Path:
-    return Path(session_path).with_suffix("") / "subagents" / f"agent-{agent_id}.jsonl"
+    return Path(session_path).with_suffix("") / "subagents" / f"agent-{plain(agent_id)}.jsonl"
+
+
+def beside(session_path: str) -> list[Agent]:
+    """The subagents with a transcript, and what is known of them."""
+    found = sorted((Path(session_path).with_suffix("") / "subagents").glob("agent-*.jsonl"))
+    return [Agent(id=path.stem.removeprefix("agent-"), meta=meta_of(path)) for path in found]
+
+
+def meta_of(path: Path) -> Json:
+    """What the sidecar says; nothing if there is none that can be read."""
+    try:
+        return msgspec.json.decode(path.with_suffix(".meta.json").read_bytes(), type=Json)
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def read(session_path: str, session_id: str, agent_id: str, complain: Callable[[str], None]) -> Iterator[Entry]:
+    """Raises SessionError, DamagedSession."""
+    return Reader(path_beside(session_path, agent_id), session_id, complain, of_agent=True).entries()
 
 
 def opened(

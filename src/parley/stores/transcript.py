@@ -18,7 +18,7 @@ import msgspec
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, spell
 from parley.stores.base import Entry
-from parley.stores.chain import Hole, Seal, checksum
+from parley.stores.chain import Hole, Seal, checksum, has_shape
 from parley.stores.lease import Lease
 from parley.stores.line import MIRRORED, Context, entry, line, next_parent
 
@@ -26,12 +26,21 @@ from parley.stores.line import MIRRORED, Context, entry, line, next_parent
 class Reader:
     """Reads a transcript from its beginning, and knows afterwards what the next line follows on."""
 
-    def __init__(self, path: Path, session_id: str, complain: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        session_id: str,
+        complain: Callable[[str], None] = lambda text: None,
+        *,
+        of_agent: bool = False,
+    ) -> None:
+        """`of_agent`: it is the transcript of a subagent."""
         self.seal = Seal()
         self.parent: str | None = None
         self._path = path
         self._session_id = session_id
         self._complain = complain
+        self._of_agent = of_agent
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         """The entries with a higher number. Raises SessionError, DamagedSession."""
@@ -89,9 +98,9 @@ class Reader:
             return DAMAGED
         if not isinstance(json, dict):
             return None
-        if not is_ours and was_ours(json):
+        if not is_ours and was_ours(json, body):
             return DAMAGED
-        return entry(json, self._session_id, seq)
+        return entry(json, self._session_id, seq, of_agent=self._of_agent)
 
 
 DAMAGED = object()
@@ -110,9 +119,10 @@ def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
             return
 
 
-def was_ours(json: Json) -> bool:
+def was_ours(json: Json, body: bytes) -> bool:
     """Whether a line without a good checksum once had one. Whoever copies our lines says where they come from."""
-    return (json.get("type") == "parley" or "seq" in json or "check" in json) and not (COPIED & json.keys())
+    is_marked = json.get("type") == "parley" or "seq" in json or "check" in json or has_shape(body)
+    return is_marked and not (COPIED & json.keys())
 
 
 class Transcript:
@@ -171,7 +181,8 @@ class Transcript:
             raise SessionError(f"the session cannot be written to {self._path}: {flaw.strerror}") from None
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        reader = Reader(self._path, self._session_id, self._complain)
+        of_agent = bool(self._context.agent_id)
+        reader = Reader(self._path, self._session_id, self._complain, of_agent=of_agent)
         yield from reader.entries(after)
         self._read = reader
 

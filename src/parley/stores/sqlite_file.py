@@ -1,0 +1,90 @@
+"""The SQLite file of many sessions: its tables, and connections to it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from parley.errors import SessionError
+
+VERSION = 2
+PATIENCE_SECONDS = 10
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (
+    id TEXT PRIMARY KEY, cwd TEXT NOT NULL, git_branch TEXT, title TEXT, tag TEXT, first_prompt TEXT,
+    created TEXT NOT NULL, modified TEXT NOT NULL, turn INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL DEFAULT 0, messages INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS sessions_by_project ON sessions (cwd, turn);
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY, session TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, at TEXT NOT NULL,
+    message TEXT NOT NULL, context TEXT NOT NULL, checksum INTEGER, UNIQUE (session, seq)
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS said USING fts5(words, content='', tokenize="unicode61 remove_diacritics 0");
+CREATE TABLE IF NOT EXISTS agents (
+    session TEXT NOT NULL, id TEXT NOT NULL, meta TEXT NOT NULL, PRIMARY KEY (session, id)
+);
+"""
+HAS_CHECKSUMS = "SELECT 1 FROM pragma_table_info('entries') WHERE name = 'checksum'"
+OUR_VERSION = "SELECT version FROM parley_version WHERE part = 'sessions'"
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What SQLite has to complain about, as a session's error."""
+    try:
+        yield
+    except sqlite3.Error as flaw:
+        raise SessionError(f"the database {path} cannot be used: {flaw}") from None
+    except UnicodeDecodeError:
+        # A damaged file may have names of tables that are no text, and complaints quote them.
+        raise SessionError(f"the database {path} cannot be used: it is damaged") from None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Raises SessionError."""
+    with told(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as flaw:
+            raise SessionError(f"the database {path} cannot be used: {flaw.strerror}") from None
+        made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            prepare(made, path)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+def prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables, or what an older version of them lacks. Raises SessionError for a newer file."""
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")  # with the system at each commit, on the device with `sync`
+    # Others may keep tables of their own in the file, and the versions of them beside ours.
+    has_versions = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'parley_version'").fetchone()
+    (version,) = (database.execute(OUR_VERSION).fetchone() if has_versions else None) or (0,)
+    if version > VERSION:
+        raise SessionError(f"the database {path} is of a newer version ({version}; this is {VERSION})")
+    if version < VERSION:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            grow(database)
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+
+
+def grow(database: sqlite3.Connection) -> None:
+    """Whatever another process has not done meanwhile."""
+    for statement in SCHEMA.split(";\n"):
+        database.execute(statement)
+    if not database.execute(HAS_CHECKSUMS).fetchone():
+        database.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER")
+    database.execute("INSERT OR REPLACE INTO parley_version VALUES ('sessions', ?)", (VERSION,))
