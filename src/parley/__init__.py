@@ -1,5 +1,187 @@
-"""Parley: an open engine and SDK for the agent wire protocol of the Claude Code CLI and its SDKs."""
+"""Parley: an open engine and SDK for the agent wire protocol of the Claude Code CLI and its SDKs.
+
+    from parley import Client, Options, query, tool
+
+Everything is found when it is first used: importing this module loads nothing but itself. The names of the
+official Python SDK are here as well, so a program is ported by changing its import line (docs/sdk.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from parley.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    # fmt: off
+    # isort: off
+    from parley.sdk.blocks import (
+        ContentBlock as ContentBlock, OtherBlock as OtherBlock, ServerToolName as ServerToolName,
+        ServerToolResultBlock as ServerToolResultBlock, ServerToolUseBlock as ServerToolUseBlock,
+        TextBlock as TextBlock, ThinkingBlock as ThinkingBlock, ToolResultBlock as ToolResultBlock,
+        ToolUseBlock as ToolUseBlock,
+    )
+    from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
+    from parley.sdk.errors import (
+        CLIConnectionError as CLIConnectionError, CLIJSONDecodeError as CLIJSONDecodeError,
+        CLINotFoundError as CLINotFoundError, ClaudeSDKError as ClaudeSDKError, ControlError as ControlError,
+        ControlTimeout as ControlTimeout, NotConnected as NotConnected, ProcessError as ProcessError,
+        ResultError as ResultError,
+    )
+    from parley.sdk.hook_shapes import (
+        HookInput as HookInput, BaseHookInput as BaseHookInput, PreToolUseHookInput as PreToolUseHookInput,
+        PostToolUseHookInput as PostToolUseHookInput,
+        PostToolUseFailureHookInput as PostToolUseFailureHookInput,
+        PostToolUseFailureHookSpecificOutput as PostToolUseFailureHookSpecificOutput,
+        UserPromptSubmitHookInput as UserPromptSubmitHookInput, StopHookInput as StopHookInput,
+        SubagentStopHookInput as SubagentStopHookInput, PreCompactHookInput as PreCompactHookInput,
+        NotificationHookInput as NotificationHookInput, SubagentStartHookInput as SubagentStartHookInput,
+        PermissionRequestHookInput as PermissionRequestHookInput,
+        NotificationHookSpecificOutput as NotificationHookSpecificOutput,
+        SubagentStartHookSpecificOutput as SubagentStartHookSpecificOutput,
+        PermissionRequestHookSpecificOutput as PermissionRequestHookSpecificOutput,
+        PreToolUseHookSpecificOutput as PreToolUseHookSpecificOutput,
+        PostToolUseHookSpecificOutput as PostToolUseHookSpecificOutput,
+        UserPromptSubmitHookSpecificOutput as UserPromptSubmitHookSpecificOutput,
+        SessionStartHookSpecificOutput as SessionStartHookSpecificOutput, HookEffort as HookEffort,
+        BackgroundTaskSummary as BackgroundTaskSummary, SessionCronSummary as SessionCronSummary,
+        UserPromptExpansionHookSpecificOutput as UserPromptExpansionHookSpecificOutput,
+        PostToolBatchHookSpecificOutput as PostToolBatchHookSpecificOutput,
+        StopHookSpecificOutput as StopHookSpecificOutput,
+        SubagentStopHookSpecificOutput as SubagentStopHookSpecificOutput,
+        PermissionDeniedHookSpecificOutput as PermissionDeniedHookSpecificOutput,
+        PreModelSwitchHookSpecificOutput as PreModelSwitchHookSpecificOutput,
+        PostModelSwitchHookSpecificOutput as PostModelSwitchHookSpecificOutput,
+        ElicitationHookSpecificOutput as ElicitationHookSpecificOutput,
+        ElicitationResultHookSpecificOutput as ElicitationResultHookSpecificOutput,
+        CwdChangedHookSpecificOutput as CwdChangedHookSpecificOutput,
+        FileChangedHookSpecificOutput as FileChangedHookSpecificOutput,
+        WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput,
+        MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput, HookJSONOutput as HookJSONOutput,
+    )
+    from parley.sdk.hooks import HookCallback as HookCallback, HookContext as HookContext, HookMatcher as HookMatcher
+    from parley.sdk.messages import (
+        AssistantMessage as AssistantMessage, ConversationResetMessage as ConversationResetMessage,
+        DeferredToolUse as DeferredToolUse, HookEventMessage as HookEventMessage, Message as Message,
+        MirrorErrorMessage as MirrorErrorMessage, Notice as Notice, RateLimitEvent as RateLimitEvent,
+        RateLimitInfo as RateLimitInfo, ResultMessage as ResultMessage, StreamEvent as StreamEvent,
+        SystemMessage as SystemMessage, TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES,
+        TaskNotificationMessage as TaskNotificationMessage, TaskProgressMessage as TaskProgressMessage,
+        TaskStartedMessage as TaskStartedMessage, TaskUpdatedMessage as TaskUpdatedMessage, Unknown as Unknown,
+        Unreadable as Unreadable, UserMessage as UserMessage,
+    )
+    from parley.sdk.options import (
+        AgentDefinition as AgentDefinition, ClaudeAgentOptions as ClaudeAgentOptions, Options as Options,
+    )
+    from parley.sdk.permissions import (
+        CanUseTool as CanUseTool, CanUseToolShadowedWarning as CanUseToolShadowedWarning,
+        PermissionResult as PermissionResult, PermissionResultAllow as PermissionResultAllow,
+        PermissionResultDeny as PermissionResultDeny, PermissionUpdate as PermissionUpdate,
+        ToolPermissionContext as ToolPermissionContext,
+    )
+    from parley.sdk.query import query as query
+    from parley.sdk.questions import (
+        Answers as Answers, Plan as Plan, PlanDecision as PlanDecision, Question as Question,
+        Questions as Questions,
+    )
+    from parley.sdk.shapes import (
+        PermissionMode as PermissionMode, EffortLevel as EffortLevel, McpServerConfig as McpServerConfig,
+        McpSdkServerConfig as McpSdkServerConfig, McpServerStatus as McpServerStatus,
+        McpServerStatusConfig as McpServerStatusConfig, McpServerConnectionStatus as McpServerConnectionStatus,
+        McpServerInfo as McpServerInfo, McpStatusResponse as McpStatusResponse,
+        McpToolAnnotations as McpToolAnnotations, McpToolInfo as McpToolInfo, SystemInitData as SystemInitData,
+        SystemInitMcpServer as SystemInitMcpServer, SystemInitPlugin as SystemInitPlugin,
+        SystemInitPluginError as SystemInitPluginError, FastModeState as FastModeState,
+        FastModeDisabledReason as FastModeDisabledReason, TaskNotificationStatus as TaskNotificationStatus,
+        TaskUpdatedStatus as TaskUpdatedStatus, TaskUsage as TaskUsage, ModelUsage as ModelUsage,
+        RateLimitStatus as RateLimitStatus, RateLimitType as RateLimitType, MessageOrigin as MessageOrigin,
+        MessageOriginKind as MessageOriginKind, TaskNotificationOriginSubkind as TaskNotificationOriginSubkind,
+        TaskBudget as TaskBudget, ThinkingConfig as ThinkingConfig,
+        ThinkingConfigAdaptive as ThinkingConfigAdaptive, ThinkingConfigEnabled as ThinkingConfigEnabled,
+        ThinkingConfigDisabled as ThinkingConfigDisabled, ContextUsageCategory as ContextUsageCategory,
+        ContextUsageResponse as ContextUsageResponse, SettingSource as SettingSource,
+        SdkPluginConfig as SdkPluginConfig, SessionKey as SessionKey, SessionStoreEntry as SessionStoreEntry,
+        SessionStoreFlushMode as SessionStoreFlushMode, SessionStoreListEntry as SessionStoreListEntry,
+        SessionSummaryEntry as SessionSummaryEntry, SessionListSubkeysKey as SessionListSubkeysKey,
+        SdkBeta as SdkBeta, SandboxSettings as SandboxSettings, SandboxNetworkConfig as SandboxNetworkConfig,
+        SandboxIgnoreViolations as SandboxIgnoreViolations,
+    )
+    from parley.sdk.tool import (
+        SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations,
+        create_sdk_mcp_server as create_sdk_mcp_server, tool as tool,
+    )
+    from parley.sdk.turns import Turn as Turn
+    from parley.sdk.wire import Transport as Transport
+    # isort: on
+    # fmt: on
+
+HOMES: dict[str, str] = {
+    "parley.sdk.blocks": (
+        "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock "
+        "ThinkingBlock ToolResultBlock ToolUseBlock"
+    ),
+    "parley.sdk.client": "Client ClaudeSDKClient",
+    "parley.sdk.errors": (
+        "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
+        "NotConnected ProcessError ResultError"
+    ),
+    "parley.sdk.hook_shapes": (
+        "HookInput BaseHookInput PreToolUseHookInput PostToolUseHookInput PostToolUseFailureHookInput "
+        "PostToolUseFailureHookSpecificOutput UserPromptSubmitHookInput StopHookInput SubagentStopHookInput "
+        "PreCompactHookInput NotificationHookInput SubagentStartHookInput PermissionRequestHookInput "
+        "NotificationHookSpecificOutput SubagentStartHookSpecificOutput PermissionRequestHookSpecificOutput "
+        "PreToolUseHookSpecificOutput PostToolUseHookSpecificOutput UserPromptSubmitHookSpecificOutput "
+        "SessionStartHookSpecificOutput HookEffort BackgroundTaskSummary SessionCronSummary "
+        "UserPromptExpansionHookSpecificOutput PostToolBatchHookSpecificOutput StopHookSpecificOutput "
+        "SubagentStopHookSpecificOutput PermissionDeniedHookSpecificOutput PreModelSwitchHookSpecificOutput "
+        "PostModelSwitchHookSpecificOutput ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput "
+        "CwdChangedHookSpecificOutput FileChangedHookSpecificOutput WorktreeCreateHookSpecificOutput "
+        "MessageDisplayHookSpecificOutput HookJSONOutput"
+    ),
+    "parley.sdk.hooks": "HookCallback HookContext HookMatcher",
+    "parley.sdk.messages": (
+        "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message "
+        "MirrorErrorMessage Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage "
+        "TERMINAL_TASK_STATUSES TaskNotificationMessage TaskProgressMessage TaskStartedMessage "
+        "TaskUpdatedMessage Unknown Unreadable UserMessage"
+    ),
+    "parley.sdk.options": "AgentDefinition ClaudeAgentOptions Options",
+    "parley.sdk.permissions": (
+        "CanUseTool CanUseToolShadowedWarning PermissionResult PermissionResultAllow PermissionResultDeny "
+        "PermissionUpdate ToolPermissionContext"
+    ),
+    "parley.sdk.query": "query",
+    "parley.sdk.questions": "Answers Plan PlanDecision Question Questions",
+    "parley.sdk.shapes": (
+        "PermissionMode EffortLevel McpServerConfig McpSdkServerConfig McpServerStatus McpServerStatusConfig "
+        "McpServerConnectionStatus McpServerInfo McpStatusResponse McpToolAnnotations McpToolInfo "
+        "SystemInitData SystemInitMcpServer SystemInitPlugin SystemInitPluginError FastModeState "
+        "FastModeDisabledReason TaskNotificationStatus TaskUpdatedStatus TaskUsage ModelUsage RateLimitStatus "
+        "RateLimitType MessageOrigin MessageOriginKind TaskNotificationOriginSubkind TaskBudget "
+        "ThinkingConfig ThinkingConfigAdaptive ThinkingConfigEnabled ThinkingConfigDisabled "
+        "ContextUsageCategory ContextUsageResponse SettingSource SdkPluginConfig SessionKey SessionStoreEntry "
+        "SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta "
+        "SandboxSettings SandboxNetworkConfig SandboxIgnoreViolations"
+    ),
+    "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
+    "parley.sdk.turns": "Turn",
+    "parley.sdk.wire": "Transport",
+}
+"""Where each name lives."""
+
+_home_of = {name: module for module, names in HOMES.items() for name in names.split()}
+__all__ = ["__version__", *_home_of]  # noqa: PLE0604  # the names are strings
+
+
+def __getattr__(name: str) -> object:
+    home = _home_of.get(name)
+    if home is None:
+        raise AttributeError(f"module 'parley' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_home_of})

@@ -11,7 +11,8 @@
     ├── BudgetSpent           the host hears of it as a result; no model is called any more in the turn
     ├── NotPossible           a control request is refused: an error reply, nothing has changed
     ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
-    └── LocalProtocolError    we said something we may not: our bug
+    ├── LocalProtocolError    we said something we may not: our bug
+    └── ClaudeSDKError        what programs with the SDK catch; its tree is in sdk/errors.py
 
 Anything else is a bug of ours: a traceback on stderr and a non-zero exit.
 """

@@ -20,13 +20,11 @@ from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
 from parley.engine.setup import Setup
 from parley.engine.stamp import Stamp
-from parley.engine.usage import blank
 from parley.errors import SessionError
 from parley.host import Host
-from parley.protocol.base import UNSET, Message
+from parley.protocol.base import Message
 from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
-from parley.protocol.messages.result import Result
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.transports.stdio import Stdio
@@ -179,26 +177,8 @@ def cannot_open(options: Options, flaw: CannotOpen, connection: Connection, stam
     """No session, but a client on a stream still gets its result."""
     complain(str(flaw))
     if options.output_format in ("stream-json", "message", "json") or dialect_name(options) in OVER_STDIO:
+        from parley.engine.absence import no_session
+
         asked = options.resume or options.session_id or stamp.new_uuid()
         write(connection.send(no_session(str(flaw), asked, stamp)))
     return 1
-
-
-def no_session(reason: str, session_id: str, stamp: Stamp) -> Message:
-    return Result(
-        subtype="error_during_execution",
-        is_error=True,
-        duration_ms=0,
-        duration_api_ms=0,
-        num_turns=0,
-        stop_reason=None,
-        session_id=session_id,
-        total_cost_usd=0,
-        usage=blank(),
-        modelUsage={},
-        permission_denials=[],
-        errors=[reason],
-        uuid=stamp.new_uuid(),
-        result_index=0,
-        result=UNSET,
-    )

@@ -1,0 +1,29 @@
+"""What is told where there is no session that could tell it."""
+
+from __future__ import annotations
+
+from parley.engine.stamp import Stamp
+from parley.engine.usage import blank
+from parley.protocol.base import UNSET, Message
+from parley.protocol.messages.result import Result
+
+
+def no_session(reason: str, session_id: str, stamp: Stamp) -> Message:
+    """The zeroed result that clients take for "this session cannot be opened"."""
+    return Result(
+        subtype="error_during_execution",
+        is_error=True,
+        duration_ms=0,
+        duration_api_ms=0,
+        num_turns=0,
+        stop_reason=None,
+        session_id=session_id,
+        total_cost_usd=0,
+        usage=blank(),
+        modelUsage={},
+        permission_denials=[],
+        errors=[reason],
+        uuid=stamp.new_uuid(),
+        result_index=0,
+        result=UNSET,
+    )

@@ -1,0 +1,97 @@
+"""Content blocks, as programs of the official SDK know them.
+
+A block that only newer engines know, and every block that the official classes leave out
+(images, documents), is an `OtherBlock` with its whole object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from parley.protocol import blocks as wire
+from parley.protocol.base import Json
+
+ServerToolName = Literal[
+    "advisor",
+    "web_search",
+    "web_fetch",
+    "code_execution",
+    "bash_code_execution",
+    "text_editor_code_execution",
+    "tool_search_tool_regex",
+    "tool_search_tool_bm25",
+]
+
+
+@dataclass
+class TextBlock:
+    text: str
+
+
+@dataclass
+class ThinkingBlock:
+    thinking: str
+    signature: str
+
+
+@dataclass
+class ToolUseBlock:
+    id: str
+    name: str
+    input: Json
+
+
+@dataclass
+class ToolResultBlock:
+    tool_use_id: str
+    content: str | list[Json] | None = None
+    is_error: bool | None = None
+
+
+@dataclass
+class ServerToolUseBlock:
+    """A tool that the model's own backend runs."""
+
+    id: str
+    name: str
+    input: Json
+
+
+@dataclass
+class ServerToolResultBlock:
+    tool_use_id: str
+    content: Any
+
+
+@dataclass
+class OtherBlock:
+    """A block without a class of its own: an image, a document, or one of a newer engine."""
+
+    type: str
+    data: Json
+    """The whole object."""
+
+
+ContentBlock = (
+    TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | ServerToolUseBlock | ServerToolResultBlock | OtherBlock
+)
+
+READERS: dict[type[wire.Block], Callable[[Any], ContentBlock]] = {
+    wire.Text: lambda block: TextBlock(block.text),
+    wire.Thinking: lambda block: ThinkingBlock(block.thinking, block.signature),
+    wire.ToolUse: lambda block: ToolUseBlock(block.id, block.name, block.input),
+    wire.ToolResult: lambda block: ToolResultBlock(block.tool_use_id, block.content, block.json.get("is_error")),
+    wire.ServerToolUse: lambda block: ServerToolUseBlock(block.id, block.name, block.input),
+    wire.ServerToolResult: lambda block: ServerToolResultBlock(block.tool_use_id, block.content),
+}
+
+
+def read_block(block: wire.Block) -> ContentBlock:
+    reader = READERS.get(type(block))
+    return OtherBlock(block.type, block.json) if reader is None else reader(block)
+
+
+def read_content(content: wire.Content) -> str | list[ContentBlock]:
+    return content if isinstance(content, str) else [read_block(block) for block in content]

@@ -1,0 +1,118 @@
+"""What can be asked of an engine while a session lives: one method a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parley.protocol.base import UNSET, Json
+from parley.protocol.messages import requests as wire
+from parley.sdk.permissions import told
+from parley.sdk.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
+
+
+class Controls:
+    """Methods of a client; `request` sends."""
+
+    async def request(self, request: wire.Request, timeout_seconds: float | None = None) -> Any:
+        """The payload of the answer. Raises ControlError, ControlTimeout, CLIConnectionError."""
+        raise NotImplementedError
+
+    async def interrupt(self, cancel_queued: bool = False) -> Json:
+        """Stop the running turn. The receipt: `still_queued`, and `cancelled` where that was asked for."""
+        return await self._object(wire.Interrupt(cancel_queued=True if cancel_queued else UNSET))
+
+    async def set_permission_mode(self, mode: PermissionMode) -> Json:
+        return await self._object(wire.SetPermissionMode(mode=mode))
+
+    async def set_model(self, model: str | None = None) -> Json:
+        return await self._object(wire.SetModel(model=model))
+
+    async def set_max_thinking_tokens(self, tokens: int | None, display: str | None = None) -> None:
+        display_wish = UNSET if display is None else display
+        await self.request(wire.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
+
+    async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
+        """Bring files back to what they were before a prompt; `dry_run` only says what would change."""
+        wish = True if dry_run else UNSET
+        return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=wish))
+
+    rewind = rewind_files
+
+    async def get_mcp_status(self) -> McpStatusResponse:
+        found: McpStatusResponse = await self.request(wire.McpStatus())
+        return found
+
+    mcp_status = get_mcp_status
+
+    async def reconnect_mcp_server(self, server_name: str) -> None:
+        await self.request(wire.McpReconnect(serverName=server_name))
+
+    mcp_reconnect = reconnect_mcp_server
+
+    async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
+        await self.request(wire.McpToggle(serverName=server_name, enabled=enabled))
+
+    mcp_toggle = toggle_mcp_server
+
+    async def mcp_call(self, tool: str, arguments: Json | None = None) -> Any:
+        """Call a server's tool, past the model."""
+        return await self.request(wire.McpCall(tool=tool, arguments=arguments or {}))
+
+    async def mcp_read_resource(self, server_name: str, uri: str) -> Any:
+        return await self.request(wire.McpReadResource(serverName=server_name, uri=uri))
+
+    async def stop_task(self, task_id: str) -> None:
+        await self.request(wire.StopTask(task_id=task_id))
+
+    async def background_tasks(self, tool_use_id: str | None = None) -> Json:
+        """Send what runs in the foreground into the background."""
+        return await self._object(wire.BackgroundTasks(tool_use_id=UNSET if tool_use_id is None else tool_use_id))
+
+    async def get_task_output(self, task_id: str) -> Json:
+        return await self._object(wire.GetTaskOutput(task_id=task_id))
+
+    async def get_context_usage(self) -> ContextUsageResponse:
+        found: ContextUsageResponse = await self.request(wire.GetContextUsage())
+        return found
+
+    context_usage = get_context_usage
+
+    async def get_settings(self) -> Json:
+        return await self._object(wire.GetSettings())
+
+    async def apply_flag_settings(self, settings: Json) -> Json:
+        return await self._object(wire.ApplyFlagSettings(settings=settings))
+
+    async def list_permission_rules(self) -> Json:
+        return await self._object(wire.ListPermissionRules())
+
+    async def read_file(self, path: str, max_bytes: int | None = None) -> Json:
+        return await self._object(wire.ReadFile(path=path, max_bytes=UNSET if max_bytes is None else max_bytes))
+
+    async def seed_read_state(self, path: str, mtime: float) -> None:
+        """Tell the engine that the model knows this state of a file."""
+        await self.request(wire.SeedReadState(path=path, mtime=mtime))
+
+    async def cancel_async_message(self, message_uuid: str) -> Json:
+        return await self._object(wire.CancelAsyncMessage(message_uuid=message_uuid))
+
+    async def reload_skills(self) -> Json:
+        return await self._object(wire.ReloadSkills())
+
+    async def reload_plugins(self) -> Json:
+        return await self._object(wire.ReloadPlugins())
+
+    async def reload_output_styles(self) -> Json:
+        return await self._object(wire.ReloadOutputStyles())
+
+    async def supported_models(self) -> list[Json]:
+        found = await self._object(wire.ListModels())
+        models = found.get("models", [])
+        return models if isinstance(models, list) else []
+
+    async def session_cost(self) -> Json:
+        return await self._object(wire.GetSessionCost())
+
+    async def _object(self, request: wire.Request) -> Json:
+        answer = told(await self.request(request))
+        return answer if isinstance(answer, dict) else {}

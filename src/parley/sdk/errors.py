@@ -1,0 +1,115 @@
+"""What the client raises, under the names that programs of the official SDK catch.
+
+    ClaudeSDKError
+    ├── CLIConnectionError     no engine, or none any more
+    │   ├── CLINotFoundError   there is no such program
+    │   └── NotConnected       a method was called before connect() or after the end
+    ├── ProcessError           the engine ended badly: exit code, stderr, argv
+    │   └── ResultError        it did so after a result that says why
+    ├── ControlError           the engine refused a control request
+    │   └── ControlTimeout     or did not answer it in time
+    ├── CLIJSONDecodeError     a line that is no JSON
+    └── MessageParseError      an answer that is not what it should be
+
+A bad line in a stream raises nothing: it is a message of its own (messages.py, `Unreadable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from parley.errors import ParleyError
+
+
+class ClaudeSDKError(ParleyError):
+    """The root of what the client raises."""
+
+
+class CLIConnectionError(ClaudeSDKError):
+    """The engine cannot be reached, or is not there any more."""
+
+
+class NotConnected(CLIConnectionError):
+    """There is no engine at the other end yet, or none any more."""
+
+
+class CLINotFoundError(CLIConnectionError):
+    """There is no engine to start."""
+
+    def __init__(self, message: str = "no engine found", cli_path: str | None = None) -> None:
+        super().__init__(f"{message}: {cli_path}" if cli_path else message)
+        self.cli_path = cli_path
+
+
+class ProcessError(ClaudeSDKError):
+    """The engine ended badly."""
+
+    argv: Sequence[str] = ()
+    """How it was started; what is long or secret is never on a command line."""
+
+    def __init__(self, message: str, exit_code: int | None = None, stderr: str | None = None) -> None:
+        self.exit_code = exit_code
+        self.stderr = stderr
+        if exit_code is not None:
+            message = f"{message} (exit code: {exit_code})"
+        if stderr:
+            message = f"{message}\nError output: {stderr}"
+        super().__init__(message)
+
+
+class ResultError(ProcessError):
+    """The engine ended badly, and its last result says why."""
+
+    def __init__(self, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None) -> None:
+        self.data = data or {}
+        self.subtype: str | None = self._text("subtype")
+        self.errors: list[str] = sentences(self.data.get("errors"))
+        self.result: str | None = self._text("result")
+        status = self.data.get("api_error_status")
+        self.api_error_status: int | None = status if isinstance(status, int) else None
+        self.terminal_reason: str | None = self._text("terminal_reason")
+        self.session_id: str | None = self._text("session_id")
+        super().__init__(message, exit_code=exit_code)
+
+    def _text(self, field: str) -> str | None:
+        value = self.data.get(field)
+        return value if isinstance(value, str) else None
+
+
+class ControlError(ClaudeSDKError):
+    """The engine refused a control request."""
+
+    def __init__(self, message: str, subtype: str = "", code: str | None = None) -> None:
+        super().__init__(message)
+        self.subtype = subtype
+        """What was asked, e.g. `set_model`."""
+        self.code = code
+        """The engine's own name for the reason."""
+
+
+class ControlTimeout(ControlError, TimeoutError):
+    """A control request was not answered in time."""
+
+
+class CLIJSONDecodeError(ClaudeSDKError):
+    """A line that is no JSON."""
+
+    def __init__(self, line: str, original_error: Exception) -> None:
+        self.line = line
+        self.original_error = original_error
+        super().__init__(f"a line is no JSON: {line[:100]}")
+
+
+class MessageParseError(ClaudeSDKError):
+    """Something the engine said is not what it should be."""
+
+    def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
+        self.data = data
+        super().__init__(message)
+
+
+def sentences(errors: object) -> list[str]:
+    """The errors of a result, whatever an engine puts there."""
+    listed = [errors] if isinstance(errors, str) else errors if isinstance(errors, list) else []
+    return [error.strip() for error in listed if isinstance(error, str) and error.strip()]

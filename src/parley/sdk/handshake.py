@@ -1,0 +1,94 @@
+"""The `initialize` request: what a program tells the engine before anything else.
+
+Here goes whatever may be long: prompts, agents, schemas, and the names of the program's own servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import UNSET, Json
+from parley.protocol.messages import requests as wire
+from parley.sdk.errors import CLIConnectionError
+from parley.sdk.hooks import Registry
+from parley.sdk.options import AgentDefinition, Options
+from parley.sdk.structured import schema_of
+
+
+def initialize(options: Options, hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
+    prompt = options.system_prompt
+    preset: Json = dict(prompt) if isinstance(prompt, dict) else {}
+    text: Any = UNSET
+    if prompt is None:
+        text = [""]
+    elif isinstance(prompt, str):
+        text = prompt
+    elif prompt["type"] == "custom":
+        text = prompt["prompt"]
+    elif prompt["type"] not in ("preset", "file"):
+        raise ValueError(f"a system_prompt is a preset, custom or a file, not {prompt['type']!r}")
+    return wire.Initialize(
+        hooks=hooks.matchers or None,
+        agents=agents(options.agents),
+        systemPrompt=text,
+        appendSystemPrompt=preset.get("append", UNSET),
+        excludeDynamicSections=preset.get("exclude_dynamic_sections", UNSET),
+        systemPromptSnapshot=preset.get("snapshot", UNSET),
+        skills=options.skills if isinstance(options.skills, list) else UNSET,
+        forwardSubagentText=True if options.forward_subagent_text else UNSET,
+        jsonSchema=json_schema(options),
+        sdkMcpServers=list(servers) or UNSET,
+        guard=True if options.guard else UNSET,
+        supportedDialogKinds=or_unset(options.supported_dialog_kinds),
+        title=or_unset(options.title),
+        toolAliases=or_unset(options.tool_aliases),
+        planModeInstructions=or_unset(options.plan_mode_instructions),
+        promptSuggestions=or_unset(options.prompt_suggestions),
+        agentProgressSummaries=or_unset(options.agent_progress_summaries),
+    )
+
+
+def or_unset(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+def agents(given: Mapping[str, AgentDefinition] | None) -> Any:
+    if given is None:
+        return UNSET
+    return {
+        name: wire.AgentDefinition(
+            **{each.name: value for each in fields(one) if (value := getattr(one, each.name)) is not None}
+        )
+        for name, one in given.items()
+    }
+
+
+def json_schema(options: Options) -> Any:
+    wish = options.output_format
+    if wish is not None:
+        return wish["schema"] if wish.get("type") == "json_schema" else UNSET
+    return UNSET if options.output_type is None else schema_of(options.output_type)
+
+
+def mcp(options: Options) -> tuple[Json, dict[str, Any]]:
+    """The configuration of other servers, and the program's own."""
+    given = options.mcp_servers
+    if not isinstance(given, dict):
+        text = str(given).strip()
+        if not text.startswith("{"):
+            try:
+                with open(given, encoding="utf-8") as file:
+                    text = file.read()
+            except OSError as flaw:
+                raise CLIConnectionError(f"the servers in {given} cannot be read: {flaw.strerror}") from None
+        try:
+            found = msgspec.json.decode(text.encode(), type=dict)
+        except msgspec.DecodeError as flaw:
+            raise CLIConnectionError(f"mcp_servers is no JSON object: {flaw}") from None
+        return found.get("mcpServers", found), {}
+    own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # its type says so
+    return {name: dict(server) for name, server in given.items() if name not in own}, own

@@ -1,0 +1,161 @@
+"""Everything a session can be told, as one object.
+
+    Options(model="sonnet", cwd="/srv/app", can_use_tool=ask, engine="local")
+
+The names are those of the official SDK, so `ClaudeAgentOptions` is the same class. What the
+engine takes on its command line has a row in protocol/options.py under the same name;
+spelling.py finds it there. The last group is ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from parley.protocol.base import Json
+from parley.sdk.hooks import HookMatcher
+from parley.sdk.permissions import CanUseTool
+from parley.sdk.questions import OnPlan, OnQuestion
+from parley.sdk.shapes import (
+    EffortLevel,
+    McpServerConfig,
+    PermissionMode,
+    SandboxSettings,
+    SdkPluginConfig,
+    SessionStoreFlushMode,
+    SettingSource,
+    SystemPromptCustom,
+    SystemPromptFile,
+    SystemPromptPreset,
+    TaskBudget,
+    ThinkingConfig,
+    ToolsPreset,
+)
+
+Callback = Callable[[Json], Awaitable[Json]]
+
+
+@dataclass
+class AgentDefinition:
+    """A subagent that the host defines. The names of the fields are those of the wire."""
+
+    description: str
+    prompt: str
+    tools: list[str] | None = None
+    disallowedTools: list[str] | None = None
+    model: str | None = None
+    skills: list[str] | None = None
+    memory: Literal["user", "project", "local"] | None = None
+    mcpServers: list[str | dict[str, Any]] | None = None
+    initialPrompt: str | None = None
+    maxTurns: int | None = None
+    background: bool | None = None
+    effort: EffortLevel | int | None = None
+    permissionMode: PermissionMode | None = None
+
+
+@dataclass
+class Options:
+    # Tools and permission.
+    tools: list[str] | ToolsPreset | None = None
+    allowed_tools: list[str] = field(default_factory=list)
+    system_prompt: str | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
+    mcp_servers: dict[str, McpServerConfig] | str | Path = field(default_factory=dict)
+    strict_mcp_config: bool = False
+    permission_mode: PermissionMode | None = None
+    # The session.
+    continue_conversation: bool = False
+    resume: str | None = None
+    session_id: str | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    disallowed_tools: list[str] = field(default_factory=list)
+    model: str | None = None
+    fallback_model: str | None = None
+    betas: Sequence[str] = field(default_factory=list)
+    permission_prompt_tool_name: str | None = None
+    # Where and how the engine runs.
+    cwd: str | Path | None = None
+    cli_path: str | Path | None = None
+    settings: str | None = None
+    add_dirs: list[str | Path] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    extra_args: dict[str, str | None] = field(default_factory=dict)
+    max_buffer_size: int | None = None
+    """The longest line in bytes; 64 MiB if nothing is said. A longer one is an `Unreadable`."""
+    debug_stderr: Any = sys.stderr
+    """Of no effect; the official SDK still has it."""
+    stderr: Callable[[str], None] | None = None
+    """Gets each line of the engine's stderr; without it they go to stderr of the program."""
+    # Callbacks.
+    can_use_tool: CanUseTool | None = None
+    hooks: Mapping[Any, list[HookMatcher]] | None = None
+    user: str | None = None
+    include_partial_messages: bool = False
+    include_hook_events: bool = False
+    forward_subagent_text: bool = False
+    verbatim_prompts: bool = False
+    """Prompts are taken literally: no @path, no slash command."""
+    fork_session: bool = False
+    resume_session_at: str | None = None
+    resume_drops_turn: str | None = None
+    agents: dict[str, AgentDefinition] | None = None
+    setting_sources: list[SettingSource] | None = None
+    skills: list[str] | Literal["all"] | None = None
+    sandbox: SandboxSettings | None = None
+    plugins: list[SdkPluginConfig] = field(default_factory=list)
+    max_thinking_tokens: int | None = None
+    thinking: ThinkingConfig | None = None
+    effort: EffortLevel | None = None
+    output_format: dict[str, Any] | None = None
+    enable_file_checkpointing: bool = False
+    session_store: Any = None
+    session_store_flush: SessionStoreFlushMode = "batched"
+    load_timeout_ms: int = 60_000
+    task_budget: TaskBudget | None = None
+    client_app: str | None = None
+    # Ours.
+    engine: Literal["process", "local"] = "process"
+    """`local`: the engine runs in this process, without a child."""
+    output_type: Any = None
+    """The type a structured result is made: a msgspec Struct, dataclass, TypedDict or pydantic model."""
+    on_question: OnQuestion | None = None
+    on_plan: OnPlan | None = None
+    on_elicitation: Callback | None = None
+    on_user_dialog: Callback | None = None
+    supported_dialog_kinds: list[str] | None = None
+    control_timeout_seconds: float = 60.0
+    """How long an answer of the engine is waited for."""
+    api_key: str | None = None
+    """Handed over in the environment, never on a command line."""
+    agent: str | None = None
+    title: str | None = None
+    tool_aliases: Any = None
+    plan_mode_instructions: str | None = None
+    prompt_suggestions: bool | None = None
+    agent_progress_summaries: bool | None = None
+    persist_session: bool = True
+    allow_dangerously_skip_permissions: bool = False
+    debug: bool = False
+    debug_file: str | None = None
+    replay_user_messages: bool = False
+    guard: bool = False
+    """Ask `can_use_tool` about every call, whatever rules and mode say."""
+    fail_on_denial: bool = False
+    store: str | None = None
+    database: str | None = None
+    steal: bool = False
+    offline: bool = False
+    record: str | None = None
+    faults: list[str] = field(default_factory=list)
+    bare: bool = False
+    max_budget_tokens: int | None = None
+    max_budget_calls: int | None = None
+    max_budget_seconds: float | None = None
+    autocompact: str | None = None
+
+
+ClaudeAgentOptions = Options

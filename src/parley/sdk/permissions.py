@@ -1,0 +1,153 @@
+"""Permission: what a callback is asked, and what it may answer.
+
+async def ask(name: str, input: dict, context: ToolPermissionContext) -> PermissionResult:
+    return PermissionResultAllow() if name == "Read" else PermissionResultDeny(message="not today")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from parley.protocol.base import UNSET, Json
+from parley.protocol.messages.requests import CanUseTool as Question
+from parley.sdk.shapes import PermissionBehavior, PermissionMode, PermissionUpdateDestination
+
+
+class CanUseToolShadowedWarning(UserWarning):
+    """`can_use_tool` is set, but some calls are allowed before it is asked."""
+
+
+@dataclass
+class PermissionRuleValue:
+    tool_name: str
+    rule_content: str | None = None
+
+
+@dataclass
+class PermissionUpdate:
+    """A change of rules, mode or folders: suggested by the engine, made by an answer."""
+
+    type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
+    rules: list[PermissionRuleValue] | None = None
+    behavior: PermissionBehavior | None = None
+    mode: PermissionMode | None = None
+    directories: list[str] | None = None
+    destination: PermissionUpdateDestination | None = None
+
+    def to_dict(self) -> Json:
+        """As the wire spells it."""
+        spelled: Json = {"type": self.type}
+        if self.rules is not None:
+            spelled["rules"] = [{"toolName": rule.tool_name, "ruleContent": rule.rule_content} for rule in self.rules]
+        for name in ("behavior", "mode", "directories", "destination"):
+            if (value := getattr(self, name)) is not None:
+                spelled[name] = value
+        return spelled
+
+    @classmethod
+    def from_dict(cls, data: Json) -> PermissionUpdate:
+        """Raises KeyError or TypeError for what is none."""
+        rules = data.get("rules")
+        return cls(
+            type=data["type"],
+            rules=None
+            if rules is None
+            else [PermissionRuleValue(rule["toolName"], rule.get("ruleContent")) for rule in rules],
+            behavior=data.get("behavior"),
+            mode=data.get("mode"),
+            directories=data.get("directories"),
+            destination=data.get("destination"),
+        )
+
+
+class Signal:
+    """Tells a callback that nobody waits for its answer any more."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+
+@dataclass
+class ToolPermissionContext:
+    signal: Any | None = None
+    """A `Signal`."""
+    suggestions: list[PermissionUpdate] = field(default_factory=list)
+    tool_use_id: str | None = None
+    agent_id: str | None = None
+    blocked_path: str | None = None
+    decision_reason: str | None = None
+    title: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    hints: list[str] = field(default_factory=list)
+    """Suggestions of engines that write them as text."""
+
+
+@dataclass
+class PermissionResultAllow:
+    behavior: Literal["allow"] = "allow"
+    updated_input: Json | None = None
+    updated_permissions: list[PermissionUpdate] | None = None
+
+
+@dataclass
+class PermissionResultDeny:
+    behavior: Literal["deny"] = "deny"
+    message: str = ""
+    interrupt: bool = False
+
+
+PermissionResult = PermissionResultAllow | PermissionResultDeny
+CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
+
+
+def context(question: Question, signal: Signal) -> ToolPermissionContext:
+    """What a callback is told beside the call."""
+    updates, hints = suggestions(question.permission_suggestions)
+    return ToolPermissionContext(
+        signal=signal,
+        suggestions=updates,
+        hints=hints,
+        **{name: told(getattr(question, name)) for name in CONTEXT},
+    )
+
+
+CONTEXT = ("tool_use_id", "agent_id", "blocked_path", "decision_reason", "title", "display_name", "description")
+
+
+def told(value: Any) -> Any:
+    return None if value is UNSET else value
+
+
+def suggestions(given: Any) -> tuple[list[PermissionUpdate], list[str]]:
+    """Updates, and suggestions that are mere text. What is neither is left out: an answer needs no suggestion."""
+    updates: list[PermissionUpdate] = []
+    hints: list[str] = []
+    for one in given if isinstance(given, list) else ():
+        if isinstance(one, str):
+            hints.append(one)
+            continue
+        try:
+            updates.append(PermissionUpdate.from_dict(one))
+        except (KeyError, TypeError, AttributeError):
+            hints.append(str(one))
+    return updates, hints
+
+
+def answer(decision: object, question: Question) -> Json:
+    """A callback's answer as the wire spells it. Raises TypeError for what is none."""
+    if isinstance(decision, PermissionResultAllow):
+        updated = question.input if decision.updated_input is None else decision.updated_input
+        spelled: Json = {"behavior": "allow", "updatedInput": updated}
+        if decision.updated_permissions is not None:
+            spelled["updatedPermissions"] = [update.to_dict() for update in decision.updated_permissions]
+        return spelled
+    if isinstance(decision, PermissionResultDeny):
+        spelled = {"behavior": "deny", "message": decision.message}
+        return {**spelled, "interrupt": True} if decision.interrupt else spelled
+    raise TypeError(
+        "can_use_tool must return PermissionResultAllow or PermissionResultDeny, "
+        f"not {type(decision).__name__}: {decision!r:.200}"
+    )

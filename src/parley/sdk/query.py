@@ -1,0 +1,172 @@
+"""One question, or a list of them, and all that comes of it.
+
+    async for message in query(prompt="What is 2 + 2?", options=Options(...)): ...
+
+The engine's input stays open for as long as one of its questions could come: callbacks are
+answered also for agents that go on in the background. `break` is enough to end it; a `with
+aclosing(...)` ends it at once and in good order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
+
+from parley.protocol import base
+from parley.protocol.base import Json
+from parley.protocol.messages.notices import CommandLifecycle
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import BackgroundTasksChanged, Init
+from parley.sdk import messages as ours
+from parley.sdk.client import Client, new_uuid, say
+from parley.sdk.errors import ClaudeSDKError
+from parley.sdk.options import Options
+from parley.sdk.running import Job, log, start
+
+BACKGROUND_SECONDS = 600.0
+"""How long the input stays open for tasks in the background; the engine has the same patience."""
+NOTICE_SECONDS = 2.0
+"""How long after the end of a task its notice may begin a turn."""
+
+
+class Progress:
+    """Whether everything that was asked has been answered."""
+
+    def __init__(self) -> None:
+        self.all_sent = False
+        self.open: set[str] = set()
+        self.results = 0
+        self.sent = 0
+        self.tasks = 0
+        self.in_turn = False
+
+    def take(self, message: base.Message) -> None:
+        match message:
+            case Init():
+                self.in_turn = True
+            case Result(user_message_uuid=uuid):
+                self.in_turn = False
+                self.results += 1
+                self.open.discard(str(uuid))
+            case CommandLifecycle(command_uuid=uuid, state="completed" | "cancelled"):
+                self.open.discard(uuid)
+            case BackgroundTasksChanged(tasks=tasks):
+                self.tasks = len(tasks)
+
+    @property
+    def is_answered(self) -> bool:
+        return self.all_sent and not self.open and not self.in_turn and (self.results > 0 or self.sent == 0)
+
+
+class Query(AsyncIterator[ours.Message]):
+    def __init__(self, prompt: str | AsyncIterable[Json], options: Options | None, transport: Any) -> None:
+        self._prompt = prompt
+        self._client = Client(options, transport)
+        self._progress = Progress()
+        self._jobs: list[Job] = []
+        self._begun = False
+        self._over = False
+        self._ending = False
+
+    def __aiter__(self) -> Query:
+        return self
+
+    async def __anext__(self) -> ours.Message:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            if not self._begun:
+                await self._begin()
+            return await self._client.receive_messages().__anext__()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """End it now, and all that it started."""
+        self._over = True
+        for job in self._jobs:
+            job.cancel()
+        await self._client.close()
+
+    async def _begin(self) -> None:
+        self._begun = True
+        await self._client.connect()
+        inbox, link, progress = self._client._inbox, self._client._connected(), self._progress
+        watch = Watch(progress, self._client)
+        inbox.watchers.append(watch)
+        if isinstance(self._prompt, str):
+            progress.sent, progress.all_sent = 1, True
+            await self._client.query(self._prompt)
+            return
+        prompts, verbatim = self._prompt, self._client.options.verbatim_prompts
+
+        async def feed() -> None:
+            try:
+                async for given in prompts:
+                    line = {"session_id": "default", **given}
+                    progress.sent += 1
+                    if line.get("type") == "user":
+                        if not line.get("uuid"):
+                            line["uuid"] = new_uuid()
+                            inbox.made_up.add(line["uuid"])
+                        progress.open.add(str(line["uuid"]))
+                    say(link, inbox, line, verbatim)
+                    await link.flush()
+            except ClaudeSDKError:
+                log.debug("the prompts ended with the engine", exc_info=True)
+            except Exception:
+                log.exception("the prompts of the program failed")
+            finally:
+                progress.all_sent = True
+                watch.look()
+
+        self._jobs.append(start(feed))
+
+
+class Watch:
+    """Ends the input when there is nothing left to answer. It belongs to the inbox and knows no iterator."""
+
+    def __init__(self, progress: Progress, client: Client) -> None:
+        self._progress = progress
+        self._wire = client._connected().wire
+        options = client.options
+        self._has_callbacks = bool(
+            options.can_use_tool or options.hooks or client._servers or options.on_question or options.on_plan
+        )
+        self._waiting: Job | None = None
+        self._done = False
+
+    def __call__(self, message: base.Message) -> None:
+        had_tasks = self._progress.tasks
+        self._progress.take(message)
+        if self._waiting is not None and (self._progress.tasks != had_tasks or isinstance(message, Init | Result)):
+            self._waiting.cancel()
+            self._waiting = None
+        if self._waiting is None:
+            self.look(just_ended=had_tasks > 0 and not self._progress.tasks)
+
+    def look(self, just_ended: bool = False) -> None:
+        if self._done or not self._progress.is_answered:
+            return
+        if self._has_callbacks and (self._progress.tasks or just_ended):
+            seconds = NOTICE_SECONDS if just_ended else BACKGROUND_SECONDS
+            self._waiting = start(lambda: self._end_after(seconds))
+            return
+        self._done = True
+        start(lambda: self._end_after(0.0))
+
+    async def _end_after(self, seconds: float) -> None:
+        from anyio import sleep
+
+        if seconds:
+            await sleep(seconds)
+        self._done = True
+        await self._wire.end_input()
+
+
+def query(
+    *, prompt: str | AsyncIterable[dict[str, Any]], options: Options | None = None, transport: Any = None
+) -> Query:
+    """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly."""
+    return Query(prompt, options, transport)

@@ -1,0 +1,139 @@
+"""Questions and plans that the model puts before a person, with typed answers.
+
+    async def choose(asked: Questions) -> Answers | None:
+        return asked.answer({"Which one?": "B"})
+
+    async def review(plan: Plan) -> PlanDecision:
+        return plan.approve(mode="acceptEdits") if "tests" in plan.text else plan.reject("Test it, too.")
+
+    Options(on_question=choose, on_plan=review)
+
+None is "not answered": the model is told so, and goes on without. Both are calls of tools
+(AskUserQuestion, ExitPlanMode), so a `can_use_tool` that handles them itself needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parley.protocol.base import Json
+from parley.sdk.permissions import PermissionResult, PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from parley.sdk.shapes import PermissionMode
+
+NOT_ANSWERED = "The person did not answer the question."
+
+
+@dataclass(frozen=True)
+class Choice:
+    label: str
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    header: str
+    choices: tuple[Choice, ...]
+    several: bool
+    """Whether more than one may be chosen."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    by_question: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What the model wants to know."""
+
+    questions: tuple[Question, ...]
+    tool_use_id: str | None = None
+    input: Json = field(default_factory=dict)
+
+    def answer(self, answers: Mapping[str, str | Sequence[str]]) -> Answers:
+        """Answers by the text of the question; several choices as a list. Raises ValueError for other questions."""
+        texts = {question.text for question in self.questions}
+        if strange := sorted(set(answers) - texts):
+            raise ValueError(f"nobody asked {strange[0]!r}; asked were {sorted(texts)}")
+        return Answers({text: given if isinstance(given, str) else ", ".join(given) for text, given in answers.items()})
+
+
+@dataclass(frozen=True)
+class PlanDecision:
+    approved: bool
+    mode: PermissionMode | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan the model wants to carry out."""
+
+    text: str
+    path: str | None = None
+    tool_use_id: str | None = None
+    input: Json = field(default_factory=dict)
+
+    def approve(self, mode: PermissionMode | None = None) -> PlanDecision:
+        """Let it be done, in this mode from now on."""
+        return PlanDecision(approved=True, mode=mode)
+
+    def reject(self, message: str = "The plan was not approved.") -> PlanDecision:
+        return PlanDecision(approved=False, message=message)
+
+
+OnQuestion = Callable[[Questions], Awaitable[Answers | None]]
+OnPlan = Callable[[Plan], Awaitable[PlanDecision]]
+
+
+def read_questions(input: Json, tool_use_id: str | None) -> Questions:
+    """Whatever a model writes: what is no question is left out."""
+    listed = input.get("questions")
+    return Questions(
+        questions=tuple(question(one) for one in listed if isinstance(one, dict)) if isinstance(listed, list) else (),
+        tool_use_id=tool_use_id,
+        input=input,
+    )
+
+
+def question(given: Json) -> Question:
+    options = given.get("options")
+    return Question(
+        text=str(given.get("question", "")),
+        header=str(given.get("header", "")),
+        choices=tuple(map(choice, options)) if isinstance(options, list) else (),
+        several=given.get("multiSelect") is True,
+    )
+
+
+def choice(given: Any) -> Choice:
+    if not isinstance(given, dict):
+        return Choice(str(given))
+    return Choice(str(given.get("label", "")), str(given.get("description", "")))
+
+
+def read_plan(input: Json, tool_use_id: str | None) -> Plan:
+    path = input.get("planFilePath")
+    return Plan(str(input.get("plan", "")), path if isinstance(path, str) else None, tool_use_id, input)
+
+
+def decided_question(asked: Questions, answers: object) -> PermissionResult:
+    """Raises TypeError for what is no answer."""
+    if answers is None:
+        return PermissionResultDeny(message=NOT_ANSWERED)
+    if not isinstance(answers, Answers):
+        raise TypeError(f"on_question must return Answers or None, not {type(answers).__name__}")
+    return PermissionResultAllow(updated_input={**asked.input, "answers": dict(answers.by_question)})
+
+
+def decided_plan(plan: Plan, decision: object) -> PermissionResult:
+    """Raises TypeError for what is no decision."""
+    if not isinstance(decision, PlanDecision):
+        raise TypeError(f"on_plan must return a PlanDecision, not {type(decision).__name__}")
+    if not decision.approved:
+        return PermissionResultDeny(message=decision.message)
+    change = None if decision.mode is None else [PermissionUpdate("setMode", mode=decision.mode, destination="session")]
+    return PermissionResultAllow(updated_input=dict(plan.input), updated_permissions=change)

@@ -1,0 +1,117 @@
+"""JSON Schemas of tools: from type hints, from `{name: type}`, from a TypedDict, or given as they are."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from parley.protocol.base import Json
+from parley.sdk.structured import schema_of
+
+SIMPLE: dict[Any, Json] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    list: {"type": "array"},
+    dict: {"type": "object"},
+    Any: {},
+}
+
+
+def of_type(kind: Any) -> Json:
+    """What a value of this type looks like. What is strange is a string: a model can always write one."""
+    if get_origin(kind) is Annotated:
+        inner, *notes = get_args(kind)
+        words = [note for note in notes if isinstance(note, str)]
+        return {**of_type(inner), "description": words[0]} if words else of_type(inner)
+    if get_origin(kind) in (typing.Required, typing.NotRequired):
+        return of_type(get_args(kind)[0])
+    if kind in SIMPLE:
+        return dict(SIMPLE[kind])
+    if typing.is_typeddict(kind):
+        return of_typed_dict(kind)
+    return of_generic(kind)
+
+
+def of_generic(kind: Any) -> Json:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        others = [one for one in inner if one is not type(None)]
+        return of_type(others[0]) if len(others) == 1 else {"anyOf": [of_type(one) for one in others]}
+    if origin is typing.Literal:
+        return {"enum": list(inner)}
+    if origin in (list, tuple, set, frozenset):
+        return {"type": "array", "items": of_type(inner[0])} if inner else {"type": "array"}
+    if origin in (dict, Mapping):
+        return {"type": "object"}
+    if isinstance(kind, type) and (hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")):
+        return schema_of(kind)
+    return {"type": "string"}
+
+
+def of_typed_dict(kind: Any) -> Json:
+    hints = get_type_hints(kind, include_extras=True)
+    return of_fields(hints, [name for name in hints if name in kind.__required_keys__])
+
+
+def of_fields(fields: Mapping[str, Any], required: list[str]) -> Json:
+    return {
+        "type": "object",
+        "properties": {name: of_type(kind) for name, kind in fields.items()},
+        "required": required,
+    }
+
+
+def of_input(given: Any) -> Json:
+    """The schema of a tool's input as the decorator takes it. Raises TypeError."""
+    if isinstance(given, Mapping):
+        if isinstance(given.get("type"), str) and "properties" in given:
+            return dict(given)
+        return of_fields(given, list(given))
+    if typing.is_typeddict(given):
+        return of_typed_dict(given)
+    if isinstance(given, type):
+        return schema_of(given)
+    raise TypeError(f"input_schema must be a dict, a TypedDict or another type, not {given!r}")
+
+
+class Parameters:
+    """The parameters of a plain function: their schema, and the way from JSON to values."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raises TypeError for what no JSON object can be handed to."""
+        hints = get_type_hints(function, include_extras=True)
+        self.schema: Json = {"type": "object", "properties": {}, "required": []}
+        self._types: dict[str, Any] = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TypeError(f"the parameter {name!r} of {function.__name__} cannot be given by its name")
+            kind = self._types[name] = hints.get(name, Any)
+            described = of_type(kind)
+            if parameter.default is parameter.empty:
+                self.schema["required"].append(name)
+            elif isinstance(parameter.default, str | int | float | bool):
+                described = {**described, "default": parameter.default}
+            self.schema["properties"][name] = described
+
+    def values(self, arguments: Json) -> dict[str, Any]:
+        """Raises ValueError for what does not fit."""
+        if strange := sorted(set(arguments) - set(self._types)):
+            raise ValueError(f"there is no parameter {strange[0]!r}")
+        if missing := [name for name in self.schema["required"] if name not in arguments]:
+            raise ValueError(f"the parameter {missing[0]!r} is missing")
+        try:
+            return {name: msgspec.convert(value, bare(self._types[name])) for name, value in arguments.items()}
+        except msgspec.ValidationError as flaw:
+            raise ValueError(str(flaw)) from None
+
+
+def bare(kind: Any) -> Any:
+    """A type without its notes: msgspec takes notes of its own kind only."""
+    return bare(get_args(kind)[0]) if get_origin(kind) is Annotated else kind

@@ -1,0 +1,171 @@
+"""MCP servers in this process, as the engine talks to them: JSON-RPC in control requests.
+
+Server      our own: a list of tools
+Hosted      what the client needs of one
+hosted()    any server a program may hand us, also one of the `mcp` package
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from parley.protocol.base import Json
+
+if TYPE_CHECKING:
+    from anyio import CancelScope
+
+    from parley.sdk.tool import SdkMcpTool
+
+LATEST = "2025-11-25"
+NO_SUCH_METHOD = -32601
+BAD_REQUEST = -32600
+INTERNAL = -32603
+log = logging.getLogger("parley.sdk")
+
+
+class Hosted(Protocol):
+    async def handle(self, message: Json) -> Json:
+        """The JSON-RPC response to a message; for a notification, that it came."""
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Server:
+    def __init__(self, name: str, version: str, tools: Sequence[SdkMcpTool[Any]]) -> None:
+        self.name = name
+        self.version = version
+        self.tools = {tool.name: tool for tool in tools}
+        self._calls: dict[Any, CancelScope] = {}
+
+    async def close(self) -> None:
+        for scope in list(self._calls.values()):
+            scope.cancel()
+
+    async def handle(self, message: Json) -> Json:
+        method, number = message.get("method"), message.get("id")
+        if "id" not in message:
+            self._notified(message)
+            return {"jsonrpc": "2.0", "result": {}}
+        if number in self._calls:
+            return refused(number, BAD_REQUEST, f"the request {number!r} is still open")
+        row = METHODS.get(method) if isinstance(method, str) else None
+        if row is None:
+            return refused(number, NO_SUCH_METHOD, f"there is no method {method!r}")
+        params = message.get("params")
+        return {
+            "jsonrpc": "2.0",
+            "id": number,
+            "result": await row(self, params if isinstance(params, dict) else {}, number),
+        }
+
+    def _notified(self, message: Json) -> None:
+        params = message.get("params")
+        if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
+            scope = self._calls.get(params.get("requestId"))
+            if scope is not None:
+                scope.cancel()
+
+    async def greet(self, params: Json, number: Any) -> Json:
+        return {
+            "protocolVersion": params.get("protocolVersion") or LATEST,
+            "capabilities": {"tools": {"listChanged": False}},
+            "serverInfo": {"name": self.name, "version": self.version},
+        }
+
+    async def ping(self, params: Json, number: Any) -> Json:
+        return {}
+
+    async def list(self, params: Json, number: Any) -> Json:
+        return {"tools": [tool.listed() for tool in self.tools.values()]}
+
+    async def call(self, params: Json, number: Any) -> Json:
+        from anyio import CancelScope
+
+        tool = self.tools.get(str(params.get("name")))
+        if tool is None:
+            return failed(f"there is no tool {params.get('name')!r}")
+        arguments = params.get("arguments") or {}
+        with CancelScope() as scope:
+            self._calls[number] = scope
+            try:
+                check(arguments, tool.listed()["inputSchema"])
+                return result_of(await tool.handler(arguments))
+            except Exception as flaw:
+                log.warning("the tool %s failed", tool.name, exc_info=True)
+                return failed(f"{flaw}" or type(flaw).__name__)
+            finally:
+                del self._calls[number]
+        return failed("the call was cancelled")
+
+
+METHODS: dict[str, Callable[[Server, Json, Any], Awaitable[Json]]] = {
+    "initialize": Server.greet,
+    "ping": Server.ping,
+    "tools/list": Server.list,
+    "tools/call": Server.call,
+}
+
+
+def refused(number: Any, code: int, text: str) -> Json:
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": text}}
+
+
+def failed(text: str) -> Json:
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def check(arguments: Any, schema: Json) -> None:
+    """Raises ValueError for arguments that are not what the tool takes."""
+    if not isinstance(arguments, dict):
+        raise ValueError("the arguments must be an object")
+    import jsonschema
+
+    try:
+        jsonschema.validate(arguments, schema)
+    except jsonschema.ValidationError as flaw:
+        raise ValueError(f"Input validation error: {flaw.message}") from None
+    except jsonschema.SchemaError as flaw:
+        raise ValueError(f"the schema of the tool is wrong: {flaw.message}") from None
+
+
+def result_of(answer: Any) -> Json:
+    """A handler's answer as `tools/call` tells it. Raises TypeError for what is none."""
+    if not isinstance(answer, dict):
+        raise TypeError(f"a tool must return a dict with `content`, not {type(answer).__name__}")
+    content = [block for one in answer.get("content") or () if (block := block_of(one)) is not None]
+    told: Json = {"content": content, "isError": bool(answer.get("is_error") or answer.get("isError"))}
+    if "structuredContent" in answer:
+        told["structuredContent"] = answer["structuredContent"]
+    return told
+
+
+def block_of(block: Any) -> Json | None:
+    """What a model can read of a content block."""
+    if not isinstance(block, dict):
+        return None
+    match block.get("type"):
+        case "text" | "image":
+            return block
+        case "resource_link":
+            parts = [str(block[key]) for key in ("name", "uri", "description") if block.get(key)]
+            return {"type": "text", "text": "\n".join(parts) or "a link to a resource"}
+        case "resource" if isinstance(block.get("resource"), dict) and "text" in block["resource"]:
+            return {"type": "text", "text": str(block["resource"]["text"])}
+    log.warning("a tool gave content of type %r, which no model can read; it is left out", block.get("type"))
+    return None
+
+
+def hosted(instance: Any) -> Hosted:
+    """Raises TypeError for what is no server."""
+    if hasattr(instance, "handle") and hasattr(instance, "close"):
+        server: Hosted = instance
+        return server
+    if hasattr(instance, "run"):
+        from parley.sdk.foreign import Foreign
+
+        made: Hosted = Foreign(instance)
+        return made
+    raise TypeError(f"{type(instance).__name__} is no MCP server")

@@ -1,0 +1,55 @@
+"""Structured results as values of a given type: msgspec, dataclass, TypedDict or pydantic.
+
+schema_of(City)              the JSON Schema the answer must fit
+parser_of(City)(value)       the value as a City
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import Json
+from parley.sdk.errors import MessageParseError
+from parley.sdk.messages import ResultMessage
+
+
+def is_pydantic(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def schema_of(kind: Any) -> Json:
+    """Raises TypeError for a type that has none."""
+    if is_pydantic(kind):
+        found: Json = kind.model_json_schema()
+        return found
+    schema = msgspec.json.schema(kind)
+    # The root must be an object of its own: some backends take no reference there.
+    if set(schema) == {"$ref", "$defs"}:
+        root = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+        return {**root, "$defs": schema["$defs"]} if len(schema["$defs"]) > 1 else root
+    return schema
+
+
+def parser_of(kind: Any) -> Callable[[Any], Any]:
+    if is_pydantic(kind):
+        validate: Callable[[Any], Any] = kind.model_validate
+        return validate
+    return lambda value: msgspec.convert(value, kind)
+
+
+def parse(result: ResultMessage | None, parser: Callable[[Any], Any] | None) -> Any:
+    """Raises MessageParseError if there is no structured output, or it does not fit."""
+    if result is None:
+        raise MessageParseError("the prompt was cancelled: there is no result")
+    if result.structured_output is None:
+        reason = "; ".join(result.errors or []) or result.result or result.subtype
+        raise MessageParseError(f"the result has no structured output: {reason}", result.raw)
+    if parser is None:
+        return result.structured_output
+    try:
+        return parser(result.structured_output)
+    except (msgspec.ValidationError, ValueError) as flaw:
+        raise MessageParseError(f"the structured output does not fit: {flaw}", result.raw) from flaw

@@ -1,0 +1,162 @@
+"""Functions of the program as tools of the model.
+
+    @tool                                                   a plain function: its hints are the schema
+    def add(a: float, b: float) -> float:
+        "Add two numbers."
+        return a + b
+
+    @tool("add", "Add two numbers.", {"a": float, "b": float})        as the official SDK has it
+    async def add(args): return {"content": [{"type": "text", "text": str(args["a"] + args["b"])}]}
+
+    Options(mcp_servers={"calc": create_sdk_mcp_server("calc", tools=[add])})
+
+The engine calls them over the control channel; nothing is started and nothing listens.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+
+from parley.protocol.base import Json
+from parley.sdk import schema
+from parley.sdk.shapes import McpSdkServerConfig
+
+T = TypeVar("T")
+Handler = Callable[[Any], Awaitable[dict[str, Any]]]
+HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "maxResultSizeChars")
+SNAKE: dict[str, str] = {
+    "read_only_hint": "readOnlyHint",
+    "destructive_hint": "destructiveHint",
+    "idempotent_hint": "idempotentHint",
+    "open_world_hint": "openWorldHint",
+    "max_result_size_chars": "maxResultSizeChars",
+}
+
+
+class ToolAnnotations:
+    """Hints about a tool, in either spelling: `readOnlyHint=True` or `read_only_hint=True`."""
+
+    def __init__(self, **hints: Any) -> None:
+        self.hints = {SNAKE.get(name, name): value for name, value in hints.items() if value is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "hints":
+            raise AttributeError(name)
+        known = SNAKE.get(name, name)
+        if known not in HINTS and known not in self.hints:
+            raise AttributeError(name)
+        return self.hints.get(known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolAnnotations) and other.hints == self.hints
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self.hints)))
+
+    def __repr__(self) -> str:
+        return f"ToolAnnotations({', '.join(f'{name}={value!r}' for name, value in self.hints.items())})"
+
+
+@dataclass
+class SdkMcpTool(Generic[T]):
+    name: str
+    description: str
+    input_schema: Any
+    handler: Callable[[T], Awaitable[dict[str, Any]]]
+    annotations: Any = None
+
+    def listed(self) -> Json:
+        """The tool as `tools/list` tells it."""
+        told: Json = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": schema.of_input(self.input_schema),
+        }
+        hints = hints_of(self.annotations)
+        size = hints.pop("maxResultSizeChars", None)
+        if hints:
+            told["annotations"] = hints
+        if size is not None:
+            told["_meta"] = {"anthropic/maxResultSizeChars": size}
+        return told
+
+
+def hints_of(annotations: Any) -> Json:
+    """Of ours, of a dict, or of the `mcp` package's class."""
+    if annotations is None:
+        return {}
+    if isinstance(annotations, ToolAnnotations):
+        return dict(annotations.hints)
+    if isinstance(annotations, dict):
+        return {SNAKE.get(str(name), str(name)): value for name, value in annotations.items()}
+    found: Json = annotations.model_dump(by_alias=True, exclude_none=True)
+    return found
+
+
+@overload
+def tool(name: Callable[..., Any]) -> SdkMcpTool[Any]: ...
+@overload
+def tool(
+    name: str | None = None,
+    description: str | None = None,
+    input_schema: Any = None,
+    annotations: Any = None,
+) -> Callable[[Callable[..., Any]], SdkMcpTool[Any]]: ...
+def tool(
+    name: str | Callable[..., Any] | None = None,
+    description: str | None = None,
+    input_schema: Any = None,
+    annotations: Any = None,
+) -> Any:
+    """Make a function a tool. With an `input_schema` it takes one dict, without one its own parameters."""
+    if callable(name):
+        return plain_tool(name, None, None, None)
+    if input_schema is None:
+        return lambda function: plain_tool(function, name, description, annotations)
+    if name is None or description is None:
+        raise TypeError("a tool with an input_schema needs a name and a description")
+    schema.of_input(input_schema)  # what is wrong with it is told here, not in the first call
+    return lambda handler: SdkMcpTool(name, description, input_schema, handler, annotations)
+
+
+def plain_tool(
+    function: Callable[..., Any], name: str | None, description: str | None, annotations: Any
+) -> SdkMcpTool[Any]:
+    parameters = schema.Parameters(function)
+
+    async def handler(arguments: Json) -> dict[str, Any]:
+        values = parameters.values(arguments)
+        if inspect.iscoroutinefunction(function):
+            return content_of(await function(**values))
+        from anyio import to_thread
+
+        return content_of(await to_thread.run_sync(partial(function, **values)))
+
+    told = description or inspect.getdoc(function) or function.__name__
+    return SdkMcpTool(name or function.__name__, told, parameters.schema, handler, annotations)
+
+
+def content_of(value: Any) -> dict[str, Any]:
+    """What a plain function returns, as a tool's result."""
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return value
+    if value is None:
+        return {"content": []}
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=repr).decode()
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def create_sdk_mcp_server(
+    name: str, version: str = "1.0.0", tools: Sequence[SdkMcpTool[Any] | Callable[..., Any]] | None = None
+) -> McpSdkServerConfig:
+    """A server in this process, for `Options.mcp_servers`. Plain functions become tools by themselves."""
+    from parley.sdk.servers import Server
+
+    made = [one if isinstance(one, SdkMcpTool) else tool(one) for one in tools or ()]
+    return {"type": "sdk", "name": name, "instance": Server(name, version, made)}

@@ -1,0 +1,215 @@
+"""Which message belongs to which turn.
+
+    turn = await client.ask("Hello")
+    async for message in turn: ...          its own messages, the result last
+    turn.result
+
+Every prompt of `ask` and `send` has an id, and engines tell what becomes of it: queued, started,
+completed or cancelled. Between `started` and the `result` the messages are the turn's. Prompts
+that join a running turn share what follows, and its result. For engines that tell no lives, a
+turn begins with the next `init` line and belongs to the prompt that has waited longest.
+
+What belongs to no such turn (the notice of a background task, the answer to a plain
+`client.query()`) is for `receive_messages()`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from parley.protocol import base
+from parley.protocol.messages.conversation import Assistant
+from parley.protocol.messages.notices import CommandLifecycle
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import Init
+from parley.sdk import messages as ours
+
+if TYPE_CHECKING:
+    from anyio import Event
+
+State = Literal["sent", "queued", "started", "completed", "cancelled"]
+ORDER = ("sent", "queued", "started", "completed", "cancelled")
+
+
+class Stream(AsyncIterator[ours.Message]):
+    """Messages as they come. It holds no scope: whoever stops reading just stops."""
+
+    def __init__(self) -> None:
+        self._held: deque[ours.Message] = deque()
+        self._news: Event | None = None
+        self._over = False
+        self._flaw: Callable[[], BaseException | None] = lambda: None
+
+    def put(self, message: ours.Message) -> None:
+        self._held.append(message)
+        self._wake()
+
+    def finish(self, flaw: Callable[[], BaseException | None] = lambda: None) -> None:
+        """Nothing more will come; `flaw` makes what is raised at the end, if anything is."""
+        if not self._over:
+            self._over, self._flaw = True, flaw
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+            self._news = None
+
+    async def _more(self) -> None:
+        from anyio import Event
+
+        if self._news is None:
+            self._news = Event()
+        await self._news.wait()
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> ours.Message:
+        while not self._held:
+            if self._over:
+                flaw, self._flaw = self._flaw(), lambda: None
+                if flaw is not None:
+                    raise flaw
+                raise StopAsyncIteration
+            await self._more()
+        return self._held.popleft()
+
+    async def aclose(self) -> None:
+        """There is nothing to close; programs that close iterators may."""
+
+
+class Turn(Stream):
+    """One prompt and what came of it."""
+
+    def __init__(self, uuid: str, parsed: Callable[[Any], Any] | None = None) -> None:
+        super().__init__()
+        self.uuid = uuid
+        self.state: State = "sent"
+        self.result: ours.ResultMessage | None = None
+        self._parsed = parsed
+
+    def __aiter__(self) -> Turn:
+        return self
+
+    def reached(self, state: State) -> None:
+        """It is so far; it never goes back."""
+        if ORDER.index(state) > ORDER.index(self.state):
+            self.state = state
+            self._wake()
+
+    async def until(self, state: State) -> State:
+        """Wait until it is so far, or further; returns where it stands."""
+        while ORDER.index(self.state) < ORDER.index(state) and not self._over:
+            await self._more()
+        return self.state
+
+    async def finish_up(self) -> ours.ResultMessage | None:
+        """Read it to its end. The result; None if the prompt was cancelled."""
+        async for _ in self:
+            pass
+        return self.result
+
+    async def text(self) -> str:
+        """Read it to its end. The answer as text."""
+        result = await self.finish_up()
+        return (result.result or "") if result is not None else ""
+
+    async def output(self) -> Any:
+        """Read it to its end. The structured output, as the `output_type` of the options if there is one.
+
+        Raises MessageParseError if there is none, or it does not fit.
+        """
+        from parley.sdk.structured import parse
+
+        return parse(await self.finish_up(), self._parsed)
+
+    def __await__(self) -> Any:
+        return self.finish_up().__await__()
+
+
+class Turns:
+    """Sorts the messages of one engine."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Turn] = {}
+        self._running: list[Turn] = []
+        self._ended: set[str] = set()
+        """Prompts whose turns are over, and whose lives end a line later."""
+        self.tells_lives = False
+        """Whether the engine tells what becomes of prompts."""
+
+    def add(self, turn: Turn) -> None:
+        self._waiting[turn.uuid] = turn
+
+    def drop(self, turn: Turn) -> None:
+        """Its prompt was never sent."""
+        self._waiting.pop(turn.uuid, None)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting or self._running)
+
+    def route(self, message: base.Message) -> Sequence[Turn] | None:
+        """The turns a message belongs to, none of which may be left to read it; None if it belongs to no turn."""
+        match message:
+            case CommandLifecycle(command_uuid=uuid, state=state):
+                return self._live(uuid, state)
+            case Result():
+                return self._end(message)
+            case Init() | Assistant() if not self._running and not self.tells_lives and self._waiting:
+                self._begin(next(iter(self._waiting)))
+        return list(self._running) or None
+
+    def settle(self, turns: Sequence[Turn], result: ours.ResultMessage) -> None:
+        """These turns have ended with this result, which they have been given."""
+        for turn in turns:
+            turn.result = result
+            turn.reached("completed")
+            turn.finish()
+            if self.tells_lives:
+                self._ended.add(turn.uuid)
+
+    def finish(self, flaw: Callable[[], BaseException | None]) -> None:
+        """The engine is gone."""
+        for turn in (*self._running, *self._waiting.values()):
+            turn.finish(flaw)
+        self._running.clear()
+        self._waiting.clear()
+
+    def _live(self, uuid: str, state: str) -> Sequence[Turn] | None:
+        self.tells_lives = True
+        turn = self._waiting.get(uuid) or next((turn for turn in self._running if turn.uuid == uuid), None)
+        if turn is None:
+            if uuid not in self._ended:
+                return None
+            if state in ("completed", "cancelled"):
+                self._ended.discard(uuid)
+            return []
+        if state == "started":
+            self._begin(uuid)
+        elif state == "cancelled":
+            self._waiting.pop(uuid, None)
+            turn.reached("cancelled")
+            turn.finish()
+        elif state == "queued":
+            turn.reached("queued")
+        return [turn]
+
+    def _begin(self, uuid: str) -> None:
+        turn = self._waiting.pop(uuid, None)
+        if turn is not None:
+            turn.reached("started")
+            self._running.append(turn)
+
+    def _end(self, result: Result) -> Sequence[Turn] | None:
+        named = result.user_message_uuids or [] if isinstance(result.user_message_uuids, list) else []
+        for uuid in (*named, result.user_message_uuid):
+            if isinstance(uuid, str):
+                self._begin(uuid)
+        if not self._running and not self.tells_lives and self._waiting:
+            self._begin(next(iter(self._waiting)))
+        ended, self._running = self._running, []
+        return ended or None
