@@ -33,9 +33,20 @@ class UsageError(ParleyError):
 class SessionError(ParleyError):
     """A session cannot be opened or written."""
 
+    fault_type = "system_error"
+    """Whose fault it is, as a result says it."""
+
+
+class ToolsMissing(SessionError):
+    """A turn cannot begin without tools that are not there."""
+
+    fault_type = "tool_error"
+
 
 class UnknownSession(SessionError):
     """There is no session with that id."""
+
+    fault_type = "validation_error"
 
     def __init__(self, session_id: str) -> None:
         # Clients look for this very sentence.

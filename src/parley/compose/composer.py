@@ -11,7 +11,7 @@ from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
 from parley.compose.models import Models
 from parley.compose.places import task_place
-from parley.compose.rows import OVER_STDIO, dialect_name
+from parley.compose.rows import OVER_STDIO, dialect_name, manners, partial
 from parley.compose.servers import servers
 from parley.compose.sessions import Sessions
 from parley.engine.setup import Setup
@@ -45,6 +45,7 @@ class Composer:
         basis, models, sessions, extensions = self.basis, self.models, self.sessions, self.extensions
         options, environment = basis.options, basis.environment
         by_itself = dialect_name(options) in OVER_STDIO
+        wanted = manners(options)
         basis.complain = complain
         for warning in not_yet(options):
             complain(warning)
@@ -81,12 +82,13 @@ class Composer:
             permission_mode=begins_in,
             mode_is_given=options.skip_permissions or options.permission_mode is not None,
             may_bypass=permissions.may_bypass(basis, begins_in),
-            partial=options.include_partial_messages and options.output_format != "message",
+            partial=partial(options),
             replay=options.replay_user_messages,
             extension_fields=options.extension_fields,
             joint="\n\n" if by_itself else "\n",
             folds=not by_itself,
-            hook_events=options.include_hook_events,
+            hook_events=options.include_hook_events or wanted.hook_events,
+            lists_schemas=wanted.lists_schemas,
             make_callbacks=tools.callback_hooks,
             make_commands=lambda layers: tools.command_hooks(basis, layers, context),
             mirrored=lambda log, told: sessions.mirrored(session_id, log, told),

@@ -7,6 +7,7 @@ from typing import Any
 
 from parley.engine.stamp import Stamp
 from parley.errors import UsageError
+from parley.protocol.base import Struct
 from parley.protocol.dialects.base import Dialect, World
 from parley.protocol.options import Options
 
@@ -60,6 +61,7 @@ STORES = {
 HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
+    "spec001": "parley.protocol.dialects.spec001:Spec001",
     "miriad": "parley.protocol.dialects.miriad:Miriad",
     "jsonrpc": "parley.protocol.dialects.jsonrpc:JsonRpc",
 }
@@ -84,3 +86,29 @@ def dialect(options: Options, stamp: Stamp) -> Dialect:
     """How lines are spelled. Raises UsageError."""
     made: Dialect = variety(DIALECTS, dialect_name(options), "dialect")(World(now=stamp.now, new_uuid=stamp.new_uuid))
     return made
+
+
+class Manners(Struct, frozen=True, kw_only=True):
+    """What a dialect wants of the session behind it, beside words of its own."""
+
+    streams: bool = False
+    """Whether `stream-json` has the events of the model's stream in it, unasked."""
+    hook_events: bool = False
+    """Whether the runs of hooks are told unasked."""
+    lists_schemas: bool = False
+    layouts: tuple[str, ...] = ("claude", "folder")
+    """Where a session is looked for by its id when no store is named; a new one is in the first."""
+
+
+MANNERS = {"spec001": Manners(streams=True, hook_events=True, lists_schemas=True, layouts=("folder", "claude"))}
+
+
+def manners(options: Options) -> Manners:
+    return MANNERS.get(options.dialect or "", Manners())
+
+
+def partial(options: Options) -> bool:
+    """Whether the events of the model's stream are told."""
+    if options.output_format == "message":
+        return False
+    return options.include_partial_messages or (manners(options).streams and options.output_format == "stream-json")

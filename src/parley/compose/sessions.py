@@ -12,7 +12,7 @@ import msgspec
 from parley.compose.basis import Basis
 from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
-from parley.compose.rows import OVER_STDIO, STORES, dialect_name, variety
+from parley.compose.rows import OVER_STDIO, STORES, dialect_name, manners, variety
 from parley.protocol.base import Json, Message
 from parley.stores.base import Log, Store
 from parley.stores.choice import Chosen, choose
@@ -21,8 +21,6 @@ from parley.stores.line import Context
 from parley.stores.opening import Wanted, open_session
 from parley.workspace.checkpoints import Checkpoints
 
-LAYOUTS = ("claude", "folder")
-"""Where a session is looked for by its id when no store is named."""
 STORE_OPENERS: dict[str, Callable[[Any, Any, Context, Callable[[str], None]], Store]] = {
     "claude": lambda cls, place, context, complain: cls(place, context, complain),
     "folder": lambda cls, place, context, complain: cls(place, context, complain),
@@ -77,7 +75,7 @@ class Sessions:
         chosen = choose(self._basis.options, self._basis.environment)
         if chosen is not None:
             return self._open_store(chosen)
-        stores = (self._open_store(Chosen(name)) for name in LAYOUTS)
+        stores = (self._open_store(Chosen(name)) for name in manners(self._basis.options).layouts)
         first = next(stores)
         if session_id is None or first.exists(session_id):
             return first

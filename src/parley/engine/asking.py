@@ -18,8 +18,9 @@ from parley.engine.listeners import Listeners
 from parley.engine.question import question
 from parley.host import AnswerIsError, HostGone
 from parley.permissions.base import Allow, Ask, BadUpdate, Decision, Deny, Permits, Request
-from parley.protocol.base import Json, UnsetType, convert
+from parley.protocol.base import Json, Message, UnsetType, convert
 from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.dialects import PermissionRequest
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.tools.base import Tool
 
@@ -50,6 +51,7 @@ class Asker:
         may_bypass: bool = False,
         set_mode: Callable[[str | None], None] = lambda mode: None,
         keep: Callable[[list[Json]], None] = lambda updates: None,
+        tell: Callable[[Message], None] = lambda message: None,
         tell_state: Callable[[str], None] = lambda state: None,
         complain: Callable[[str], None] = lambda text: None,
         listeners: Listeners | None = None,
@@ -65,6 +67,7 @@ class Asker:
         self._set_mode = set_mode
         self._keep = keep
         """Puts updates on record that were taken in."""
+        self._tell = tell
         self._tell_state = tell_state
         self._complain = complain
         self._listeners = listeners or Listeners()
@@ -123,6 +126,7 @@ class Asker:
     async def _ask_host(
         self, asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None
     ) -> Allow | Deny:
+        self._tell(PermissionRequest(tool=call.name, params=call.input))
         if self._answerer is None:
             why = f" {asking.reason}." if asking.reason else ""
             text = f"Permission to use {call.name} was not given: there is nobody to ask.{why}"

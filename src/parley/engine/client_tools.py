@@ -12,13 +12,12 @@ while a call waits tells the call once more (unfinished.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 
-from parley.engine.agent_task import AgentTask
 from parley.engine.inbox import Rejected
 from parley.errors import SessionError, ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct
@@ -28,7 +27,6 @@ from parley.tools.base import Context, Result, Tool
 from parley.workspace.base import Reach
 
 if TYPE_CHECKING:
-    from parley.engine.conversation import Conversation
     from parley.engine.session import Session
 
 CLIENT = "client"
@@ -147,7 +145,7 @@ class ClientTools:
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
             return True
-        if waiting is not None or not any(self._is_ours(talk, call) for talk in self._conversations()):
+        if waiting is not None or not self._is_ours(call):
             return False
         self._early[call] = result
         self._session.unfinished.offer()
@@ -160,16 +158,11 @@ class ClientTools:
         if alone and not self._session.is_running and not len(self._session.inbox):
             self._session.inbox.put(Rejected(text))
 
-    def _is_ours(self, talk: Conversation, call: str) -> bool:
+    def _is_ours(self, call: str) -> bool:
+        """Whether a call of a client tool was told and has no result."""
+        talk = self._session.conversation
         name = talk.record.history.open_calls().get(call)
         return isinstance(talk.caller.tools.get(name or ""), ClientTool)
-
-    def _conversations(self) -> Iterator[Conversation]:
-        session = self._session
-        yield session.conversation
-        for task in map(session.tasks.find, session.tasks.ids()):
-            if isinstance(task, AgentTask) and task.conversation is not None:
-                yield task.conversation
 
     def hang_up(self) -> None:
         """Nobody will answer any more."""

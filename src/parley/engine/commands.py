@@ -273,7 +273,7 @@ class Commands:
         """A command could not be had: the person is told, and the model hears nothing of it."""
         self._begin(prompts)
         self._session.tell(Informational(content=text, level="warning"))
-        return outcome.broken(text)
+        return outcome.broken(text, "validation_error")
 
 
 def first_text(prompt: Prompt) -> str:

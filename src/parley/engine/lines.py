@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.outcome import Outcome
 from parley.protocol.base import UNSET
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
+from parley.tools.base import schema
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def init_line(session: Session) -> Init:
     plugins, plugin_errors = session.setup.plugins(False)
     return Init(
         cwd=session.setup.cwd,
-        tools=session.conversation.tool_names(),
+        tools=listed_tools(session),
         mcp_servers=session.servers.states(),
         model=session.conversation.model.shown,
         permissionMode=session.mode,
@@ -46,6 +47,15 @@ def init_line(session: Session) -> Init:
         effort=session.conversation.effort or UNSET,
         view_mode="default",
     )
+
+
+def listed_tools(session: Session) -> list[Any]:
+    """The names of the tools; with their schemas where the host wants those."""
+    names = session.conversation.tool_names()
+    if not session.setup.lists_schemas:
+        return list(names)
+    # The model knows some by another name than the one they are listed under.
+    return [{**schema(session.setup.tools[name]), "name": name} for name in names]
 
 
 def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
@@ -77,6 +87,7 @@ def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
         api_error_status=ended.api_error_status,
         api_error_type=ended.api_error_type,
         api_error=ended.api_error,
+        fault_type=ended.fault_type,
         local_command=ended.local_command,
         origin=origin or UNSET,
         ttft_ms=UNSET if first_token is None else round(first_token * 1000),

@@ -23,6 +23,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     api_error_status: int | None | UnsetType = UNSET
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
+    fault_type: str | UnsetType = UNSET
+    """Whose fault it is that the turn could not be run: the asker's, a tool's, or the engine's."""
     local_command: str | UnsetType = UNSET
     """The command of the person that was the whole turn."""
     structured_output: Any = UNSET
@@ -140,9 +142,9 @@ def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:
     )
 
 
-def broken(reason: str) -> Outcome:
+def broken(reason: str, fault_type: str = "system_error") -> Outcome:
     """The prompt could not be run at all, or we have a bug."""
-    return Outcome(subtype="error_during_execution", is_error=True, errors=[reason])
+    return Outcome(subtype="error_during_execution", is_error=True, errors=[reason], fault_type=fault_type)
 
 
 # The names of `assistant.error`, by status; the API's own type decides where the status does not.

@@ -41,7 +41,7 @@ from parley.engine.tool_call import Caller
 from parley.engine.turn import Cut, Turn
 from parley.engine.unfinished import Questions, Unfinished
 from parley.engine.usage import Ledger
-from parley.errors import SessionError
+from parley.errors import SessionError, ToolsMissing
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.names import Choice
@@ -110,6 +110,7 @@ class Session:
             may_bypass=setup.may_bypass,
             set_mode=self.set_mode,
             keep=self._keep_grant,
+            tell=self.tell,
             tell_state=self._tell_state,
             complain=setup.complain,
             listeners=self.listeners,
@@ -284,7 +285,7 @@ class Session:
         try:
             while (taken := await self._take(together)) is not None:
                 if isinstance(taken, Rejected):
-                    refused = outcome.broken(f"The prompt was refused: {taken.reason}")
+                    refused = outcome.broken(f"The prompt was refused: {taken.reason}", "validation_error")
                     self._end_turn(Turn(self.conversation, []), refused)
                 else:
                     await self._run_turn(self._turn_about(taken))
@@ -353,7 +354,7 @@ class Session:
             turn.prompts[:] = await self.servers.expanded(turn.prompts)
             return await turn.run()
         except SessionError as flaw:
-            return outcome.broken(str(flaw))
+            return outcome.broken(str(flaw), flaw.fault_type)
         except Exception as bug:
             # One result for every turn, also where the fault is ours.
             self.setup.complain("".join(traceback.format_exception(bug)))
@@ -394,9 +395,12 @@ class Session:
         self._record_mode()
         self._record_title()
         self.prompts.echo(turn.prompts)
-        obstacle = self.lead.flaw if self.lead is not None else ""
-        if turn.cut is None and (obstacle := obstacle or self.servers.obstacle()):
-            raise SessionError(obstacle)
+        if turn.cut is not None:
+            return
+        if self.lead is not None and self.lead.flaw:
+            raise SessionError(self.lead.flaw)
+        if obstacle := self.servers.obstacle():
+            raise ToolsMissing(obstacle)
 
     async def _join_waiting(self, turn: Turn) -> None:
         """Prompts that came while tools ran go into the running turn, before its next model call."""

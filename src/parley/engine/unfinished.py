@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from parley.engine.inbox import TakenUp
 from parley.engine.lines import init_line
-from parley.errors import SessionError
+from parley.errors import ToolsMissing
 from parley.protocol.base import Json, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.conversation import Assistant
@@ -86,7 +86,7 @@ class Unfinished:
         session.conversation.recover(but=turn.taken_up)
         self._repeat([call.id for call in turn.taken_up if call.id in session.record.awaited])
         if turn.cut is None and (obstacle := session.servers.obstacle()):
-            raise SessionError(obstacle)
+            raise ToolsMissing(obstacle)
 
     def _repeat(self, calls: list[str]) -> None:
         """Tell the lines once more that hand calls to a client: the one it was told to may be gone."""

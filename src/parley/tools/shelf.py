@@ -48,9 +48,9 @@ class Shelf(Mapping[str, Tool]):
 
     def part(self, keeps: Callable[[str], bool]) -> Shelf:
         """A shelf with some of these tools, for a subagent."""
-        part = Shelf(filter(keeps, self._made), self.__getitem__)
+        # Somebody else runs what stands in for ours, and only for the session's own model.
+        part = Shelf((name for name in self._made if keeps(name) and name not in self._stand_ins), self.__getitem__)
         part.lend({name: tool for name, tool in self._lent.items() if keeps(name)}, self.absence)
-        part.stand_in({name: tool for name, tool in self._stand_ins.items() if keeps(name)})
         return part
 
     def own(self, name: str) -> Tool:

@@ -61,6 +61,8 @@ class Result(Message, frozen=True, kw_only=True, tag="result"):
     api_error_status: int | None | UnsetType = UNSET
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
+    fault_type: str | UnsetType = UNSET
+    """Of a turn that could not be run: `validation_error`, `tool_error` or `system_error`. Ours."""
     origin: Json | UnsetType = UNSET
     uuid: str | UnsetType = UNSET
     queued_turn_count: int | UnsetType = UNSET

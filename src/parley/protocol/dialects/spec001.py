@@ -1,0 +1,230 @@
+"""Dialect B, as document 001 draws it: five kinds of lines, each with a timestamp.
+
+    system      init with the schemas of the tools, permission_request, hook_execution, error
+    assistant   one line an answer: its blocks are held until it is complete, before its tools run
+    user        the results of tools
+    result      with subtypes and flat tokens of its own (flat_result.py)
+    stream_event
+
+What a client says is as in the canonical dialect; `content` may stand on the line itself. The
+control protocol is not in the document: whoever uses it gets its lines as they are, with a
+timestamp. Everything else that the engine says has no words here and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, plain, spell
+from parley.protocol.blocks import Text, ToolUse
+from parley.protocol.dialects import flat_result
+from parley.protocol.dialects.base import World
+from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
+from parley.protocol.messages.conversation import Assistant, StreamEvent, User
+from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
+from parley.protocol.messages.notices import KeepAlive, TranscriptMirror
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import ApiRetry, HookResponse, Informational, Init, SessionStateChanged
+
+SHOWN_BLOCKS = (Text, ToolUse)
+TOOL_EVENTS = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})
+"""Events whose hooks are named with the tool they are about."""
+
+
+class Spec001:
+    name = "spec001"
+    asks = True
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._held: Held | None = None
+        """What the model has said of an answer that is not complete yet."""
+        self._model = ""
+        """Of the last init that was read."""
+
+    # In.
+
+    def decode(self, line: bytes) -> list[Message]:
+        message = decode(line)
+        if isinstance(message, Refused) and message.kind == "user":
+            unwrapped = wrapped(line)
+            message = message if unwrapped is None else decode(unwrapped)
+        read = READERS.get(type(message))
+        return [message if read is None else read(self, message)]
+
+    def read_init(self, init: Init) -> Message:
+        """Ours has the names of the tools only."""
+        self._model = init.model if isinstance(init.model, str) else ""
+        if not isinstance(init.tools, list):
+            return init
+        names = [tool.get("name") if isinstance(tool, dict) else tool for tool in init.tools]
+        return msgspec.structs.replace(init, tools=names, uuid=init.uuid or self._world.new_uuid())
+
+    def read_assistant(self, message: Assistant) -> Message:
+        inner = message.message
+        if inner.model is UNSET:
+            inner = msgspec.structs.replace(inner, model=self._model)
+        return msgspec.structs.replace(message, message=inner, uuid=message.uuid or self._world.new_uuid())
+
+    def read_result(self, result: Result) -> Message:
+        known = flat_result.canonical(result)
+        return msgspec.structs.replace(known, uuid=known.uuid or self._world.new_uuid())
+
+    # Out.
+
+    def encode(self, message: Message) -> list[bytes]:
+        say = FRAMES.get(type(message))
+        return [] if say is None else [spell(self.stamped(frame)) for frame in say(self, message)]
+
+    def stamped(self, frame: Json) -> Json:
+        """Every line says when it was said, and last."""
+        at = frame.pop("timestamp", UNSET)
+        said = {name: value for name, value in frame.items() if value is not UNSET}
+        return {**said, "timestamp": self._world.now() if at is UNSET else at}
+
+    def say_init(self, init: Init) -> list[Json]:
+        facts = {"session_id": init.session_id, "model": init.model, "tools": init.tools}
+        return [*self.complete(), system("init", **facts)]
+
+    def say_event(self, event: StreamEvent) -> list[Json]:
+        place = lineage(event.parent_tool_use_id)
+        return [{"type": "stream_event", "event": event.event, "session_id": event.session_id, **place}]
+
+    def say_assistant(self, message: Assistant) -> list[Json]:
+        content = message.message.content
+        if message.is_api_error_message is True:
+            told = [fault("api_error", block.text, message.session_id) for block in content if isinstance(block, Text)]
+            return [*self.complete(), *told]
+        said = [block.json for block in content if isinstance(block, SHOWN_BLOCKS)]
+        held = self._held
+        if held is not None and held.belongs(message):
+            held.content += said
+            return []
+        before = self.complete()
+        self._held = Held(message, said)
+        # An agent's answer is not announced when it is complete; its calls and texts are lines by themselves.
+        return [*before, *self.complete()] if message.parent_tool_use_id else before
+
+    def complete(self, message: Message | None = None) -> list[Json]:
+        """The answer that was held, as one line."""
+        held, self._held = self._held, None
+        return [] if held is None or not held.content else [held.frame()]
+
+    def say_user(self, message: User) -> list[Json]:
+        if message.isSynthetic is True:
+            return []
+        frame: Json = {
+            "type": "user",
+            "message": plain(message.message),
+            "session_id": message.session_id,
+            **lineage(message.parent_tool_use_id),
+            "timestamp": message.timestamp,
+        }
+        return [*self.complete(), frame]
+
+    def say_result(self, result: Result) -> list[Json]:
+        return [*self.complete(), flat_result.flattened(result)]
+
+    def say_plainly(self, message: Message) -> list[Json]:
+        """As the canonical dialect says it."""
+        return [*self.complete(), plain(message)]
+
+    def say_hook(self, hook: HookResponse) -> list[Json]:
+        _, _, subject = hook.hook_name.partition(":")
+        about = {"tool": subject} if subject and hook.hook_event in TOOL_EVENTS else {}
+        told = {"hook_event": hook.hook_event, "hook_name": hook.hook_name, **about, "outcome": hook.outcome}
+        return [*self.complete(), system("hook_execution", **told, session_id=hook.session_id)]
+
+    def say_fault(self, told: SystemFault) -> list[Json]:
+        error: Json = told.error if isinstance(told.error, dict) else {}
+        kind, words = error.get("type") or "system_error", error.get("message") or told.message
+        return [*self.complete(), fault(str(kind), str(words or ""), told.session_id)]
+
+    def say_retry(self, retry: ApiRetry) -> list[Json]:
+        seconds = retry.retry_delay_ms / 1000
+        words = f"The model call failed ({retry.error}); attempt {retry.attempt} of {retry.max_retries} follows in "
+        return [*self.complete(), fault("api_error", f"{words}{seconds:.1f} s", retry.session_id)]
+
+    def say_warning(self, told: Informational) -> list[Json]:
+        return [*self.complete(), fault("system_error", told.content, told.session_id)] if is_bad(told) else []
+
+
+class Held:
+    """An answer of the model that is not complete yet."""
+
+    def __init__(self, first: Assistant, content: list[Json]) -> None:
+        self._first = first
+        self.content = content
+
+    def belongs(self, message: Assistant) -> bool:
+        first = self._first
+        return first.parent_tool_use_id == message.parent_tool_use_id and first.message.id == message.message.id
+
+    def frame(self) -> Json:
+        first = self._first
+        return {
+            "type": "assistant",
+            "message": {"role": "assistant", "content": self.content},
+            "session_id": first.session_id,
+            **lineage(first.parent_tool_use_id),
+            "timestamp": first.timestamp,
+        }
+
+
+def system(subtype: str, **fields: Any) -> Json:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
+def fault(kind: str, words: str, session_id: str | UnsetType) -> Json:
+    return system("error", error={"type": kind, "message": words}, session_id=session_id)
+
+
+def lineage(parent: str | None | UnsetType) -> Json:
+    """Only lines of subagents say whose they are."""
+    return {"parent_tool_use_id": parent} if parent else {}
+
+
+def is_bad(told: Informational) -> bool:
+    return told.level in ("warning", "error")
+
+
+def wrapped(line: bytes) -> bytes | None:
+    """A user line whose content stands on the line itself, as ours; None if it is no such line."""
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(found, dict) or "message" in found or "content" not in found:
+        return None
+    return spell({**found, "message": {"role": "user", "content": found["content"]}})
+
+
+READERS: dict[type[Message], Callable[[Spec001, Any], Message]] = {
+    Init: Spec001.read_init,
+    Assistant: Spec001.read_assistant,
+    Result: Spec001.read_result,
+}
+"""Whose lines say less here than ours, or the same in other words."""
+FRAMES: dict[type[Message], Callable[[Spec001, Any], list[Json]]] = {
+    StreamEvent: Spec001.say_event,
+    Assistant: Spec001.say_assistant,
+    AnswerComplete: Spec001.complete,
+    User: Spec001.say_user,
+    Result: Spec001.say_result,
+    Init: Spec001.say_init,
+    PermissionRequest: Spec001.say_plainly,
+    HookResponse: Spec001.say_hook,
+    SystemFault: Spec001.say_fault,
+    ApiRetry: Spec001.say_retry,
+    Informational: Spec001.say_warning,
+    ControlRequest: Spec001.say_plainly,
+    ControlResponse: Spec001.say_plainly,
+    ControlCancelRequest: Spec001.say_plainly,
+    KeepAlive: Spec001.say_plainly,
+    TranscriptMirror: Spec001.say_plainly,
+    SessionStateChanged: Spec001.say_plainly,
+}
+"""What each message says here. What is not listed is not said."""
