@@ -77,6 +77,8 @@ def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> E
     kind, own = json.get("type"), json.get("seq")
     at, seq = str(json.get("timestamp", "")), own if isinstance(own, int) else seq
     if kind in CONVERSATION:
+        if "uuid" not in json and "sessionId" not in json:
+            json = {**json, "uuid": f"{session_id}/{seq}"}  # a line of the wire, as others keep them in a folder
         return spoken(json, session_id, seq, at) if is_said(json, of_agent=of_agent) else None
     if kind == "parley":
         message, context = json.get("message") or {}, json.get("context") or {}

@@ -28,6 +28,7 @@ FAILED, UNFORMED = "error_during_execution", "error_max_structured_output_retrie
 LIMITS = {"error_max_turns": "max_turns_reached", "error_max_budget_usd": "budget_exceeded"}
 FOUND = {there: ours for ours, there in LIMITS.items()}
 API, DENIED, INVALID, SYSTEM = "api_error", "permission_denied", "validation_error", "system_error"
+FAULTS = (INVALID, "tool_error", SYSTEM)
 
 
 def flattened(result: Result) -> Json:
@@ -55,7 +56,7 @@ def subtype(result: Result) -> str:
 def error(result: Result) -> Json:
     errors = result.errors if isinstance(result.errors, list) else []
     words = "; ".join(errors) or (result.result if isinstance(result.result, str) else "") or result.subtype
-    details: Json = {"errors": errors} if errors else {}
+    details: Json = {"errors": errors} if len(errors) > 1 else {}
     if isinstance(result.api_error_status, int):
         details["status"] = result.api_error_status
     if result.subtype == UNFORMED:
@@ -67,8 +68,8 @@ def error_type(result: Result) -> str:
     """Whose fault it was."""
     if isinstance(result.fault_type, str):
         return result.fault_type
-    if result.subtype == "success":
-        return API  # an error all the same: the model's backend failed
+    if result.subtype == "success" or result.terminal_reason == API:
+        return API  # the first is an error all the same: the model's backend failed
     if result.subtype == UNFORMED:
         return INVALID
     if result.terminal_reason == "permission_denied":
@@ -106,8 +107,10 @@ def accounted(result: Result, told: Json) -> Json:
     if not text_only and result.errors is UNSET:
         errors = details.get("errors")
         changes["errors"] = errors if isinstance(errors, list) else [str(told.get("message", ""))]
-    if kind == DENIED and result.terminal_reason is UNSET:
-        changes["terminal_reason"] = DENIED
+    if kind in (DENIED, API) and result.terminal_reason is UNSET and not text_only:
+        changes["terminal_reason"] = kind
+    elif kind in FAULTS and result.fault_type is UNSET:
+        changes["fault_type"] = kind
     if isinstance(details.get("status"), int) and result.api_error_status is UNSET:
         changes["api_error_status"] = details["status"]
     return changes

@@ -132,6 +132,10 @@ class Spec001:
         """As the canonical dialect says it."""
         return [*self.complete(), plain(message)]
 
+    def say_permission(self, asked: PermissionRequest) -> list[Json]:
+        told = system("permission_request", tool=asked.tool, params=asked.params, session_id=asked.session_id)
+        return [*self.complete(), told]
+
     def say_hook(self, hook: HookResponse) -> list[Json]:
         _, _, subject = hook.hook_name.partition(":")
         about = {"tool": subject} if subject and hook.hook_event in TOOL_EVENTS else {}
@@ -170,7 +174,6 @@ class Held:
             "message": {"role": "assistant", "content": self.content},
             "session_id": first.session_id,
             **lineage(first.parent_tool_use_id),
-            "timestamp": first.timestamp,
         }
 
 
@@ -215,7 +218,7 @@ FRAMES: dict[type[Message], Callable[[Spec001, Any], list[Json]]] = {
     User: Spec001.say_user,
     Result: Spec001.say_result,
     Init: Spec001.say_init,
-    PermissionRequest: Spec001.say_plainly,
+    PermissionRequest: Spec001.say_permission,
     HookResponse: Spec001.say_hook,
     SystemFault: Spec001.say_fault,
     ApiRetry: Spec001.say_retry,
