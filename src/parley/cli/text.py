@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from parley.cli.streams import complain, write
@@ -14,17 +15,23 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
 
 
+def canonical(message: Message) -> list[bytes]:
+    return [] if type(message) in NOTES else [spell(message)]
+
+
 class Printer:
     """A host that can read but not answer. What it was told is printed when it is closed."""
 
-    def __init__(self, *, as_json: bool, everything: bool) -> None:
+    def __init__(self, *, as_json: bool, everything: bool, lines: Callable[[Message], list[bytes]] = canonical) -> None:
+        self._lines = lines
+        """How a message is spelled."""
         self._as_json = as_json
         self._everything = as_json and everything
         self._said: list[Message] = []
         self._last: Result | None = None
 
     def tell(self, message: Message) -> None:
-        if self._everything and type(message) not in NOTES:
+        if self._everything:
             self._said.append(message)
         if isinstance(message, Result):
             # A background task that ends may cause another turn, with a result of its own: the last one counts.
@@ -47,9 +54,10 @@ class Printer:
         if self._last is None:
             return True
         if self._everything:
-            return write(b"[" + b",".join(spell(message) for message in self._said) + b"]\n")
+            lines = [line for message in self._said for line in self._lines(message)]
+            return write(b"[" + b",".join(lines) + b"]\n")
         if self._as_json:
-            return write(spell(self._last) + b"\n")
+            return write(b"".join(line + b"\n" for line in self._lines(self._last)))
         return write(text_of(self._last).encode(errors="replace") + b"\n", 2 if self._last.is_error is True else 1)
 
 

@@ -161,9 +161,17 @@ def test_a_question_of_permission_is_told_as_advice() -> None:
     [("PreToolUse", "PreToolUse:Bash", {"tool": "Bash"}), ("SessionStart", "SessionStart:startup", {})],
 )
 def test_a_run_of_a_hook_is_one_line_and_names_the_tool_it_is_about(event: str, name: str, about: Json) -> None:
-    told = {"hook_id": "h", "hook_name": name, "hook_event": event}
-    ran = HookResponse(**told, output="", stdout="", stderr="", outcome="success", session_id="s")
-    [line] = said(HookStarted(**told), ran)
+    ran = HookResponse(
+        hook_id="h",
+        hook_name=name,
+        hook_event=event,
+        output="",
+        stdout="",
+        stderr="",
+        outcome="success",
+        session_id="s",
+    )
+    [line] = said(HookStarted(hook_id="h", hook_name=name, hook_event=event), ran)
 
     assert line == {
         "type": "system",
