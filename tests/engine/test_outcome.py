@@ -80,7 +80,8 @@ def test_a_turn_that_ran_out_of_calls_names_the_limit() -> None:
 
 
 def test_a_broken_turn_gives_the_reason() -> None:
-    assert broken("no disk") == Outcome(subtype="error_during_execution", is_error=True, errors=["no disk"])
+    expected = Outcome(subtype="error_during_execution", is_error=True, errors=["no disk"], fault_type="system_error")
+    assert broken("no disk") == expected
 
 
 @pytest.mark.parametrize(

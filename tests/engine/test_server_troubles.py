@@ -132,7 +132,7 @@ def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) 
         assert result["errors"] == [
             "the required MCP server 'plain' is not there (failed): did not answer within 0.7 s"
         ]
-        assert result["num_turns"] == 0
+        assert (result["num_turns"], result["fault_type"]) == (0, "tool_error")
         await room.ask("mcp_toggle", serverName="plain", enabled=False)
         room.prompt("go on without it")
         assert (await room.hear("result"))["result"] == "Done."

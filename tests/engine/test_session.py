@@ -413,6 +413,7 @@ def test_a_prompt_that_cannot_be_read_gets_a_result_that_says_why(tmp_path: Path
             result = await room.hear("result")
         assert (refused["subtype"], refused["is_error"]) == ("error_during_execution", True)
         assert refused["errors"][0].startswith("The prompt was refused: user: ")
+        assert refused["fault_type"] == "validation_error"
         assert result["result"] == "One."
 
     run(talk)
@@ -565,6 +566,7 @@ def test_a_full_disk_ends_the_turn_with_a_result_that_names_it(tmp_path: Path) -
             result = await room.hear("result")
         assert result["is_error"] is True
         assert "cannot be written" in result["errors"][0]
+        assert result["fault_type"] == "system_error"
 
     run(talk)
 
