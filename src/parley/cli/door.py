@@ -52,7 +52,7 @@ def enter(options: Options, prompt: str | None) -> int:
         setup = prepared(options, stamp)
         if prompt is not None and options.output_format in (None, "text", "json"):
             as_json = options.output_format == "json"
-            printer = Printer(as_json=as_json, everything=options.verbose, lines=spoken.encode)
+            printer = Printer(as_json=as_json, everything=options.verbose, lines=dialect(options, stamp).encode)
             code = asyncio.run(print_one(setup, prompt, printer))
             # Printed after the loop has gone, so that a signal ends us even if nobody reads.
             let_ctrl_c_end_us()
