@@ -90,6 +90,14 @@ def test_what_would_allow_too_much_may_well_deny(text: str) -> None:
     assert isinstance(read(text, "ask"), Rule)
 
 
+@pytest.mark.parametrize("text", ["Read(!x)", "Write(!x)", "Glob(!x)", "Grep(" + "{a,b}" * 60 + ")"])
+def test_a_pattern_that_cannot_be_read_denies_nothing_and_says_why(text: str) -> None:
+    flaw = read(text, "deny")
+
+    assert isinstance(flaw, Malformed)
+    assert flaw.reason
+
+
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1))
 def test_contents_survive_being_written_and_read_again(spec: str) -> None:
     if spec.strip() and spec != "*":

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parley.permissions.base import Way
-from parley.permissions.view import Glance, RealView
+from parley.permissions.view import MOST_LINKS, Glance, RealView, follow
 
 
 @pytest.fixture
@@ -44,6 +44,13 @@ def test_links_that_never_end_lead_nowhere(view: RealView, tmp_path: Path) -> No
     (tmp_path / "b").symlink_to("a")
 
     assert view.way(f"{tmp_path}/a/x").real is None
+
+
+def test_as_many_links_are_followed_as_the_kernel_follows() -> None:
+    links = {f"/{number}": f"{number + 1}" for number in range(1, MOST_LINKS + 1)}
+
+    assert follow("/1", links.get).real == f"/{MOST_LINKS + 1}"
+    assert follow("/0", {**links, "/0": "1"}.get).real is None
 
 
 def test_the_root_of_a_process_is_the_root(view: RealView) -> None:

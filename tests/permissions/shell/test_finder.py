@@ -70,6 +70,7 @@ def test_what_costs_too_much_counts_as_found_and_unresolved(command: str) -> Non
     [
         ("$'\\x72\\u006d\\t' x", "rm\t x"),
         ("$'\\U0000006cs\\q' x", "lsq x"),
+        ("$'\\U00110000' x", "\U0010ffff x"),
         ('"ls" "a\\"b"', 'ls a"b'),
         ('$"ls" x', "ls x"),
         ("l\\s $x", "ls $x"),

@@ -27,7 +27,9 @@ def reads_only(text: str, cwd: str = "") -> bool:
         "git remote", "git remote get-url origin", "git stash show -p", "git worktree list", "git reflog",
         "git branch --list 'a*'", "git tag -n3 -l", "git config --list", "git --no-pager --no-optional-locks status",
         "git version", "od -w16 a", "printf '%5.2f%%\\n' 1", "echo -e *", "cd", "true && false",
-        "git branch --contains abc", "du -d1 .",
+        "git branch --contains abc", "du -d1 .", "sed -n 5p", "cat a | sed -n 5p",
+        "stdbuf --input=0 --output=L --error=0 ls", "stdbuf -i0 -e0 ls", "nice --adjustment=5 ls",
+        "timeout --kill-after=5 --signal=KILL --preserve-status --verbose 10 ls", "timeout -v 5 ls",
     ],
 )  # fmt: skip
 def test_a_command_only_reads(text: str) -> None:
