@@ -123,6 +123,10 @@ def test_an_unknown_mode_is_no_wider_than_the_default() -> None:
         ),
         ("Bash", {"command": "curl http://x/"}, "acceptEdits", (add(("Bash", "curl http://x/")),)),
         ("Bash", {"command": "cat /etc/hosts"}, "default", (add(("Read", "//etc/**"), to="session"),)),
+        ("Bash", {"command": "cat /hosts"}, "default", (add(("Bash", "cat /hosts")),)),
+        ("Bash", {"command": "npm test > log"}, "default", (add(("Bash", "npm test > log")),)),
+        ("Bash", {"command": "npm test > log"}, "acceptEdits", (add(("Bash", "npm test *")),)),
+        ("Bash", {"command": "sudo npm test"}, "default", (add(("Bash", "sudo npm test")),)),
         ("Bash", {"command": "rm *.log && curl x"}, "default", ()),
         ("Bash", {"command": "echo x > .git/config"}, "default", ()),
         ("Bash", {"command": "$X"}, "default", ()),
@@ -154,46 +158,26 @@ def test_for_other_tools_the_tool_itself_is_suggested() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["touch x.txt", "touch y2", "sleep 1.5; touch zz", "echo a > b", "npm test && git push", "cat /etc/hosts"],
-)
+    [
+        "touch x.txt", "touch y2", "sleep 1.5; touch zz", "echo a > b", "npm test && git push", "cat /etc/hosts",
+        "cat /etc/hosts /opt/a", "cat /hosts", "echo a > /opt/b", "npm test > out.txt", "npm test > /tmp/out.txt",
+        "X=1 rm x", "PATH=. npm test", "sudo npm test", "env rm x", "eval ls", "nohup rm x", "xargs rm",
+        "ls | xargs rm", "cd /opt && git status", "npm test < /etc/hosts", "cat /etc/hosts > b", "cp a /opt/b",
+    ],
+)  # fmt: skip
 def test_a_suggestion_that_is_taken_ends_the_asking(command: str) -> None:
-    [first, *_] = asked("Bash", command=command).suggestions
+    assert isinstance(decided_with_suggestion(command, "default"), Allow)
+
+
+@pytest.mark.parametrize("mode", ["acceptEdits", "auto"])
+@pytest.mark.parametrize("command", ["npm test > out.txt", "echo a > /opt/b", "touch a; npm test", "sudo npm test"])
+def test_it_does_so_in_the_modes_that_ask_less(command: str, mode: str) -> None:
+    assert isinstance(decided_with_suggestion(command, mode), Allow)
+
+
+def decided_with_suggestion(command: str, mode: str) -> Decision:
+    """What is decided once the first suggestion has been taken."""
+    [first, *_] = asked("Bash", mode, command=command).suggestions
     taken = tuple(made(f"{rule['toolName']}({rule['ruleContent']})", "allow") for rule in first["rules"])
     request = Request(tool="Bash", input={"command": command}, cwd="/w")
-
-    assert isinstance(decide(request, Rules(cwd="/w", rules=taken), "default", Tree()), Allow)
-
-
-@pytest.mark.parametrize(
-    ("tool", "input", "reason_type", "blocked_path"),
-    [
-        ("Bash", {"command": "touch x"}, "", "/w/x"),
-        ("Bash", {"command": "touch /opt/x"}, "workingDir", "/opt/x"),
-        ("Bash", {"command": "curl x"}, "other", None),
-        ("Bash", {"command": "curl x && curl y"}, "subcommandResults", None),
-        ("Bash", {"command": "rm -rf /"}, "safetyCheck", "/"),
-        ("Read", {"file_path": "/etc/hosts"}, "workingDir", None),
-        ("Read", {"file_path": "/w/.ssh/id"}, "other", None),
-        ("Write", {"file_path": "/w/a"}, "", None),
-        ("Write", {"file_path": "/w/.git/config"}, "safetyCheck", None),
-        ("WebFetch", {"url": "http://10.0.0.1/"}, "safetyCheck", None),
-    ],
-)
-def test_a_question_says_why_it_is_asked(
-    tool: str, input: dict[str, Any], reason_type: str, blocked_path: str | None
-) -> None:
-    question = asked(tool, **input)
-
-    assert (question.reason_type, question.blocked_path) == (reason_type, blocked_path)
-
-
-def test_a_shell_that_stands_outside_reads_nothing_unasked() -> None:
-    request = Request(tool="Bash", input={"command": "ls"}, cwd="/etc")
-
-    assert isinstance(decide(request, Rules(cwd="/w"), "default", Tree()), Ask)
-
-
-def test_a_chain_of_moves_too_long_to_follow_is_asked_about() -> None:
-    command = " && ".join(["cd sub"] * 7 + ["cat ../x"])
-
-    assert asked("Bash", command=command).reason_type == "safetyCheck"
+    return decide(request, Rules(cwd="/w", rules=taken), mode, Tree())

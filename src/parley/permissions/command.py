@@ -78,7 +78,9 @@ def with_proof(
         reason=reason,
         reason_type=kind,
         blocked_path=outside[0].names[0] if outside else next(iter(writes), None),
-        suggestions=() if allow or standing == "harmless" else suggested(line, touched, outside, mode),
+        suggestions=()
+        if allow or standing == "harmless"
+        else suggested(line, touched, outside, request, rules, mode, view),
     )
 
 
@@ -103,13 +105,20 @@ def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
     if exact is not None:
         return exact
-    written = all(may_write(way, rules, mode, view) for way in touched.writes)
-    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
-        return None
-    if not all(may_read(way, rules, view) for way in touched.reads) and not all_named(line, patterns, request):
+    if not suffice(patterns, line, touched, request, rules, mode, view):
         return None
     fitting = (rule for rule in allow for command in line.commands if shell.matches(rule.spec or "", command.text))
     return next(fitting, allow[0])
+
+
+def suffice(
+    patterns: Sequence[str], line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
+) -> bool:
+    """Whether these allow the line, with all that it reads and writes."""
+    written = all(may_write(way, rules, mode, view) for way in touched.writes)
+    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
+        return False
+    return all(may_read(way, rules, view) for way in touched.reads) or all_named(line, patterns, request)
 
 
 def may_read(way: Way, rules: Rules, view: View) -> bool:
@@ -186,18 +195,21 @@ def why(line: shell.Line, outside: Sequence[Way], writes: Sequence[str]) -> tupl
     return ("", "subcommandResults") if len(line.commands) > 1 else (NEEDS_APPROVAL, "other")
 
 
-def suggested(line: shell.Line, touched: Touched, outside: Sequence[Way], mode: str) -> tuple[Json, ...]:
-    writes = [way.names[0] for way in touched.writes]
-    needed = [command for command in line.commands if not reads_only(command)]
+def suggested(
+    line: shell.Line, touched: Touched, outside: Sequence[Way], request: Request, rules: Rules, mode: str, view: View
+) -> tuple[Json, ...]:
+    """What would keep the same line from being asked about again."""
+    writes, text = [way.names[0] for way in touched.writes], line.text.strip()
     if any(map(is_protected, writes)):
         return ()
-    if not needed and outside:
-        return suggestions.to_read(os.path.dirname(outside[0].names[0]))
-    if writes and not outside and not touched.unknown:
-        redirects = any(redirect.writes for command in line.commands for redirect in command.redirects)
-        # The beginning of a command says nothing of a redirection, nor of the other commands of a line.
-        whole = redirects or len(line.commands) > 1
-        text = line.text.strip()
-        spec = suggestions.exact(text) if whole else suggestions.beginning(line.commands[0].argv, text)
-        return suggestions.to_write(spec, writes[0], mode)
-    return suggestions.to_run([command.argv for command in needed], line.text.strip())
+    if outside and not writes and shell.is_read_only(line, cwd=request.cwd):
+        folders = dict.fromkeys(os.path.dirname(way.names[0]) for way in outside)
+        return suggestions.to_read(*folders) or suggestions.to_run(suggestions.exact(text))
+    needed = [command for command in line.commands if not reads_only(command)]
+    known_writes = bool(writes) and not outside and not touched.unknown
+    # The beginning of a command says nothing of the other commands of a line that edits.
+    specs = [] if known_writes and len(line.commands) > 1 else suggestions.beginnings([c.argv for c in needed], text)
+    patterns = [*(rule.spec or "" for rule in rules.specific("allow", "Bash")), *filter(None, specs)]
+    if not specs or not suffice(patterns, line, touched, request, rules, mode, view):
+        specs = [suggestions.exact(text)]
+    return suggestions.to_write(specs, writes[0], mode) if known_writes else suggestions.to_run(*specs)

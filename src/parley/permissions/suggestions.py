@@ -26,11 +26,11 @@ def rules(*contents: tuple[str, str | None], destination: str = "localSettings")
     return {"type": "addRules", "rules": listed, "behavior": "allow", "destination": destination}
 
 
-def to_read(folder: str) -> tuple[Json, ...]:
+def to_read(*folders: str) -> tuple[Json, ...]:
     """The root as a whole is nobody's to give away with one click."""
-    if folder == "/" or "*" in folder:
+    if any(folder == "/" or "*" in folder for folder in folders):
         return ()
-    return (rules(("Read", f"/{folder}/**"), destination="session"),)
+    return (rules(*(("Read", f"/{folder}/**") for folder in folders), destination="session"),)
 
 
 def to_edit(path: str, mode: str, *, inside: bool) -> tuple[Json, ...]:
@@ -56,21 +56,24 @@ def to_delegate(tool: str, name: Any) -> tuple[Json, ...]:
     return (rules((tool, name)),)
 
 
-def to_run(commands: Sequence[Sequence[str]], text: str) -> tuple[Json, ...]:
-    """For the simple commands of a line that are not approved yet."""
-    specs = [beginning(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
-    return (rules(*[("Bash", spec) for spec in dict.fromkeys(specs)]),) if specs and all(specs) else ()
+def to_run(*specs: str | None) -> tuple[Json, ...]:
+    """For commands; one that no rule could mean leaves nothing to suggest."""
+    return (rules(*(("Bash", spec) for spec in specs)),) if specs and all(specs) else ()
 
 
-def to_write(spec: str | None, path: str, mode: str) -> tuple[Json, ...]:
+def to_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Json, ...]:
     """For a line that writes in the working directories."""
-    rule = (rules(("Bash", spec)),) if spec else ()
     accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
-    return (*rule, directories(os.path.dirname(path)), *accept)
+    return (*to_run(*specs), directories(os.path.dirname(path)), *accept)
+
+
+def beginnings(commands: Sequence[Sequence[str]], text: str) -> list[str | None]:
+    """`git push *` for what has a subcommand, else the command itself; nothing if that is not possible for all."""
+    found = [beginning(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
+    return list(dict.fromkeys(found)) if all(found) else []
 
 
 def beginning(words: Sequence[str], text: str) -> str | None:
-    """`git push *` for what has a subcommand, else the command itself."""
     if len(words) > 1 and SUBCOMMAND.fullmatch(words[1]) and SUBCOMMAND.fullmatch(words[0]):
         return f"{words[0]} {words[1]} *"
     return exact(text)

@@ -29,8 +29,9 @@ def test_a_critical_delete_is_seen(command: str) -> None:
     "command",
     [
         "rm -rf build", "rm a.txt", "rm *", "rm -rf ./build/*", "rm -rf /tmp/x", "rm -rf ~/x", "rm -rf $X",
-        "rm -rf $X/build", "rm -rf a$X/", "echo rm -rf /", "ls /", "find . -name x", "find / -name x", "find build -delete",
-        "rm -rf ../q", "git rm x", "true", "rm -rf /home/me/p/x", "rm", "rm -rf ${X}*", "rm -rf ''",
+        "rm -rf $X/build", "rm -rf a$X/", "echo rm -rf /", "ls /", "find . -name x", "find / -name x",
+        "find build -delete", "rm -rf ../q", "git rm x", "true", "rm -rf /home/me/p/x", "rm", "rm -rf ${X}*",
+        "rm -rf ''",
     ],
 )  # fmt: skip
 def test_other_deletes_are_not_critical(command: str) -> None:
