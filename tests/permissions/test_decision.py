@@ -9,6 +9,7 @@ from tree import Tree
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.decision import decide
+from parley.permissions.doubts import CLIMBS_A_LINK
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.workspace.base import Reach
@@ -101,6 +102,33 @@ def test_the_plan_file_may_be_written_in_plan_mode_only() -> None:
 
 def test_an_unknown_mode_is_no_wider_than_the_default() -> None:
     assert isinstance(decided("Write", "whatever", file_path="/w/a"), Ask)
+
+
+def test_a_tool_that_the_client_runs_needs_no_approval_unless_a_rule_says_otherwise() -> None:
+    request = Request(tool="Lookup", input={}, cwd="/w", runs_elsewhere=True)
+
+    def verdict(*rules: Rule) -> type[Decision]:
+        return type(decide(request, Rules(cwd="/w", rules=rules), "default", Tree()))
+
+    assert [verdict(), verdict(made("Lookup", "ask")), verdict(made("Lookup", "deny"))] == [Allow, Ask, Deny]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat link/../a",
+        "cd link && cat ../a",
+        "cd src && cd ../link && cat ../a",
+        "cat a > link/../b",
+        " && ".join(["cd a"] * 20) + " && cat ../a",
+    ],
+)
+def test_a_line_that_may_climb_out_of_a_linked_folder_is_asked_about(command: str) -> None:
+    assert asked("Bash", "acceptEdits", view=Tree({"/w/link": "/etc/deep"}), command=command).reason == CLIMBS_A_LINK
+
+
+def test_to_climb_out_of_a_folder_that_is_no_link_is_no_reason() -> None:
+    assert isinstance(decided("Bash", command="cd src && cat ../a"), Allow)
 
 
 @pytest.mark.parametrize(
