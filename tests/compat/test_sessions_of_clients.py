@@ -1,4 +1,4 @@
-"""The official Python SDK's functions for sessions on ours, our engine after them, and stores of the client's own."""
+"""The official SDKs' functions for sessions on ours, our engine after them, and stores of the client's own."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Report, Stage, conversation, installed, said
-from install import CURRENT_PYTHON
+from harness import Report, Stage, blocks, conversation, installed, said
+from install import CURRENT_PYTHON, TYPESCRIPT
 
-from parley.models.script import ScriptedTurn
+from parley.models.script import Call, ScriptedTurn
 
 YES = ScriptedTurn(text="Yes.")
+ERRAND = Call(name="Agent", input={"description": "look around", "prompt": "Look for plums."})
+DELEGATING = [ScriptedTurn(tools=[ERRAND]), ScriptedTurn(text="Two plums."), YES]
+"""The session's model sends an agent, the agent answers, and so does the session's model."""
 ONE = [("user", [said("one")]), ("assistant", [said("Yes.")])]
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(installed(CURRENT_PYTHON), tmp_path)
+
+
+@pytest.fixture
+def node_stage(tmp_path: Path) -> Stage:
+    return Stage(installed(TYPESCRIPT), tmp_path)
 
 
 def ask(stage: Stage, prompt: str, **options: Any) -> Report:
@@ -116,3 +124,87 @@ def test_nothing_is_mirrored_for_a_client_that_does_not_ask(stage: Stage) -> Non
     (path,) = (stage.folder / "config" / "projects").rglob("*.jsonl")
 
     assert not any("mirrored" in json.loads(line) for line in path.read_text().splitlines())
+
+
+def heard(report: Report) -> list[tuple[str, list[Any]]]:
+    """What subagents and those who sent them said."""
+    return [(entry["type"], blocks(entry["message"])) for entry in report.of("said")]
+
+
+PLUMS = [("user", [said("Look for plums.")]), ("assistant", [said("Two plums.")])]
+
+
+def test_the_sdk_finds_the_subagents_of_a_session_and_what_they_said(stage: Stage) -> None:
+    asked = stage.run("resume", DELEGATING, prompt="one", options={})
+    found = stage.run("subagents", [], session_id=id_of(asked), directory=str(stage.directory))
+
+    assert len(found.of("agent")) == 1
+    assert heard(found) == PLUMS
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Of a session that was mirrored, put to the SDK's suite with its store, and resumed when its files were gone."""
+    stage = Stage(installed(CURRENT_PYTHON), tmp_path_factory.mktemp("stored"))
+    return stage.run("conformance", DELEGATING, **places(stage), folder=str(stage.folder))
+
+
+def places(stage: Stage) -> dict[str, Any]:
+    return {"directory": str(stage.directory), "config": str(stage.folder / "config")}
+
+
+def test_the_sdks_own_suite_for_stores_holds_for_one_with_sessions_of_ours(report: Report) -> None:
+    """The suite asks for one store to look at, and for one for each of its contracts."""
+    assert report.complaints() == []
+    (contracts,) = report.of("contracts")
+    assert contracts > 10
+    assert report.of("untouched") == [[True] * contracts]
+    ((session,), (info,)) = (report.of("session"), report.of("info"))
+    assert (session["first_prompt"], info["session_id"]) == ("one", session["session_id"])
+    assert len(report.of("agent")) == 1
+    assert heard(report) == PLUMS
+
+
+def test_a_session_with_subagents_is_resumed_from_a_store_when_its_files_are_gone(report: Report) -> None:
+    first, *between, last = conversation(report.requests[-1])
+    assert (first, last) == (("user", [said("one")]), ("user", [said("two")]))
+    assert [block["type"] for _, blocks in between for block in blocks] == ["tool_use", "tool_result", "text"]
+
+
+def test_a_session_that_the_sdk_put_into_a_store_is_resumed_from_it(stage: Stage) -> None:
+    session_id = id_of(stage.run("resume", [ScriptedTurn(text="Grüße.")], prompt="über", options={}))
+    report = stage.run("imported", [YES], prompt="two", session_id=session_id, **places(stage))
+
+    assert report.complaints() == []
+    assert conversation(report.requests[-1]) == [
+        ("user", [said("über")]),
+        ("assistant", [said("Grüße.")]),
+        ("user", [said("two")]),
+    ]
+
+
+def test_the_typescript_sdk_mirrors_reads_and_resumes_a_session_with_a_subagent(node_stage: Stage) -> None:
+    report = node_stage.run("store", DELEGATING, **places(node_stage))
+
+    assert report.complaints() == []
+    ((session,), (info,)) = (report.of("session"), report.of("info"))
+    assert (session["firstPrompt"], info["sessionId"]) == ("one", session["sessionId"])
+    assert len(report.of("agent")) == 1
+    assert heard(report) == PLUMS
+    assert conversation(report.requests[-1])[-1] == ("user", [said("two")])
+    assert conversation(report.requests[-1])[0] == ("user", [said("one")])
+
+
+def test_the_typescript_sdk_renames_tags_forks_and_deletes_sessions_of_ours(node_stage: Stage) -> None:
+    asked = node_stage.run("query", DELEGATING, prompt="one")
+    session_id = str(asked.messages[-1]["session_id"])
+    changes = [["renameSession", session_id, "Our talk"], ["tagSession", session_id, "blue"]]
+    changed = node_stage.run("changes", [], changes=changes, directory=str(node_stage.directory))
+    assert [(info["customTitle"], info["tag"]) for info in changed.of("info")] == [("Our talk", "blue")]
+    assert heard(changed) == PLUMS
+
+    forked = node_stage.run("changes", [], changes=[["forkSession", session_id]], directory=str(node_stage.directory))
+    ids = {session["sessionId"] for session in forked.of("session")}
+    assert ids == {session_id, forked.of("changed")[0]["sessionId"]}
+    gone = node_stage.run("changes", [], changes=[["deleteSession", session_id]], directory=str(node_stage.directory))
+    assert {session["sessionId"] for session in gone.of("session")} == ids - {session_id}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import msgspec
@@ -80,3 +81,22 @@ def test_a_record_is_known_by_its_end_whatever_became_of_the_name_of_its_checksu
     assert has_shape(record.replace(b'"check"', b'"chdck"'))
     assert not has_shape(BODIES[0])
     assert not has_shape(b'{"type":"user","gitBranch":"deadbeef"}')
+
+
+def test_records_that_were_written_again_with_other_blanks_and_escapes_are_the_same() -> None:
+    records = chained([msgspec.json.encode({"text": text}) for text in ("one", "zwölf €", "three")])
+    again = [json.dumps(msgspec.json.decode(record)).encode() for record in records]
+    compact = [json.dumps(msgspec.json.decode(record), separators=(",", ":")).encode() for record in records]
+
+    assert (held(again), held(compact), held([records[0], again[1], compact[2]])) == (
+        again,
+        compact,
+        [records[0], again[1], compact[2]],
+    )
+
+
+def test_a_record_that_was_written_again_and_altered_is_damaged() -> None:
+    again = [json.dumps(msgspec.json.decode(record)).encode() for record in chained(BODIES[:3])]
+
+    with pytest.raises(Hole):
+        held([again[0], again[1].replace(b"x", b"y"), again[2]])

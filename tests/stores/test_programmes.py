@@ -40,7 +40,7 @@ def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) ->
     seen = asyncio.run(kills.storm(tmp_path, kills=100, parallel=6, seed=1))
 
     assert (seen.flaws, seen.kills) == ([], 100)
-    assert seen.resumes > 50
+    assert len(seen.resume_seconds) > 50
 
 
 def test_an_engine_that_dies_at_any_record_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Each record ends in a checksum of itself and of all records before it. Lines without one are
 somebody else's; they may stand between ours and are no part of the chain. What cannot be read
 is skipped as long as our next record follows on our last good one: then nothing of ours was
-lost, it was half a line of a full disk. A record that does not follow on shows a hole.
+lost, it was half a line of a full disk. A record that does not follow on shows a hole. A record
+that somebody wrote again with other blanks or escapes is still the same record.
 
     seal = Seal()
     record = seal.on(b'{"type":"user"}')     # {"type":"user","check":"6b0ba9d8"}
@@ -14,6 +15,9 @@ from __future__ import annotations
 
 import re
 import zlib
+from typing import Any
+
+import msgspec
 
 BEFORE, BEHIND = b',"check":"', b'"}'
 DIGITS = 8
@@ -48,6 +52,8 @@ class Seal:
         if line[-LENGTH:] == b"%b%08x%b" % (BEFORE, follows_on, BEHIND):
             self._sum = self._last_stored = follows_on
             return True
+        if (ours := respelled(line)) != line:
+            return self.holds(ours)
         stored = checksum(line)
         if stored is None:
             return False
@@ -58,6 +64,17 @@ class Seal:
         if follows_damaged:
             raise Hole
         return False
+
+
+def respelled(line: bytes) -> bytes:
+    """A line that may be one of ours, spelled as we do; any other as it is."""
+    if b'"check"' not in line:
+        return line
+    try:
+        found: Any = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return line
+    return msgspec.json.encode(found) if isinstance(found, dict) and next(reversed(found), "") == "check" else line
 
 
 def has_shape(line: bytes) -> bool:
