@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from parley.cli.main import let_ctrl_c_end_us
 from parley.cli.streams import complain, write
@@ -29,25 +29,22 @@ from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.transports.stdio import Stdio
 
+if TYPE_CHECKING:
+    from parley.cli.foyer import Guest
+
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 DRAIN_SECONDS = 2
 """How long the reader of stdout is waited for after a signal."""
 
 
-def enter(options: Options, prompt: str | None) -> int:
-    """Open the session and serve it to its end; returns the exit code. Raises UsageError."""
-    stamp = Stamp()
-    begun: Iterable[Message] = ()
-    if prompt is None and dialect_name(options) in (*OVER_STDIO, "auto"):
-        from parley.cli.foyer import welcome
+def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> int:
+    """Open the session and serve it to its end; returns the exit code. Raises UsageError.
 
-        guest = welcome(options, stamp)
-        if guest is None:
-            return 0
-        options, connection, begun = guest.options, guest.connection, guest.messages
-    else:
-        connection = Connection(Role.ENGINE, dialect(options, stamp))
+    `guest`: the host who has said something already.
+    """
+    stamp = Stamp()
+    connection, begun = (guest.connection, guest.messages) if guest is not None else (connect(options, stamp), ())
     try:
         setup = prepared(options, stamp)
         if prompt is not None and options.output_format in (None, "text", "json"):
@@ -62,6 +59,11 @@ def enter(options: Options, prompt: str | None) -> int:
         return cannot_open(options, flaw, connection, stamp)
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
         return INTERRUPTED
+
+
+def connect(options: Options, stamp: Stamp) -> Connection:
+    """Raises UsageError."""
+    return Connection(Role.ENGINE, dialect(options, stamp))
 
 
 class CannotOpen(SessionError):

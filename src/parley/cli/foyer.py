@@ -4,7 +4,7 @@ A host of `--stdio` may ask for the status again and again before it says its fi
 database may be large. So the session is opened only for a line that needs it. And which dialect is
 spoken may be known only by the first line.
 
-    guest = welcome(options, stamp)      None if the host left without wanting anything
+    guest = welcome(options)             None if the host left without wanting anything
     guest.options, guest.connection      the dialect is certain by now
     guest.messages                       what was heard that is for the session
 """
@@ -16,11 +16,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 from parley.cli.streams import CHUNK_BYTES, wait_for, write
-from parley.compose.basis import Basis, working_directory
+from parley.compose.conversation import conversation
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
-from parley.compose.sessions import Sessions
 from parley.engine.stamp import Stamp
-from parley.errors import SessionError
+from parley.errors import SessionError, UsageError
 from parley.protocol.base import Message, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply
@@ -36,9 +35,9 @@ class Guest(Struct, frozen=True):
     messages: Iterator[Message]
 
 
-def welcome(options: Options, stamp: Stamp) -> Guest | None:
-    """Hear the host out. Raises UsageError, OSError."""
-    heard = b""
+def welcome(options: Options) -> Guest | None:
+    """Hear the host out. Raises UsageError."""
+    stamp, heard = Stamp(), b""
     if options.dialect in (None, "auto"):
         heard = first_line()
         options = spoken_in(options, heard)
@@ -62,18 +61,40 @@ def spoken_in(options: Options, heard: bytes) -> Options:
 
 
 def converse(options: Options, stamp: Stamp, heard: bytes) -> Guest | None:
-    """Answer what needs no session, until something does. Raises UsageError, OSError."""
+    """Answer what needs no session, until something does. Raises UsageError."""
     options = with_session(options, stamp)
     spoken = dialect(options, stamp)
     connection = Connection(Role.ENGINE, spoken)
     spoken.encode(SessionOpened(session_id=options.resume or options.session_id or ""))
-    for messages in (connection.received(chunk) for chunk in chain([heard], chunks())):
-        for message in messages:
-            if not isinstance(message, Reply):
-                return Guest(options, connection, chain([message], messages))
-            write(b"".join(line + b"\n" for line in message.lines))
-    last = [message for message in connection.end() if not isinstance(message, Reply)]
-    return Guest(options, connection, iter(last)) if last else None
+    for coming in heard_out(connection, heard):
+        first = answered(coming)
+        if first is not None:
+            return Guest(options, connection, chain([first], coming))
+        if not wait_for(0, to_write=False, seconds=0):
+            prepare()
+    return None
+
+
+def heard_out(connection: Connection, heard: bytes) -> Iterator[Iterator[Message]]:
+    """What the host says, a chunk at a time, to its last word. Raises UsageError."""
+    yield connection.received(heard)
+    for chunk in chunks():
+        yield connection.received(chunk)
+    yield iter(connection.end())
+
+
+def answered(messages: Iterator[Message]) -> Message | None:
+    """Write the replies, up to the first message that is for a session."""
+    for message in messages:
+        if not isinstance(message, Reply):
+            return message
+        write(b"".join(line + b"\n" for line in message.lines))
+    return None
+
+
+def prepare() -> None:
+    """Load what a session needs while the host has nothing to say."""
+    from parley.cli import door  # noqa: F401
 
 
 def with_session(options: Options, stamp: Stamp) -> Options:
@@ -81,30 +102,32 @@ def with_session(options: Options, stamp: Stamp) -> Options:
     if options.resume or options.session_id or options.continue_conversation or options.no_session_persistence:
         return options
     try:
-        kept = Sessions(Basis(options, dict(os.environ), working_directory(), stamp)).kept()
-    except SessionError:
+        kept = conversation(options, os.getcwd())
+    except (SessionError, OSError):
         return options  # whoever opens it will tell
     return options.but(resume=kept) if kept is not None else options.but(session_id=stamp.new_uuid())
 
 
 def first_line() -> bytes:
     """What stdin gives up to the end of its first line, or its own end. A line that is too long is cut."""
-    heard = b""
+    heard = bytearray()
     for chunk in chunks():
         heard += chunk
-        if b"\n" in heard.lstrip() or len(heard) > INBOUND_CAP:
+        if (b"\n" in chunk and b"\n" in heard.lstrip()) or len(heard) > INBOUND_CAP:
             break
-    return heard
+    return bytes(heard)
 
 
 def chunks() -> Iterator[bytes]:
-    """What stdin gives, waited for. Raises OSError."""
+    """What stdin gives, waited for. Raises UsageError."""
     while True:
         try:
             chunk = os.read(0, CHUNK_BYTES)
         except BlockingIOError:
             wait_for(0, to_write=False)
             continue
+        except OSError as flaw:
+            raise UsageError(f"stdin cannot be read: {flaw.strerror}") from None
         if not chunk:
             return
         yield chunk

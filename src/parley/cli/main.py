@@ -113,9 +113,17 @@ def start(options: Options, prompt: str) -> int:
                 "Input must be provided either through stdin or as a prompt argument when using --print "
                 "(parley has no interactive screen: give a prompt, or --input-format stream-json)"
             )
+    guest = None
+    if over_stdio:
+        from parley.cli.foyer import welcome
+
+        guest = welcome(options)
+        if guest is None:
+            return 0
+        options = guest.options
     from parley.cli import door
 
-    return door.enter(options, None if streaming_in else prompt)
+    return door.enter(options, None if streaming_in else prompt, guest)
 
 
 def with_stdin(prompt: str) -> str:

@@ -11,7 +11,7 @@ from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
 from parley.compose.models import Models
 from parley.compose.places import task_place
-from parley.compose.rows import OVER_STDIO, dialect_name, manners, partial
+from parley.compose.rows import manners, partial
 from parley.compose.servers import servers
 from parley.compose.sessions import Sessions
 from parley.engine.setup import Setup
@@ -44,7 +44,6 @@ class Composer:
         """Everything a session needs. Raises UsageError or SessionError."""
         basis, models, sessions, extensions = self.basis, self.models, self.sessions, self.extensions
         options, environment = basis.options, basis.environment
-        by_itself = dialect_name(options) in OVER_STDIO
         wanted = manners(options)
         basis.complain = complain
         for warning in not_yet(options):
@@ -85,8 +84,8 @@ class Composer:
             partial=partial(options),
             replay=options.replay_user_messages,
             extension_fields=options.extension_fields,
-            joint="\n\n" if by_itself else "\n",
-            folds=not by_itself,
+            joint=wanted.joint,
+            folds=wanted.folds,
             hook_events=options.include_hook_events or wanted.hook_events,
             lists_schemas=wanted.lists_schemas,
             make_callbacks=tools.callback_hooks,

@@ -98,13 +98,20 @@ class Manners(Struct, frozen=True, kw_only=True):
     lists_schemas: bool = False
     layouts: tuple[str, ...] = ("claude", "folder")
     """Where a session is looked for by its id when no store is named; a new one is in the first."""
+    joint: str = "\n"
+    """What stands between prompts that go into the conversation together."""
+    folds: bool = True
+    """Whether prompts that waited for the end of a turn make up the next one together; else each is one."""
 
 
-MANNERS = {"spec001": Manners(streams=True, hook_events=True, lists_schemas=True, layouts=("folder", "claude"))}
+MANNERS = {
+    "spec001": Manners(streams=True, hook_events=True, lists_schemas=True, layouts=("folder", "claude")),
+    **dict.fromkeys(OVER_STDIO, Manners(joint="\n\n", folds=False)),
+}
 
 
 def manners(options: Options) -> Manners:
-    return MANNERS.get(options.dialect or "", Manners())
+    return MANNERS.get(dialect_name(options), Manners())
 
 
 def partial(options: Options) -> bool:

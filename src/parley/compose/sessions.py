@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from parley.compose.basis import Basis
 from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
-from parley.compose.rows import OVER_STDIO, STORES, dialect_name, manners, variety
+from parley.compose.rows import STORES, manners, variety
 from parley.protocol.base import Json, Message
 from parley.stores.base import Log, Store
 from parley.stores.choice import Chosen, choose
@@ -34,22 +35,20 @@ class Sessions:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
 
-    def kept(self) -> str | None:
-        """The one conversation that a database of `--stdio` holds; None if there is none yet, or another is named.
-
-        Raises SessionError.
-        """
-        options = self._basis.options
-        named = options.session_id or options.resume or options.continue_conversation
-        if dialect_name(options) not in OVER_STDIO or not options.database or named:
+    @cached_property
+    def _kept(self) -> str | None:
+        """The session that is meant where none is named. Raises SessionError."""
+        if not self._basis.options.database:
             return None
-        return next((found.id for found in self.store().list(limit=1)), None)
+        from parley.compose.conversation import conversation
+
+        return conversation(self._basis.options, self._basis.cwd)
 
     def wanted(self) -> Wanted:
         options = self._basis.options
         return Wanted(
             session_id=options.session_id,
-            resume=options.resume or self.kept(),
+            resume=options.resume or self._kept,
             newest=options.continue_conversation,
             fork=options.fork_session,
             steal=options.steal,

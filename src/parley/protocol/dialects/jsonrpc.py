@@ -127,11 +127,11 @@ class JsonRpc:
     # Out.
 
     def encode(self, message: Message) -> list[bytes]:
-        is_opened = bool(self._frames.prompts.session_id)
+        is_taken = self._run is not None and self._frames.prompts.is_accepted(self._run.uuid)
         said = self._frames.frames(message)
         match message:
             case Result():
-                return self._end(message, said, is_opened)
+                return self._end(message, said, is_taken)
             case CommandLifecycle(command_uuid=uuid, state="cancelled") if self._run and self._run.uuid == uuid:
                 return self._close([error_line(self._run.id, CANCELLED, "The run was cancelled before it began")])
             case SystemFault(message=str() as text, error={"type": "validation_error"}):
@@ -143,14 +143,17 @@ class JsonRpc:
         id = self._run.id if self._run is not None else self._last
         return [result_line(id, frame) for frame in said]
 
-    def _end(self, message: Result, said: list[Json], is_opened: bool) -> list[bytes]:
-        """A turn is over: that of the run, unless it is one that nobody asked for."""
+    def _end(self, message: Result, said: list[Json], is_taken: bool) -> list[bytes]:
+        """A turn is over: that of the run, unless it is one that nobody asked for.
+
+        `is_taken`: whether there was a session that took the prompt of the run.
+        """
         run = self._run
-        if run is None or (is_opened and run.uuid not in (message.user_message_uuids or ())):
+        if run is None or (is_taken and run.uuid not in (message.user_message_uuids or ())):
             return [result_line(self._last, frame) for frame in said]
-        fault = "\n".join(message.errors or ()) if not is_opened or is_bug(message) else ""
+        fault = "\n".join(message.errors or ()) if not is_taken or is_bug(message) else ""
         if fault:
-            code = INTERNAL_ERROR if is_opened else INVALID_PARAMS
+            code = INTERNAL_ERROR if is_taken else INVALID_PARAMS
             return self._close([error_line(run.id, code, fault)])
         return self._close([result_line(run.id, frame) for frame in said])
 

@@ -32,6 +32,10 @@ class Prompts:
         """Whether a turn runs, or one is about to."""
         return self._in_turn or bool(self._accepted)
 
+    def is_accepted(self, uuid: str) -> bool:
+        """Whether the engine took a prompt that has no result yet."""
+        return uuid in self._accepted
+
     def session_of(self, uuid: object) -> str:
         """What the client calls the session of a prompt, or the session's own id."""
         return (self._open.get(uuid) if isinstance(uuid, str) else None) or self.session_id

@@ -1,0 +1,95 @@
+"""How soon `--stdio` answers when its database is large.
+
+    python bench/stdio_start.py                       # 100 MB, 10 runs
+    python bench/stdio_start.py --megabytes 10 --runs 3 --parley ./parley
+
+A database with one long conversation is made once. Then the engine is started again and again on it; a time
+starts before the spawn and ends when our read returns the line:
+
+    status    the first status answer
+    prompt    the result of a first prompt, for which the session has to be opened
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from parley.stores.base import Entry
+from parley.stores.line import Context
+from parley.stores.sqlite import Sqlite
+
+STATUS = b'{"type":"control","action":"status"}\n'
+PROMPT = b'{"type":"user","message":{"role":"user","content":"say Hi"}}\n'
+TEXT_BYTES = 4000
+SESSION = "6f1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b"
+AT = "2027-01-15T08:00:00.000Z"
+
+
+def fill(path: Path, megabytes: int) -> int:
+    """Make a database of this size at least; returns its bytes."""
+    log = Sqlite(path, Context(cwd=str(path.parent), version="bench", entrypoint="bench", git_branch="")).create(
+        SESSION
+    )
+    seq, text = 0, ("word " * (TEXT_BYTES // 5)).strip()
+    while True:
+        for kind in ("user", "assistant"):
+            content = text if kind == "user" else [{"type": "text", "text": text}]
+            line = {"type": kind, "message": {"role": kind, "content": content}, "uuid": f"{kind}-{seq}"}
+            log.append(Entry(seq=seq, kind=kind, at=AT, message=line, context={}))
+            seq += 1
+        size = sum(part.stat().st_size for part in path.parent.glob(f"{path.name}*") if part.is_file())
+        if size >= megabytes * 1_000_000:
+            break
+    log.close()
+    return size
+
+
+def seconds_to(engine: list[str], folder: Path, said: bytes, kind: str) -> float:
+    environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "IS_SANDBOX": "1"}
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        engine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(said)
+        process.stdin.flush()
+        for line in process.stdout:
+            found = json.loads(line)
+            if kind in (found.get("subtype"), found.get("type")):
+                took = time.perf_counter() - begun
+                break
+        else:
+            raise SystemExit(f"{engine[0]} never said {kind}")
+        process.stdin.close()
+        process.stdout.read()
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parley", default=str(Path(sys.executable).with_name("parley")))
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=10)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        size = fill(folder / "agent.db", given.megabytes)
+        engine = [given.parley, "--stdio", "--db", str(folder / "agent.db"), "--model", "offline"]
+        sys.stdout.write(f"a database of {size / 1e6:.0f} MB, {given.runs} runs, ms: best, median, worst\n")
+        for label, said, kind in (("status", STATUS, "status"), ("prompt", PROMPT, "result")):
+            seconds_to(engine, folder, said, kind)  # unrecorded: the files are in the cache by then
+            taken = sorted(seconds_to(engine, folder, said, kind) * 1000 for _ in range(given.runs))
+            sys.stdout.write(f"{label:8}{taken[0]:8.0f}{statistics.median(taken):8.0f}{taken[-1]:8.0f}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""`--stdio`, through the real executable: two dialects, one conversation a database."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import PARLEY
+
+Json = dict[str, Any]
+OFFLINE = ("--db", "agent.db", "--model", "offline")
+STATUS = {"type": "control", "action": "status"}
+INITIALIZE = {"type": "control_request", "request_id": "1", "request": {"subtype": "initialize"}}
+
+
+def prompt(text: str, **fields: Any) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}, **fields}
+
+
+def call(method: str, id: Any, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def lines(*said: Json) -> str:
+    return "".join(json.dumps(line) + "\n" for line in said)
+
+
+def read(done: subprocess.CompletedProcess[str]) -> list[Json]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def results(found: list[Json]) -> list[Json]:
+    inner = [line.get("result", line) if "jsonrpc" in line else line for line in found]
+    return [line for line in inner if line.get("type") == "result"]
+
+
+def test_the_server_of_the_document_starts_and_stays_for_the_next_prompt(run: Any) -> None:
+    done = run("--stdio", *OFFLINE, stdin=lines(prompt("say One", session_id="s1"), prompt("say Two")), IS_SANDBOX="1")
+
+    assert [line["result"] for line in results(read(done))] == ["One", "Two"]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_executable_of_its_own_is_the_same(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [f"{PARLEY}-miriad", *OFFLINE],
+        input=lines(prompt("say Hi")),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=60,
+        check=True,
+    )
+
+    assert [line["result"] for line in results(read(done))] == ["Hi"]
+
+
+def test_a_tool_runs_without_being_asked_about_and_is_announced_before(run: Any) -> None:
+    text = 'call Bash {"command": "echo hi"}\nshow'
+    done = run("--stdio", *OFFLINE, stdin=lines(prompt(text)), IS_SANDBOX="1")
+
+    kinds = [(line["type"], line.get("subtype")) for line in read(done)]
+    assert kinds == [("assistant", None), ("system", "tool_result"), ("assistant", None), ("result", "success")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
+def test_root_is_told_that_nothing_is_allowed_by_itself(run: Any) -> None:
+    done = run("--stdio", *OFFLINE, stdin=lines(prompt('call Bash {"command": "touch x"}\nshow')))
+
+    (output,) = [line["tool_result"] for line in read(done) if line.get("subtype") == "tool_result"]
+    assert output["is_error"] is True
+    assert done.stderr.count("root may not bypass permissions") == 1
+
+
+def test_a_mode_that_is_given_counts(run: Any) -> None:
+    argv = ("--stdio", *OFFLINE, "--permission-mode", "dontAsk")
+    done = run(*argv, stdin=lines(prompt('call Bash {"command": "touch x"}\nshow')), IS_SANDBOX="1")
+
+    (output,) = [line["tool_result"] for line in read(done) if line.get("subtype") == "tool_result"]
+    assert output["is_error"] is True
+
+
+def test_a_database_holds_one_conversation_with_one_id(run: Any, tmp_path: Path) -> None:
+    first = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))
+    (tmp_path / "elsewhere").mkdir()
+    second = read(run("--stdio", *OFFLINE, stdin=lines(STATUS)))
+
+    assert first[0] == {**first[0], "running": False, "queued_messages": 0}
+    assert first[0]["session_id"] == first[-1]["session_id"] == second[0]["session_id"]
+    assert second == [first[0]]
+
+
+def test_status_is_answered_without_a_look_at_what_was_said(run: Any, tmp_path: Path) -> None:
+    """A large database must not be read for it; here there is nothing that could be."""
+    own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
+    with sqlite3.connect(tmp_path / "agent.db") as database:
+        database.execute("DROP TABLE entries")
+    database.close()
+
+    done = run("--stdio", *OFFLINE, stdin=lines(STATUS))
+
+    assert [line["session_id"] for line in read(done)] == [own]
+    assert done.returncode == 0
+
+
+def test_nothing_of_the_engine_is_loaded_for_a_status(tmp_path: Path, environment: dict[str, str]) -> None:
+    program = (
+        "import sys; from parley.cli.main import main; main(sys.argv[1:]); sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [str(Path(PARLEY).with_name("python")), "-c", program, "--stdio", *OFFLINE],
+        input=lines(STATUS),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=60,
+        check=True,
+    )
+
+    assert not {"asyncio", "parley.engine.session", "parley.cli.door"} & set(done.stderr.split())
+    assert read(done)[0]["subtype"] == "status"
+
+
+def test_a_last_line_without_its_end_is_answered(run: Any) -> None:
+    assert [line["subtype"] for line in read(run("--stdio", *OFFLINE, stdin=json.dumps(STATUS)))] == ["status"]
+    assert len(results(read(run("--stdio", *OFFLINE, stdin=json.dumps(prompt("say Hi")))))) == 1
+
+
+def test_a_host_that_says_nothing_leaves_nothing_behind(run: Any, tmp_path: Path) -> None:
+    done = run("--stdio", *OFFLINE)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "agent.db").exists()
+
+
+def test_bad_lines_are_answered_and_the_next_prompt_is_run(run: Any) -> None:
+    bad = b'no json\n[]\n\xff\n{"type":"dance"}\n{"type":"user"}\n' + lines(prompt("say Hi")).encode()
+    found = read(run("--stdio", *OFFLINE, stdin=bad))
+
+    assert [line["subtype"] for line in found if line["type"] == "system"] == [*["error"] * 4, "queued"]
+    assert [line["subtype"] for line in results(found)] == ["error", "success"]
+
+
+def test_a_line_that_is_too_long_is_answered(run: Any) -> None:
+    long = b'{"type":"control","action":"' + b"x" * (33 * 1024 * 1024) + b'"}\n'
+    found = read(run("--stdio", *OFFLINE, stdin=lines(STATUS).encode() + long + lines(prompt("say Hi")).encode()))
+
+    assert [line.get("subtype") for line in found] == ["status", "error", None, "success"]
+
+
+def test_a_database_that_is_in_use_is_told_as_a_result(tmp_path: Path, run: Any, environment: dict[str, str]) -> None:
+    holder = subprocess.Popen(
+        [PARLEY, "--stdio", *OFFLINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    try:
+        holder.stdin.write(lines(prompt("say One")).encode())
+        holder.stdin.flush()
+        while json.loads(holder.stdout.readline())["type"] != "result":
+            pass
+
+        done = run("--stdio", *OFFLINE, stdin=lines(prompt("say Two", session_id="s2")))
+        over_rpc = run("--stdio", *OFFLINE, stdin=lines(call("run", "r1", prompt="say Two")))
+    finally:
+        holder.communicate(timeout=60)
+
+    (line,) = read(done)
+    assert (line["type"], line["subtype"], line["is_error"]) == ("result", "error", True)
+    assert done.returncode == 1
+    (refused,) = read(over_rpc)
+    assert (refused["id"], refused["error"]["code"]) == ("r1", -32602)
+    assert holder.returncode == 0
+
+
+def test_a_file_that_is_no_database_is_told(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "agent.db").write_text("this is not a database, and long enough to be looked at" * 50)
+
+    done = run("--stdio", *OFFLINE, stdin=lines(prompt("say Hi")))
+
+    assert [line["subtype"] for line in results(read(done))] == ["error"]
+    assert "agent.db" in done.stderr
+    assert done.returncode == 1
+
+
+def test_the_first_line_under_stdio_chooses_json_rpc(run: Any) -> None:
+    found = read(run("--stdio", *OFFLINE, stdin=lines(call("status", 1), call("run", "r", prompt="say Hi"))))
+
+    assert [line["id"] for line in found] == [1, "r", "r"]
+    assert results(found)[0]["result"] == "Hi"
+
+
+def test_a_dialect_that_is_named_needs_no_first_line(run: Any) -> None:
+    assert read(run("--dialect", "jsonrpc", *OFFLINE, stdin="no json\n"))[0]["error"]["code"] == -32700
+    assert read(run("--dialect", "miriad", *OFFLINE, stdin=lines(call("run", 1))))[0]["subtype"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        ([STATUS, prompt("say Hi")], {"system", "assistant", "result"}),
+        ([call("run", 1, prompt="say Hi")], {None}),
+        ([INITIALIZE, prompt("say Hi")], {"control_response", "system", "assistant", "result"}),
+        ([prompt("say Hi")], {"system", "assistant", "result"}),
+    ],
+    ids=["miriad", "jsonrpc", "stream-json", "a prompt"],
+)
+def test_auto_hears_the_dialect_in_the_first_line(run: Any, said: list[Json], kinds: set[Any]) -> None:
+    done = run("--dialect", "auto", *OFFLINE, stdin=lines(*said))
+
+    assert {line.get("type") for line in read(done)} == kinds
+    assert [line["result"] for line in results(read(done))] == ["Hi"]
+
+
+def test_a_session_that_began_in_one_dialect_goes_on_in_another(run: Any) -> None:
+    own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
+    over_rpc = results(read(run("--stdio", *OFFLINE, stdin=lines(call("run", 1, prompt="say Two")))))
+    argv = ("-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json", "--resume", own)
+    ours = read(run(*argv, *OFFLINE, stdin=lines(prompt("say Three"))))
+    again = read(run("--stdio", *OFFLINE, stdin=lines(STATUS)))
+
+    assert [line["session_id"] for line in (*over_rpc, *results(ours), *again)] == [own] * 3
+    # The offline model counts what it is sent: each turn saw those before it.
+    sizes = [line["usage"]["input_tokens"] for line in (*over_rpc, *results(ours))]
+    assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_turn_with_a_result(tmp_path: Path, environment: dict[str, str], number: int) -> None:
+    process = subprocess.Popen(
+        [PARLEY, "--stdio", *OFFLINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(lines(prompt("wait 60\nsay Hi"), prompt("say Never")).encode())
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["subtype"] == "queued"
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+
+    assert [json.loads(line)["subtype"] for line in out.splitlines()] == ["cancelled"]
+    assert process.returncode == (143 if number == signal.SIGTERM else 0)
