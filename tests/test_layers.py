@@ -33,6 +33,7 @@ DIALECTS = "parley.protocol.dialects"
 
 # Parts of a family that are no variety: words and rules that its users share with it. Each has its reason.
 SHARED = {
+    "parley.memory.outline": "the tree at a glance: pure, and the same for a model and a person",
     "parley.mcp.naming": "the names of what servers offer: whoever lists or judges them needs it",
     "parley.mcp.content": "what servers give, as models read it: pure",
     "parley.mcp.server": "one server's life: the same over every wire",
@@ -48,6 +49,7 @@ SHARED = {
     "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.offer": "the names tools go by: whoever names a tool needs it",
     "parley.tools.delegation": "what a model says to hand work on: the engine does it",
+    "parley.tools.aside": "work beside the event loop: whoever waits for a disk needs it",
     "parley.tools.seen": "what the model has seen of which file: a host may show it one, too",
     "parley.stores.portable": "sessions between stores: the same for all",
     "parley.stores.words": "what was said in an entry: pure",

@@ -9,6 +9,7 @@
     ├── ToolError             the model hears of it as a tool_result with is_error; the turn goes on
     ├── ModelError            the host hears of it as a result (after retries if `retryable`); the turn ends
     ├── BudgetSpent           the host hears of it as a result; no model is called any more in the turn
+    ├── Refusal               a memory cannot be changed so: its curator hears of it, or a person on stderr
     ├── NotPossible           a control request is refused: an error reply, nothing has changed
     ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
     ├── LocalProtocolError    we said something we may not: our bug
@@ -115,6 +116,10 @@ class BudgetSpent(ParleyError):
         super().__init__(words)
         self.kind = kind
         """usd, tokens, calls, seconds or task."""
+
+
+class Refusal(ParleyError):
+    """What is remembered cannot be changed in this way; the text says why, and what could be done."""
 
 
 class NotPossible(ParleyError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "attach": "parley.cli.attach",
+    "memory": "parley.cli.memory",
     "model-server": "parley.cli.model_server",
     "models": "parley.cli.models",
     "permissions": "parley.cli.permissions",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from parley.cli.streams import complain, read_stdin, write
+from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
 from parley.compose.places import file_history
 from parley.compose.sessions import Sessions
@@ -134,6 +135,7 @@ class Desk:
 
     def delete(self, session_id: str) -> Iterator[bytes]:
         self.store(session_id).delete(session_id)
+        memory.forget(self.basis, session_id)
         # The states of files it could go back to are of no use to anybody else.
         shutil.rmtree(file_history(self.basis, session_id), ignore_errors=True)
         return iter(())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from parley.compose import limits, permissions, tools
+from parley.compose import limits, memory, permissions, tools
 from parley.compose.basis import Basis
 from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
@@ -57,6 +57,9 @@ class Composer:
         begins_in = permissions.permission_mode(basis)
         context = tools.tool_context(basis, session_id)
         style = self._style()
+        make_keeper = memory.keeper(basis, sessions, session_id)
+        if make_keeper is not None:
+            context.open_memory = lambda: make_keeper().recall
         if models.is_wrapped:
             models.wraps.tape()  # the last thing that may fail: nothing is recorded of a session that never was
         return Setup(
@@ -69,7 +72,7 @@ class Composer:
             facts_of=models.facts_of,
             fallback_models=models.fallbacks(),
             small_model=models.small(),
-            instructions=instructions(basis, session_id, style, context),
+            instructions=instructions(basis, session_id, style, context, make_keeper),
             tools=self.tools(),
             client_tools=tools.client_tools(basis),
             tool_context=context,
@@ -117,6 +120,7 @@ class Composer:
             betas=options.betas or (),
             limits=bounds,
             compaction=limits.compaction(basis),
+            make_keeper=make_keeper,
             form=form,
             may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),

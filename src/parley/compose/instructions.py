@@ -7,17 +7,27 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parley.compose.basis import Basis
 from parley.compose.permissions import wanted_mode
 from parley.compose.places import plan_file
 from parley.engine.prompt import DATE, Instructions
-from parley.errors import UsageError
+from parley.errors import SessionError, UsageError
 from parley.settings.base import Style
 from parley.tools.base import Context
 
+if TYPE_CHECKING:
+    from parley.memory.base import Keeper
 
-def instructions(basis: Basis, session_id: str, style: Style, context: Context) -> Instructions:
+
+def instructions(
+    basis: Basis,
+    session_id: str,
+    style: Style,
+    context: Context,
+    make_keeper: Callable[[], Keeper] | None = None,
+) -> Instructions:
     """Raises UsageError if a file cannot be read."""
     options = basis.options
     replaced = options.system_prompt
@@ -32,7 +42,7 @@ def instructions(basis: Basis, session_id: str, style: Style, context: Context) 
         surroundings=surroundings(basis, session_id),
         style=style.text,
         # Asked when they are read: only the session says what its rules hide, and it is not there yet.
-        memory=lambda: memory(basis, context.hides),
+        memory=lambda: "\n\n".join(filter(None, (memory(basis, context.hides), known(basis, make_keeper)))),
         memory_files=lambda: memory_files(basis, context.hides),
     )
 
@@ -62,6 +72,17 @@ def memory(basis: Basis, denies: Callable[[str], bool]) -> str:
     for flaw in found.flaws:
         basis.complain(str(flaw))
     return found.text
+
+
+def known(basis: Basis, make_keeper: Callable[[], Keeper] | None) -> str:
+    """What the session remembers of earlier ones, at a glance."""
+    if make_keeper is None:
+        return ""
+    try:
+        return make_keeper().outline()
+    except SessionError as flaw:
+        basis.complain(str(flaw))
+        return ""
 
 
 def memory_files(basis: Basis, denies: Callable[[str], bool]) -> list[tuple[str, str, int]]:

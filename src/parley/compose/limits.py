@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from parley.compose import memory
 from parley.compose.basis import Basis
 from parley.engine.budget import Budget
 from parley.engine.bulk import LINE_CAP_BYTES
@@ -63,13 +66,15 @@ def deadlines(basis: Basis) -> Deadlines:
 def compaction(basis: Basis) -> Policy:
     """Raises UsageError."""
     environment = basis.environment
-    return policy(
+    found = policy(
         disabled=truthy(environment.get("DISABLE_COMPACT")),
         auto_disabled=truthy(environment.get("DISABLE_AUTO_COMPACT")),
         flag=basis.options.autocompact,
         window=basis.settings.merged.get("autoCompactWindow"),
         percent=whole(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"),
     )
+    view_tokens = memory.policy(basis).view_tokens if memory.place(basis) is not None else None
+    return found if view_tokens is None else replace(found, most_tokens=view_tokens)
 
 
 def form(basis: Basis) -> Form | None:

@@ -44,6 +44,8 @@ TOOLS = {
     "WebSearch": "parley.tools.web_search:WebSearch",
     "Read": "parley.tools.read:Read",
     "Write": "parley.tools.write:Write",
+    "memory_read": "parley.tools.recollection:MemoryRead",
+    "memory_search": "parley.tools.recollection:MemorySearch",
 }
 WIRES = {
     "sdk": "parley.mcp.bridge:Bridge",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from parley.compose import memory
 from parley.compose.basis import Basis
 from parley.compose.instructions import text_file
 from parley.compose.permissions import asks_host
@@ -41,6 +42,7 @@ def shelf(basis: Basis, agents: Callable[[], Agents]) -> Shelf:
         asked=basis.options.tools,
         denied=denied_tools(basis),
         has_person=asks_host(basis),
+        has_memory=memory.place(basis) is not None,
         tasks=truthy(tasks) if tasks else None,
     )
     return Shelf(offered(TOOLS, wishes), lambda name: make_tool(name, agents))

@@ -39,6 +39,13 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Tokens, in place of what is known of the model."""
     percent: float | None = None
     """Of the window; it may make a compaction come earlier, never later."""
+    most_tokens: int | None = None
+    """What the model is to read at most, where that is less than its window bears."""
+
+    @property
+    def has_measure(self) -> bool:
+        """Whether the person says how much is too much."""
+        return self.window is not None or self.most_tokens is not None
 
 
 def policy(*, disabled: bool, auto_disabled: bool, flag: str | None, window: int | None, percent: int | None) -> Policy:
@@ -88,7 +95,8 @@ class Gauge:
 def threshold(policy: Policy, window: int, answer_tokens: int) -> int:
     """From how many tokens on a conversation is compacted by itself. A small window is used at least by half."""
     most = max(window // 2, window - min(answer_tokens, MOST_ANSWER_TOKENS) - LARGEST_RESULT_TOKENS)
-    return most if policy.percent is None else min(most, int(window * policy.percent / 100))
+    bounds = [most] if policy.percent is None else [most, int(window * policy.percent / 100)]
+    return min(bounds if policy.most_tokens is None else [*bounds, policy.most_tokens])
 
 
 def keep_from(spoken: list[Spoken], most_tokens: int) -> int | None:

@@ -14,33 +14,30 @@ Not here: when it is time, and what is kept (compaction.py).
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine import outcome, retry, summary
+from parley.engine import outcome, summary
 from parley.engine.compaction import KEPT_SHARE, MOST_FAILURES, keep_from, last_request, threshold
 from parley.engine.heartbeat import Pulse
 from parley.engine.history import marked, tokens, weight
+from parley.engine.insistence import NO_WORDS, insist
 from parley.engine.prompt import DATE
 from parley.errors import BudgetSpent, ModelError
 from parley.hooks.base import context_text
 from parley.models.base import ModelRequest
-from parley.models.growth import Growing
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.names import CHARS_PER_TOKEN, Choice
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
-from parley.protocol.messages.system import ApiRetry, CompactBoundary, Status
+from parley.protocol.messages.system import CompactBoundary, Status
 
 if TYPE_CHECKING:
     from parley.engine.conversation import Conversation
     from parley.engine.hooking import Hooking
 
 TOO_FEW = "too_few_groups"
-NO_WORDS = "no_summary"
-"""The kind of a ModelError: the model answered without a word."""
 SHARE_OF_PIECE = 0.5
 """How much of the window a piece fills: characters are a rough measure of tokens."""
 CUT_SHARE = 0.25
@@ -50,13 +47,34 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """What a compaction came to."""
 
     trigger: str
-    text: str
+    texts: tuple[str, ...]
+    """What the model reads in the place of what was said."""
     kept: list[str]
     """The lines that stay as they are."""
     pre_tokens: int
     duration_ms: int
     contexts: tuple[str, ...] = ()
     """What hooks have to say to the model behind it."""
+    more: Json = {}
+    """What the boundary says beside."""
+
+
+class Condensed(Struct, frozen=True, kw_only=True):
+    """What was said, in short."""
+
+    said: str
+    """As hooks are told it."""
+    texts: tuple[str, ...]
+    more: Json = {}
+
+
+def compactor_for(conversation: Conversation) -> Compactor:
+    """Who makes room in a conversation: where there is a memory, nothing is dropped for it."""
+    if conversation.remembering is None:
+        return Compactor(conversation)
+    from parley.engine.distiller import Distiller
+
+    return Distiller(conversation, conversation.remembering)
 
 
 class Blocked(Exception):
@@ -75,7 +93,7 @@ class Compactor:
         A failure is told, and the call is made all the same; two in a row are an error.
         """
         gauge = self._talk.gauge
-        if self._keep_from() is None:
+        if self._keep_from("auto") is None:
             return False  # nobody asked for it, so nobody needs to hear that there is too little to compact
         try:
             done = await self.compact("auto")
@@ -107,14 +125,14 @@ class Compactor:
         self._tell_end(TOO_FEW if done is None else None)
         return done
 
-    def _keep_from(self) -> int | None:
+    def _keep_from(self, trigger: str) -> int | None:
         """Where what is kept begins; None if there is too little before it."""
         return keep_from(list(self._talk.record.history.spoken()), int(self._threshold() * KEPT_SHARE))
 
     async def _compact(self, trigger: str, instructions: str | None) -> Compacted | None:
         talk = self._talk
         begun, spoken, pre_tokens = talk.stamp.monotonic(), list(talk.record.history.spoken()), talk.context_tokens()
-        at = self._keep_from()
+        at = self._keep_from(trigger)
         live = talk.listeners.live if self._is_own else None
         if live is not None and (at is not None or trigger == "manual"):
             verdict = await live.fire("PreCompact", {"trigger": trigger, "custom_instructions": instructions})
@@ -123,18 +141,29 @@ class Compactor:
                 raise Blocked(f"blocked by a hook: {why}")
         if at is None:
             return None
-        said = await self._summary(talk.record.history.messages(at), summary.instruction(instructions))
-        contexts = await self._tell_hooks(live, trigger, said) if live is not None else ()
-        request = "" if last_request(spoken[at:]) or spoken[-1].role == "assistant" else last_request(spoken)
-        date = talk.record.told_date
+        made = await self._condensed(at, instructions)
+        contexts = await self._tell_hooks(live, trigger, made.said) if live is not None else ()
         return Compacted(
             trigger=trigger,
-            text=summary.told(said, request, f"[{DATE}{date}]" if date else ""),
+            texts=made.texts,
             kept=[uuid for message in spoken[at:] for uuid in message.uuids],
             pre_tokens=pre_tokens,
             duration_ms=round((talk.stamp.monotonic() - begun) * 1000),
             contexts=contexts,
+            more=made.more,
         )
+
+    async def _condensed(self, at: int, instructions: str | None) -> Condensed:
+        """What stands for the messages before a place. Raises ModelError, BudgetSpent."""
+        history = self._talk.record.history
+        said = await self._summary(history.messages(at), summary.instruction(instructions))
+        return Condensed(said=said, texts=(summary.told(said, *self._reminders(at)),))
+
+    def _reminders(self, at: int) -> tuple[str, str]:
+        """The last request, if it is not among what is kept, and the date."""
+        spoken, date = self._talk.record.history.spoken(), self._talk.record.told_date
+        is_there = last_request(spoken[at:]) or spoken[-1].role == "assistant"
+        return "" if is_there else last_request(spoken), f"[{DATE}{date}]" if date else ""
 
     async def _tell_hooks(self, live: Hooking, trigger: str, said: str) -> tuple[str, ...]:
         """The session begins anew, as it were. What the hooks want the model to know."""
@@ -171,47 +200,16 @@ class Compactor:
 
     async def _ask(self, messages: list[Json]) -> str:
         """Raises ModelError, BudgetSpent."""
-        talk, failures = self._talk, 0
+        talk = self._talk
         around = talk.tokens_around()
         if around + sum(weight(block) for message in messages for block in message["content"]) > talk.window:
             raise ModelError("the conversation does not fit", kind="prompt_too_long")
         request = msgspec.structs.replace(talk.request(), messages=marked(messages), output_schema=None)
-        while True:
-            try:
-                return await self._try(request)
-            except ModelError as flaw:
-                failures += 1
-                delay = retry.delay_seconds(flaw, failures, talk.limits.max_retries, talk.setup.dice())
-                if delay is None:
-                    raise
-                line = ApiRetry(
-                    attempt=failures,
-                    max_retries=retry.most_retries(flaw, talk.limits.max_retries),
-                    retry_delay_ms=round(delay * 1000),
-                    error_status=flaw.status,
-                    error=outcome.error_name(flaw),
-                )
-                self._tell(line)
-                await talk.stamp.pause(delay)
+        return await self._insist(request, talk.model)
 
-    async def _try(self, request: ModelRequest) -> str:
+    async def _insist(self, request: ModelRequest, choice: Choice) -> str:
         """Raises ModelError, BudgetSpent."""
-        talk, growing, clock = self._talk, Growing(), self._talk.stamp.monotonic
-        async with talk.ledger.call():
-            begun = clock()
-            try:
-                async with aclosing(talk.current_model().stream(request)) as events:
-                    async for event in events:
-                        growing.feed(event)
-            finally:
-                if growing.started:
-                    talk.ledger.count(talk.model.shown, growing.final_usage, clock() - begun, beside=True)
-        if not growing.complete:
-            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
-        said = "\n\n".join(block.text for block in growing.blocks if isinstance(block, Text)).strip()
-        if not said:
-            raise ModelError("the model answered without a word", kind=NO_WORDS)
-        return said
+        return await insist(self._talk, request, choice, self._tell)
 
     # What is told and recorded.
 
@@ -221,13 +219,15 @@ class Compactor:
         last = history.spoken()[-1].uuids[-1]
         anchor = talk.stamp.new_uuid()
         line = User(
-            message=UserContent(content=[Text.of(done.text)]),
+            message=UserContent(content=[Text.of(text) for text in done.texts]),
             parent_tool_use_id=talk.parent_tool_use_id,
             timestamp=talk.stamp.now(),
             uuid=anchor,
             isSynthetic=True,
         )
-        post_tokens = talk.tokens_around() + tokens(len(done.text)) + self._kept_tokens(done.kept)
+        post_tokens = (
+            talk.tokens_around() + sum(tokens(len(text)) for text in done.texts) + self._kept_tokens(done.kept)
+        )
         dropped = history.dropped_tokens + max(0, done.pre_tokens - post_tokens)
         metadata: Json = {
             "trigger": done.trigger,
@@ -235,6 +235,7 @@ class Compactor:
             "post_tokens": post_tokens,
             "cumulative_dropped_tokens": dropped,
             "duration_ms": done.duration_ms,
+            **done.more,
         }
         ends = {"head_uuid": done.kept[0], "anchor_uuid": anchor, "tail_uuid": done.kept[-1]} if done.kept else {}
         metadata["preserved_segment"] = ends or {"anchor_uuid": anchor}

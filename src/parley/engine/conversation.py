@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,6 +37,9 @@ from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
+
+if TYPE_CHECKING:
+    from parley.engine.remembering import Remembering
 
 
 class Conversation:
@@ -78,6 +81,8 @@ class Conversation:
             self.take_form(setup.form)
         self._told_quota: RateLimitInfo | None = None
         self.gauge = Gauge()
+        self.remembering: Remembering | None = None
+        """Who sees to it that nothing is lost; only the session's own conversation may have somebody."""
 
     # What a model call needs.
 
@@ -125,7 +130,7 @@ class Conversation:
         That is, also, where the window is not known: puppets have none.
         """
         policy = self.setup.compaction
-        is_known = policy.window is not None or self.model.adapter not in PUPPETS
+        is_known = policy.has_measure or self.model.adapter not in PUPPETS
         if not (policy.is_allowed and self.auto_compact and is_known):
             return None
         return threshold(policy, self.window, self.answer_tokens)

@@ -1,7 +1,8 @@
 """A model call beside the conversation: a tool asks, the history does not hear of it.
 
-Two kinds: a question to the small model (WebFetch has a page read), and one to the
-session's own model with tools of its backend (WebSearch). What they use is booked under
+Three kinds: a question to the small model (WebFetch has a page read), one to the session's own
+model with tools of its backend (WebSearch), and a talk with any model and tools of its own, of
+which each step is one call (whoever looks after a memory). What they use is booked under
 the model's name, not under the turn's own usage. They are not tried again: the tool has
 another way, or tells the model.
 """
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from parley.engine.history import marked
+from parley.engine.prompt import system_blocks
 from parley.engine.usage import Ledger
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Model, ModelRequest
@@ -52,7 +55,8 @@ class Errand:
     async def ask_small(self, prompt: str) -> str:
         """The small model's answer; a session that is not on the API asks its own model. Raises ModelError."""
         own = self._current()
-        blocks = await self._ask(self._small if own.adapter == "anthropic" else own, prompt, [])
+        choice = self._small if own.adapter == "anthropic" else own
+        blocks = await self._ask(choice, self._request(choice, asking(prompt)))
         text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text").strip()
         if not text:
             raise ModelError("the model answered without a word")
@@ -63,15 +67,19 @@ class Errand:
         own = self._current()
         if own.adapter != "anthropic":
             raise ModelError(f"the model {own.shown} has no tools of its own")
-        return await self._ask(own, prompt, tools)
+        return await self._ask(own, self._request(own, asking(prompt), tools))
 
-    async def _ask(self, choice: Choice, prompt: str, tools: list[Json]) -> list[Json]:
+    async def converse(self, choice: Choice, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
+        """The blocks of one answer. Raises ModelError."""
+        return await self._ask(choice, self._request(choice, marked(messages), tools, system))
+
+    async def _ask(self, choice: Choice, request: ModelRequest) -> list[Json]:
         growing = Growing()
         try:
             async with self._ledger.call():
                 begun = self._clock()
                 try:
-                    await self._read(choice, prompt, tools, growing)
+                    await self._read(choice, request, growing)
                 finally:
                     if growing.started:
                         self._ledger.count(choice.shown, growing.final_usage, self._clock() - begun, beside=True)
@@ -83,25 +91,31 @@ class Errand:
             raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
         return [block.json for block in growing.blocks]
 
-    async def _read(self, choice: Choice, prompt: str, tools: list[Json], growing: Growing) -> None:
+    async def _read(self, choice: Choice, request: ModelRequest, growing: Growing) -> None:
         async with asyncio.timeout(self._longest_seconds):
-            stream = self._open_model(choice).stream(self._request(choice, prompt, tools))
+            stream = self._open_model(choice).stream(request)
             async with aclosing(stream) as events:
                 async for event in events:
                     growing.feed(event)
 
-    def _request(self, choice: Choice, prompt: str, tools: list[Json]) -> ModelRequest:
+    def _request(
+        self, choice: Choice, messages: list[Json], tools: list[Json] | None = None, system: str = ""
+    ) -> ModelRequest:
         return ModelRequest(
             model=choice.name if choice.adapter == "anthropic" else choice.shown,
-            system=[],
-            messages=[{"role": "user", "content": [{"type": "text", "text": prompt}]}],
-            tools=tools,
+            system=system_blocks(system),
+            messages=messages,
+            tools=tools or [],
             max_tokens=min(MOST_TOKENS, facts(choice.name).max_output_tokens),
             session_id=self._session_id,
         )
 
 
-def lend(session: Session, context: Context) -> None:
+def asking(prompt: str) -> list[Json]:
+    return [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
+
+
+def lend(session: Session, context: Context) -> Errand:
     """Give the tools what only a session has."""
     errand = Errand(
         open_model=session.access.open,
@@ -116,3 +130,4 @@ def lend(session: Session, context: Context) -> None:
     context.set_mode = session.set_mode
     context.hides = session.setup.permits.hides
     context.strict_reads = facts(session.conversation.model.name).reads_first
+    return errand

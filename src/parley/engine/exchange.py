@@ -93,9 +93,9 @@ class Exchange:
 
     async def _make_room(self) -> bool:
         """Compact the conversation; whether that changed anything. Raises ModelError, BudgetSpent."""
-        from parley.engine.compactor import Compactor
+        from parley.engine.compactor import compactor_for
 
-        return await Compactor(self._conversation).make_room()
+        return await compactor_for(self._conversation).make_room()
 
     async def _squeezed(self, flaw: ModelError) -> bool:
         """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""

@@ -29,6 +29,10 @@ class Said(Struct, frozen=True):
     role: str
     id: str
     content: list[Json]
+    seq: int = 0
+    """Its number in the log."""
+    distilled: tuple[Json, ...] = ()
+    """Of a line of summaries (distillation.py), what each of them covers."""
 
 
 class Spoken(Struct):
@@ -84,9 +88,11 @@ class History:
         inner = entry.message["message"]
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-        said = Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks)
+        said = Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
         if self._boundary is not None and is_summary(entry, self._boundary):
-            self.dropped_tokens = (self._boundary.get("compact_metadata") or {}).get("cumulative_dropped_tokens") or 0
+            metadata = self._boundary.get("compact_metadata") or {}
+            self.dropped_tokens = metadata.get("cumulative_dropped_tokens") or 0
+            said = msgspec.structs.replace(said, distilled=tuple(metadata.get("distilled") or ()))
             self._earlier.append(self._lines)
             self._begin_anew([said, *preserved(self._lines, self._boundary)])
         else:
@@ -130,6 +136,10 @@ class History:
     def spoken(self) -> list[Spoken]:
         """The messages with the lines they are made of. Not to be changed."""
         return self._spoken
+
+    def lines(self) -> list[Said]:
+        """The lines that the messages are made of. Not to be changed."""
+        return self._lines
 
     def messages(self, end: int | None = None) -> list[Json]:
         """The messages of the next request, or those before `end`, without what the API refuses.

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from parley.engine import outcome
-from parley.engine.compactor import Compactor
+from parley.engine.compactor import compactor_for
 from parley.engine.lines import init_line
 from parley.engine.outcome import Outcome
 from parley.engine.turn import Cut, Turn
@@ -59,7 +59,7 @@ async def compact(session: Session, turn: Turn, words: str) -> Outcome:
     if not session.setup.compaction.is_allowed:
         session.tell(init_line(session))
         return outcome.commanded("compact", DISABLED)
-    compactor = Compactor(session.conversation)
+    compactor = compactor_for(session.conversation)
     done = await compactor.compact("manual", words or None)
     session.tell(init_line(session))
     if done is None:

@@ -57,6 +57,7 @@ from parley.tools.base import Result as ToolResult
 if TYPE_CHECKING:
     from parley.engine.client_tools import ClientTools
     from parley.engine.lead import Lead
+    from parley.engine.remembering import Remembering
     from parley.engine.subagents import Subagents
 
 
@@ -134,7 +135,9 @@ class Session:
             mode=lambda: self.mode,
             listeners=self.listeners,
         )
-        lend(self, setup.tool_context)
+        self.errand = lend(self, setup.tool_context)
+        self.remembering = self._remembering()
+        self.conversation.remembering = self.remembering
         self.commands.shelve()
         setup.tool_context.delegate = self._delegate
         if setup.settings is not None:
@@ -148,6 +151,14 @@ class Session:
             from parley.engine.lead import Lead
 
             self.lead = Lead(self, setup.agent)
+
+    def _remembering(self) -> Remembering | None:
+        """Who looks after the memory, where there is one."""
+        if self.setup.make_keeper is None:
+            return None
+        from parley.engine.remembering import Remembering
+
+        return Remembering(self, self.setup.make_keeper)
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""
@@ -300,6 +311,8 @@ class Session:
             await self.listeners.live.turns.end("other")
         self.tasks.end()
         await self.tasks.closed()
+        if self.remembering is not None:
+            await self.remembering.close()
         await self.control.close()
         await self.servers.close()
         await self.setup.tool_context.processes.close()
@@ -310,6 +323,8 @@ class Session:
         """What the next turn is about. When the input has ended, background tasks may still have something to say."""
         while (taken := await self.inbox.take(together)) is None:
             if not await self.tasks.one_ended(self.limits.background_wait_seconds):
+                if self.remembering is not None:
+                    await self.remembering.settled(self.limits.background_wait_seconds)
                 return None
         return taken
 
@@ -432,9 +447,13 @@ class Session:
             self.prompts.report(prompt, "cancelled" if ended.is_aborted else "completed")
         if not len(self.inbox):
             self._tell_state("idle")
+        if self.remembering is not None and not ended.is_aborted:
+            self.remembering.turn_ended()
 
     def abort(self) -> None:
-        """Stop the running turn, or the one that is about to run."""
+        """Stop the running turn, or the one that is about to run, and what is done behind it for the memory."""
+        if self.remembering is not None:
+            self.remembering.stop()
         if self._turn is None or self._turn_task is None:
             self._abort_next = self.inbox.next_uuid()
         else:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from parley.engine.client_tools import Declared
     from parley.hooks.base import Hook
     from parley.host import Host
+    from parley.memory.base import Keeper
     from parley.protocol.messages.requests import HookMatcher
 
 
@@ -146,6 +147,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     betas: tuple[str, ...] = ()
     limits: Limits = Limits()
     compaction: Policy = Policy()
+    make_keeper: Callable[[], Keeper] | None = None
+    """The memory of the session, opened when it is first needed; None where there is none."""
     form: Form | None = None
     """What an answer must look like."""
     tells_quota: bool = True

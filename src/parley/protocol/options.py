@@ -247,6 +247,7 @@ class Options:
     name = Option[str | None](TEXT, "--name", "-n")
     store = Option[str | None](TEXT, "--store")
     database = Option[str | None](TEXT, "--db")
+    memory = Option[str | None](MAYBE, "--memory")
 
     # Settings.
     settings = Option[str | None](TEXT, "--settings")

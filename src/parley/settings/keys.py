@@ -14,6 +14,7 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.options import MODES
 from parley.settings.base import Flaw, Layer
 from parley.settings.limits import LIMITS, are_limits
+from parley.settings.remembering import MEMORY, is_memory
 
 Reach = Literal["anyone", "trusted", "person"]
 ANYONE: Reach = "anyone"
@@ -39,6 +40,7 @@ TEXTS = Kind("a list of strings", is_texts)
 MODE = Kind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
 DISABLE = Kind('"disable"', lambda value: value == "disable")
 LIMIT_OBJECT = Kind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
+MEMORY_OBJECT = Kind(f"an object that may have {', '.join(MEMORY)}", is_memory)
 ANY = Kind("anything", lambda value: True)
 
 
@@ -74,6 +76,7 @@ KEYS: dict[str, Key] = {
     "language": Key(TEXT, ANYONE),
     "limits": Key(LIMIT_OBJECT),
     "mcpServers": Key(OBJECT),
+    "memory": Key(MEMORY_OBJECT),
     "model": Key(TEXT),
     "otelHeadersHelper": Key(TEXT, PERSON),
     "outputStyle": Key(TEXT, ANYONE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -157,6 +157,17 @@ class Store(Protocol):
 
     def path(self, session_id: str) -> str:
         """Where hosts and hooks may find the transcript; "" if nowhere."""
+
+
+@runtime_checkable
+class Ranking(Protocol):
+    """A store with an index that knows what fits best."""
+
+    def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[Hit]:
+        """What was said with some of these words in it, the best first; of one session, or of all.
+
+        Raises SessionError.
+        """
 
 
 def plain(session_id: str) -> str:

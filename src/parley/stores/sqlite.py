@@ -11,7 +11,7 @@ import builtins
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,13 @@ from parley.stores.sqlite_log import ENTRIES, AgentLog, SqliteLog, entries, read
 from parley.stores.words import excerpt, said, words
 
 INFO = "SELECT id, cwd, title, first_prompt, created, modified, size_bytes, messages, tag, git_branch FROM sessions "
+FOUND = (
+    "SELECT session, seq, kind, at, message FROM said JOIN entries ON entries.id = said.rowid "
+    "WHERE said MATCH ? AND session IN (SELECT id FROM sessions) "
+)
+MOST_WORDS = 64
+SUMMARY = '%"isCompactSummary":true%'
+"""In the context of what stands for what was said, and was not said itself."""
 SIZE = "coalesce(sum(length(message) + length(context)), 0)"
 
 
@@ -137,18 +144,18 @@ class Sqlite:
         wanted = words(text)
         if not wanted:
             return []
-        found = self._query(
-            "SELECT session, seq, kind, at, message FROM said JOIN entries ON entries.id = said.rowid "
-            "WHERE said MATCH ? AND session IN (SELECT id FROM sessions) ORDER BY said.rowid DESC LIMIT ?",
-            " ".join(f'"{word}"' for word in wanted),
-            limit,
-        )
-        hits = ((id, seq, kind, at, heard(kind, message)) for id, seq, kind, at, message in found)
-        return [
-            Hit(id=id, seq=seq, kind=kind, at=at, excerpt=excerpt(text, wanted))
-            for id, seq, kind, at, text in hits
-            if set(wanted) <= set(words(text))  # the index may remember what damaged entries once said
-        ]
+        query = " ".join(f'"{word}"' for word in wanted)
+        found = self._query(FOUND + "ORDER BY said.rowid DESC LIMIT ?", query, limit)
+        return hits(found, wanted, lambda there: there >= set(wanted))
+
+    def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[Hit]:
+        wanted = list(dict.fromkeys(words(text)))[:MOST_WORDS]
+        if not wanted:
+            return []
+        query = " OR ".join(f'"{word}"' for word in wanted)
+        where = FOUND + "AND (? IS NULL OR session = ?) AND context NOT LIKE ? ORDER BY said.rank LIMIT ?"
+        found = self._query(where, query, session_id, session_id, SUMMARY, limit)
+        return hits(found, wanted, lambda there: not there.isdisjoint(wanted))
 
     def path(self, session_id: str) -> str:
         return ""
@@ -184,6 +191,16 @@ def forget(database: sqlite3.Connection, session_id: str) -> None:
     database.execute("DELETE FROM entries WHERE session >= ? AND session < ?", keys_below(session_id))
     database.execute("DELETE FROM agents WHERE session = ?", (session_id,))
     database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+
+
+def hits(found: Iterable[tuple[Any, ...]], wanted: list[str], fits: Callable[[set[str]], bool]) -> list[Hit]:
+    """The finds among rows: the index may remember what damaged entries once said."""
+    told = ((id, seq, kind, at, heard(kind, message)) for id, seq, kind, at, message in found)
+    return [
+        Hit(id=id, seq=seq, kind=kind, at=at, excerpt=excerpt(text, wanted))
+        for id, seq, kind, at, text in told
+        if fits(set(words(text)))
+    ]
 
 
 def heard(kind: str, message: str) -> str:

@@ -20,6 +20,7 @@ from parley.workspace.base import Files, Reach, Search
 from parley.workspace.processes import Processes
 
 if TYPE_CHECKING:
+    from parley.memory.base import Recall
     from parley.tools.background import Background
     from parley.tools.resources import ResourceServer
     from parley.workspace.web import Web
@@ -87,6 +88,8 @@ class Context:
         """The MCP servers that have resources, by name."""
         self.follow: Callable[[str, str], Awaitable[str | list[Json]]] | None = None
         """What a skill says, by its name and with arguments; None where there is no session. Raises ToolError."""
+        self.open_memory: Callable[[], Recall] | None = None
+        """Where what was learned and said before is looked up; None where nothing is remembered."""
         self.clock = clock
         """Seconds, for durations."""
         self.hides: Callable[[str], bool] = lambda path: False

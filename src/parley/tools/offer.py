@@ -21,12 +21,16 @@ ALIASES = {
     "BashOutput": "TaskOutput",
     "ListMcpResources": "ListMcpResourcesTool",
     "ReadMcpResource": "ReadMcpResourceTool",
+    # As agents with a database of their own have called them (source 002's family).
+    "ltm_search": "memory_search",
+    "ltm_read": "memory_read",
 }
 MODEL_NAMES = {"Task": "Agent"}
 """What the model calls a tool that is listed under another name."""
 
 NEED_A_PERSON = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
 """Offered only where the host answers questions."""
+NEED_A_MEMORY = frozenset({"memory_search", "memory_read"})
 ONLY_WHEN_ASKED_FOR = frozenset({"ListMcpResourcesTool", "ReadMcpResourceTool"})
 TASKS = frozenset({"TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
 TODOS = frozenset({"TodoWrite"})
@@ -40,6 +44,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     denied: tuple[str, ...] = ()
     """`--disallowedTools`; rules with contents do not count here."""
     has_person: bool = False
+    has_memory: bool = False
     tasks: bool | None = None
     """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it does not say."""
 
@@ -61,6 +66,8 @@ def offered(known: Iterable[str], wishes: Wishes) -> list[str]:
     closed = frozenset(map(canonical, wishes.denied)) | the_other_list(asked, wishes.tasks)
     if not wishes.has_person:
         closed |= NEED_A_PERSON
+    if not wishes.has_memory:
+        closed |= NEED_A_MEMORY
     if asked is None or "default" in asked:
         closed |= ONLY_WHEN_ASKED_FOR - (asked or frozenset())
     else:

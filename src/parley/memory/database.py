@@ -1,0 +1,178 @@
+"""The file a memory is in: tables of its own, in the database of the sessions or in one by itself.
+
+    with Database(path).writing() as run:     one transaction: all of it is kept, or nothing
+    with Database(path).reading() as run:     None where nothing was ever remembered
+
+Nothing is made before something is written. Every use has a connection of its own, so that a
+thread that is given up leaves nothing open behind it, and whoever is killed leaves no half change.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from parley.errors import SessionError
+
+VERSION = 1
+PATIENCE_SECONDS = 10
+TOKENIZER = 'tokenize="unicode61 remove_diacritics 0"'
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE memory_entries (
+    id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, parent TEXT, title TEXT NOT NULL,
+    body TEXT NOT NULL, links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL,
+    author TEXT NOT NULL
+);
+CREATE INDEX memory_entries_by_parent ON memory_entries (parent);
+CREATE TABLE memory_versions (
+    slug TEXT NOT NULL, version INTEGER NOT NULL, parent TEXT, title TEXT NOT NULL, body TEXT NOT NULL,
+    links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL, author TEXT NOT NULL,
+    PRIMARY KEY (slug, version)
+);
+CREATE TABLE memory_summaries (
+    id INTEGER PRIMARY KEY, session TEXT NOT NULL, rank INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    text TEXT NOT NULL, at TEXT NOT NULL, UNIQUE (session, rank, first, last)
+);
+CREATE TABLE memory_progress (session TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE VIRTUAL TABLE memory_entry_words USING fts5(
+    slug, title, body, content='memory_entries', content_rowid='id', {TOKENIZER}
+);
+CREATE VIRTUAL TABLE memory_summary_words USING fts5(
+    text, content='memory_summaries', content_rowid='id', {TOKENIZER}
+);
+CREATE TRIGGER memory_entry_new AFTER INSERT ON memory_entries BEGIN
+    INSERT INTO memory_entry_words (rowid, slug, title, body) VALUES (new.id, new.slug, new.title, new.body);
+END;
+CREATE TRIGGER memory_entry_changed AFTER UPDATE ON memory_entries BEGIN
+    INSERT INTO memory_entry_words (memory_entry_words, rowid, slug, title, body)
+        VALUES ('delete', old.id, old.slug, old.title, old.body);
+    INSERT INTO memory_entry_words (rowid, slug, title, body) VALUES (new.id, new.slug, new.title, new.body);
+END;
+CREATE TRIGGER memory_summary_new AFTER INSERT ON memory_summaries BEGIN
+    INSERT INTO memory_summary_words (rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER memory_summary_gone AFTER DELETE ON memory_summaries BEGIN
+    INSERT INTO memory_summary_words (memory_summary_words, rowid, text) VALUES ('delete', old.id, old.text);
+END;
+"""
+TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progress")
+HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
+
+
+class Database:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction. Raises SessionError."""
+        with self._told(), self._opened() as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                prepare(database, self.path)
+                yield database
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """None if nothing was ever remembered. Raises SessionError."""
+        if not self._exists():
+            yield None
+            return
+        with self._told(), self._opened() as database:
+            yield database if is_prepared(database, self.path) else None
+
+    def rehearsal(self) -> Database:
+        """A copy in memory, to see what a change would come to. Raises SessionError."""
+        return Rehearsal(self)
+
+    def _exists(self) -> bool:
+        return self.path.exists()
+
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+        return closing(connect(self.path))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What SQLite has to complain about, as an error of ours."""
+        try:
+            yield
+        except sqlite3.Error as flaw:
+            raise SessionError(f"the memory {self.path} cannot be used: {flaw}") from None
+
+
+class Rehearsal(Database):
+    """The memory as it is now, where nothing that is written is kept."""
+
+    def __init__(self, of: Database) -> None:
+        super().__init__(of.path)
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        with self.writing() as mine, of.reading() as theirs:
+            for table in TABLES if theirs is not None else ():
+                rows = theirs.execute(f"SELECT * FROM {table}").fetchall() if theirs is not None else []
+                copy_rows(mine, table, rows)
+
+    def _exists(self) -> bool:
+        return True
+
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+        return nullcontext(self._database)
+
+
+def copy_rows(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]]) -> None:
+    if rows:
+        database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Raises SessionError, sqlite3.Error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as flaw:
+        raise SessionError(f"the memory {path} cannot be used: {flaw.strerror}") from None
+    made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether the tables are there. Raises SessionError for those of a newer version."""
+    if database.execute(HAS_TABLES).fetchone() is None:
+        return False
+    (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'memory'").fetchone() or (VERSION,)
+    if version > VERSION:
+        raise SessionError(f"the memory {path} is of a newer version ({version}; this is {VERSION})")
+    return True
+
+
+def prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables, in the transaction of who wants to write, if they are not there. Raises SessionError."""
+    if is_prepared(database, path):
+        return
+    for statement in statements(SCHEMA):
+        database.execute(statement)
+    database.execute("INSERT OR REPLACE INTO parley_version VALUES ('memory', ?)", (VERSION,))
+
+
+def statements(script: str) -> Iterator[str]:
+    """One after the other: SQLite's own way to run a script would end the transaction."""
+    held = ""
+    for line in script.splitlines(keepends=True):
+        held += line
+        if sqlite3.complete_statement(held):
+            yield held
+            held = ""
