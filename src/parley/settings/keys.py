@@ -14,7 +14,6 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.options import MODES
 from parley.settings.base import Flaw, Layer
 from parley.settings.limits import LIMITS, are_limits
-from parley.settings.remembering import MEMORY, is_memory
 
 Reach = Literal["anyone", "trusted", "person"]
 ANYONE: Reach = "anyone"
@@ -25,6 +24,12 @@ PERSON: Reach = "person"
 class Kind(Struct, frozen=True):
     words: str
     fits: Callable[[Any], bool]
+
+
+def is_memory(value: Any) -> bool:
+    from parley.settings.remembering import fits
+
+    return fits(value)
 
 
 def is_texts(value: Any) -> bool:
@@ -40,7 +45,7 @@ TEXTS = Kind("a list of strings", is_texts)
 MODE = Kind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
 DISABLE = Kind('"disable"', lambda value: value == "disable")
 LIMIT_OBJECT = Kind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
-MEMORY_OBJECT = Kind(f"an object that may have {', '.join(MEMORY)}", is_memory)
+MEMORY_OBJECT = Kind("an object with known keys and fitting values (docs/memory.md)", is_memory)
 ANY = Kind("anything", lambda value: True)
 
 
