@@ -19,7 +19,7 @@ FAMILIES = frozenset(
     {"tools", "models", "permissions", "hooks", "stores", "workspace", "transports", "mcp", "memory", "settings"}
 )
 LAYERS = (
-    {"__init__", "__main__", "types", "_errors"},
+    {"__init__", "__main__", "types", "_errors", "sync"},
     {"cli", "sdk", "gateway", "testing"},
     {"compose"},
     {"engine"},

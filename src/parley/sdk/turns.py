@@ -16,7 +16,7 @@ What belongs to no such turn (the notice of a background task, the answer to a p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from parley.protocol import base
@@ -126,7 +126,7 @@ class Turn(Stream):
 
         return parse(await self.finish_up(), self._parsed)
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, ours.ResultMessage | None]:
         return self.finish_up().__await__()
 
 

@@ -1,0 +1,39 @@
+"""A conversation: every turn yields its own messages, and prompts may be sent while one runs.
+
+Prints:
+    first: One moment.
+    second: Here I am.
+    the long one was interrupted: True
+    sent into a running turn: queued, then completed
+"""
+
+import asyncio
+
+from parley import AssistantMessage, Client, Options
+
+SLEEP = 'call Bash {"command": "sleep 30"}'
+NAP = 'call Bash {"command": "sleep 0.5"}\nsay Awake.'
+
+
+async def main() -> None:
+    async with Client(Options(model="offline", allowed_tools=["Bash"])) as client:
+        first = await client.ask("say One moment.")
+        second = await client.ask("say Here I am.")  # waits for its turn
+        print("first:", await first.text())
+        print("second:", await second.text())
+
+        long = await client.ask(SLEEP)
+        async for message in long:
+            if isinstance(message, AssistantMessage):  # the call is under way
+                await client.interrupt()
+        print("the long one was interrupted:", long.result is not None and long.result.is_error)
+
+        nap = await client.ask(NAP)
+        await nap.until("started")
+        receipt = await client.send("say And that is all.", priority="later")
+        states = [await receipt.until("queued")]
+        await receipt
+        print("sent into a running turn:", ", then ".join([*states, receipt.state]))
+
+
+asyncio.run(main())

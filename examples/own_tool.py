@@ -1,0 +1,44 @@
+"""Functions of the program as tools of the model: nothing is started and nothing listens.
+
+A plain function with type hints is enough; the form of the official SDK works as well.
+
+Prints:
+    add was called with 2 and 3
+    the tools gave: 5.0 | HELLO
+"""
+
+import asyncio
+from typing import Annotated, Any
+
+from parley import Options, ToolResultBlock, UserMessage, create_sdk_mcp_server, query, tool
+
+
+@tool
+def add(a: float, b: Annotated[float, "what is added to it"]) -> float:
+    """Add two numbers."""
+    print(f"add was called with {a:g} and {b:g}")
+    return a + b
+
+
+@tool("shout", "Say it loud.", {"text": str})
+async def shout(args: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": args["text"].upper()}]}
+
+
+PROMPT = """call mcp__mine__add {"a": 2, "b": 3}
+call mcp__mine__shout {"text": "hello"}
+say Done."""
+
+
+async def main() -> None:
+    server = create_sdk_mcp_server("mine", tools=[add, shout])
+    options = Options(model="offline", mcp_servers={"mine": server}, allowed_tools=["mcp__mine"])
+    gave = []
+    async for message in query(prompt=PROMPT, options=options):
+        if isinstance(message, UserMessage) and not isinstance(message.content, str):
+            gave += [block.content for block in message.content if isinstance(block, ToolResultBlock)]
+    texts = [part["text"] for content in gave if isinstance(content, list) for part in content]
+    print("the tools gave:", " | ".join(texts))
+
+
+asyncio.run(main())
