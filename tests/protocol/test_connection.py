@@ -347,10 +347,10 @@ def test_a_bad_line_does_not_harm_its_neighbours() -> None:
         (b' { "uuid" : "a\\"b" , "type" : "user", "message": ', "user", None),
         (b'{"type":"control_request","request_id":"r1","request":', "control_request", "r1"),
         (b'{"request_id": 7, "type": "control_request", "request":', "control_request", 7),
-        (b'{"type":"control_request","request_id":true,"request":', None, None),
-        (b'{"type":"control_request","request":', None, None),
+        (b'{"type":"control_request","request_id":true,"request":', "control_request", None),
+        (b'{"type":"control_request","request":', "control_request", None),
         (b'{"message":{"type":"user"},"x":', None, None),
-        (b'{"type":"keep_alive","why":"\\"type\\":\\"user\\","x":', None, None),
+        (b'{"type":"keep_alive","why":"\\"type\\":\\"user\\","x":', "keep_alive", None),
         (b'{"\xff":1,"type":"user","x":', None, None),
         (b'"type":"user",', None, None),
     ],
@@ -404,3 +404,14 @@ def test_a_malformed_request_under_an_open_id_does_not_use_up_the_answer() -> No
     assert isinstance(refused, Refused)
     assert refused.request_id is None
     assert engine.send(ControlResponse(response=Success(request_id="r1"))).startswith(b'{"type":"control_response"')
+
+
+def test_an_over_long_answer_names_the_question_that_stays_without_one() -> None:
+    host, engine = pair(cap_bytes=100)
+    engine.receive(host.send(ControlRequest(request_id="r1", request=Interrupt())))
+    line = b'{"type":"control_response","response":{"subtype":"success","request_id":"r1","response":"' + b"x" * 200
+
+    [refused] = host.receive(line + b'"}}\n')
+
+    assert isinstance(refused, Refused)
+    assert (refused.kind, refused.answers, host.asked_by_us) == ("control_response", "r1", set())

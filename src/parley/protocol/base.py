@@ -57,6 +57,8 @@ class Refused(Message, frozen=True, kw_only=True, tag="refused"):
     kind: str | None = None
     request_id: str | int | None = None
     """Where the peer waits for an answer, the id to refuse it under."""
+    answers: str | int | None = None
+    """Where the line was an answer, the id of what we asked: nothing else will come for it."""
 
 
 class Carried:

@@ -94,6 +94,8 @@ class Connection:
         match message:
             case Refused(request_id=str() | int() as asked):
                 return self._opened(asked, message)
+            case Refused(answers=str() | int() as asked):
+                self.asked_by_us.discard(asked)
             case _ if not may_say(self.role.peer, message):
                 return self._refuse(message)
             case ControlRequest(request_id=asked):
@@ -127,9 +129,14 @@ class Connection:
 def dropped(line: OverLong) -> Refused:
     """A line that was too long. Whoever waits for what follows from it must be told, so far as its head names him."""
     reason = f"a line is longer than {line.cap_bytes} bytes; it was dropped"
-    match members(line.head):
-        case {"type": "user"}:
-            return Refused(reason=reason, kind="user")
+    found = members(line.head)
+    match found:
         case {"type": "control_request", "request_id": str() | int() as asked} if not isinstance(asked, bool):
             return Refused(reason=reason, kind="control_request", request_id=asked)
+        case {"type": "control_response"}:
+            answers = members(line.head.partition(b'"response":')[2]).get("request_id")
+            is_id = isinstance(answers, str | int) and not isinstance(answers, bool)
+            return Refused(reason=reason, kind="control_response", answers=answers if is_id else None)
+        case {"type": str() as kind}:
+            return Refused(reason=reason, kind=kind)
     return Refused(reason=reason)

@@ -36,12 +36,13 @@ from parley.sdk.running import Job, log, start
 from parley.sdk.servers import Hosted, hosted
 from parley.sdk.spelling import Spelled, spelled
 from parley.sdk.structured import parser_of
-from parley.sdk.turns import Stream, Turn
+from parley.sdk.turns import Stream, Turn, is_end
 from parley.sdk.wire import Custom, Ended, Wire
 
 Prompt = str | Sequence[Json]
 """Text, or content blocks as the model's API has them."""
-PRIORITIES = ("now", "next", "later")
+LAST_WORDS_SECONDS = 2.0
+"""How long an engine that does not listen any more has to say why."""
 
 
 class Client(Controls):
@@ -122,8 +123,9 @@ class Client(Controls):
 
     async def _undo(self, link: Link, flaw: BaseException) -> None:
         """End an engine that could not be connected to; what it said of the reason counts more than that it ended."""
-        before = link.end
-        link.closing = True
+        if isinstance(flaw, CLIConnectionError):
+            await link.over(LAST_WORDS_SECONDS)
+        before, link.closing = link.end, True
         await link.close(busy=True)
         await self._close_servers()
         if self._finalizer is not None:
@@ -277,7 +279,7 @@ class Response(Stream):
         if self._over:
             raise StopAsyncIteration
         message = await self._source.__anext__()
-        self._over = isinstance(message, ours.ResultMessage)
+        self._over = is_end(message)
         return message
 
 

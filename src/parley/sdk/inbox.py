@@ -14,7 +14,7 @@ from parley.protocol.messages.system import Init
 from parley.sdk import messages as ours
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError, sentences
 from parley.sdk.reading import read
-from parley.sdk.turns import Stream, Turns
+from parley.sdk.turns import Stream, Turns, is_end
 from parley.sdk.wire import Ended
 
 
@@ -49,11 +49,11 @@ class Inbox:
         turns, found = self.turns.route(message), read(message)
         if isinstance(found, ours.ResultMessage):
             self.last_result = found
-            if turns is None:
-                self.unanswered = 0
+        if turns is None and is_end(found):
+            self.unanswered = 0
         for stream in (self.stream,) if turns is None else turns:
             stream.put(found)
-        if turns is not None and isinstance(found, ours.ResultMessage):
+        if turns is not None and is_end(found):
             self.turns.settle(turns, found)
 
     def finish(self, flaw: ClaudeSDKError | None, closed: bool) -> None:

@@ -111,6 +111,14 @@ class Link:
                     self.send(ControlCancelRequest(request_id=request_id))
         return answered(waiting, request.subtype, timeout_seconds, self.end is not None)
 
+    async def over(self, seconds: float) -> None:
+        """Wait until the engine has said all it has to say, but no longer."""
+        from anyio import CancelScope, move_on_after
+
+        if self._reading is not None:
+            with CancelScope(shield=True), move_on_after(seconds):
+                await self._reading.wait()
+
     async def close(self, busy: bool = False) -> Ended:
         """End everything; returns when the engine and all it started are gone."""
         from anyio import CancelScope, move_on_after
@@ -172,6 +180,8 @@ class Link:
             case Refused(request_id=str() | int() as asked):
                 self._reply(asked, Failure(request_id=asked, error=message.reason))
                 self._deliver(message)
+            case Refused(answers=str() | int() as asked):
+                self._wake(Failure(request_id=asked, error=message.reason, error_code="unreadable"))
             case Refused(kind="control_response"):
                 log.debug("an answer to what nobody asks any more: %s", message.reason)
             case KeepAlive():

@@ -35,6 +35,16 @@ AssistantMessageError = str
 """authentication_failed, billing_error, rate_limit, invalid_request, server_error, unknown, or a newer word."""
 
 
+def object_of(line: bytes) -> Any:
+    """The JSON of a line that has been read once, also where it has numbers that msgspec finds too long."""
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.ValidationError:
+        import json
+
+        return json.loads(line, parse_int=float)
+
+
 class Told:
     """A message that may have come over the wire."""
 
@@ -47,8 +57,7 @@ class Told:
     def raw(self) -> Json:
         """The line it came from, as an object; empty if there was none."""
         line = self.wire.line if self.wire is not None else None
-        found: Json = msgspec.json.decode(line) if line is not None else {}
-        return found
+        return {} if line is None else object_of(line)
 
 
 @dataclass

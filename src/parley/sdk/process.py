@@ -26,7 +26,7 @@ TAIL_BYTES = 64 * 1024
 """As much of stderr as an error carries."""
 ENDS_SECONDS = 5.0
 """How long an idle engine has to end by itself once its input has ended."""
-TERMINATED_SECONDS = 2.0
+TERMINATED_SECONDS = 3.0
 """And how long after SIGTERM, which every engine gets before it is killed."""
 ON_WINDOWS = sys.platform == "win32"
 
@@ -217,7 +217,8 @@ class Process:
         self._close(self._child.stdin)
         self._signal(signal.SIGTERM)
         try:
-            threading.Thread(target=self._reap, daemon=True).start()
+            # No daemon: a program that ends now waits for it, and leaves nothing behind.
+            threading.Thread(target=self._reap, name="parley reaper").start()
         except RuntimeError:  # the interpreter is ending
             self._reap()
 

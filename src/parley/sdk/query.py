@@ -48,6 +48,9 @@ class Progress:
                 self.in_turn = False
                 self.results += 1
                 self.open.discard(str(uuid))
+            case base.Refused(kind="result"):
+                self.in_turn = False
+                self.results += 1
             case CommandLifecycle(command_uuid=uuid, state="completed" | "cancelled"):
                 self.open.discard(uuid)
             case BackgroundTasksChanged(tasks=tasks):

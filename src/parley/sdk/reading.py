@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from parley.protocol import base
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.messages import conversation, notices, system
@@ -32,13 +30,17 @@ def given(value: Any) -> Any:
     return None if value is UNSET else value
 
 
+def simple(value: Any) -> Any:
+    return None if value is UNSET else plain(value)
+
+
 def word(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
 def whole(message: base.Message) -> Json:
     """The line of a message as an object."""
-    found: Json = msgspec.json.decode(base.encode(message))
+    found: Json = ours.object_of(base.encode(message))
     return found
 
 
@@ -88,8 +90,8 @@ def result(message: Result) -> ours.Message:
         usage=usage,
         result=given(message.result),
         structured_output=given(message.structured_output),
-        model_usage=None if message.modelUsage is UNSET else plain(message.modelUsage),
-        permission_denials=None if message.permission_denials is UNSET else plain(message.permission_denials),
+        model_usage=simple(message.modelUsage),
+        permission_denials=simple(message.permission_denials),
         deferred_tool_use=deferred(put_off) if put_off else None,
         errors=errors,
         api_error_status=given(message.api_error_status),
@@ -119,7 +121,7 @@ def deferred(call: Json) -> ours.DeferredToolUse:
 
 
 def stream_event(message: conversation.StreamEvent) -> ours.Message:
-    event = msgspec.json.decode(message.event)
+    event = ours.object_of(bytes(message.event))
     return ours.StreamEvent(
         uuid=word(message.uuid),
         session_id=word(message.session_id),
@@ -158,7 +160,7 @@ def of_system(cls: type[ours.SystemMessage], *fields: str) -> Callable[[Any], ou
     """A reader for a system message whose fields have the names of the wire."""
 
     def read(message: Any) -> ours.Message:
-        values = {field: given(plain(getattr(message, field))) for field in fields}
+        values = {field: simple(getattr(message, field)) for field in fields}
         return cls(subtype=message.subtype, data=whole(message), **values)
 
     return read

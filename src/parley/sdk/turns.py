@@ -25,6 +25,7 @@ from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
 from parley.sdk import messages as ours
+from parley.sdk.errors import MessageParseError
 
 if TYPE_CHECKING:
     from anyio import Event
@@ -79,6 +80,13 @@ class Stream(AsyncIterator[ours.Message]):
 
     async def aclose(self) -> None:
         """There is nothing to close; programs that close iterators may."""
+
+
+def is_end(message: ours.Message) -> bool:
+    """Whether a turn is over with it: a result, also one that cannot be read."""
+    return isinstance(message, ours.ResultMessage) or (
+        isinstance(message, ours.Unreadable) and message.type == "result"
+    )
 
 
 class Turn(Stream):
@@ -157,18 +165,21 @@ class Turns:
         match message:
             case CommandLifecycle(command_uuid=uuid, state=state):
                 return self._live(uuid, state)
-            case Result():
+            case Result() | base.Refused(kind="result"):
                 return self._end(message)
             case Init() | Assistant() if not self._running and not self.tells_lives and self._waiting:
                 self._begin(next(iter(self._waiting)))
         return list(self._running) or None
 
-    def settle(self, turns: Sequence[Turn], result: ours.ResultMessage) -> None:
-        """These turns have ended with this result, which they have been given."""
+    def settle(self, turns: Sequence[Turn], result: ours.Message) -> None:
+        """These turns have ended with this result, which they have been given; it may be one that nobody can read."""
         for turn in turns:
-            turn.result = result
             turn.reached("completed")
-            turn.finish()
+            if isinstance(result, ours.ResultMessage):
+                turn.result = result
+                turn.finish()
+            else:
+                turn.finish(lambda: MessageParseError(f"the result of the turn cannot be read: {result}"))
             if self.tells_lives:
                 self._ended.add(turn.uuid)
 
@@ -204,11 +215,12 @@ class Turns:
             turn.reached("started")
             self._running.append(turn)
 
-    def _end(self, result: Result) -> Sequence[Turn] | None:
-        named = result.user_message_uuids or [] if isinstance(result.user_message_uuids, list) else []
-        for uuid in (*named, result.user_message_uuid):
-            if isinstance(uuid, str):
-                self._begin(uuid)
+    def _end(self, result: base.Message) -> Sequence[Turn] | None:
+        if isinstance(result, Result):
+            named = result.user_message_uuids if isinstance(result.user_message_uuids, list) else []
+            for uuid in (*named, result.user_message_uuid):
+                if isinstance(uuid, str):
+                    self._begin(uuid)
         if not self._running and not self.tells_lives and self._waiting:
             self._begin(next(iter(self._waiting)))
         ended, self._running = self._running, []
