@@ -130,7 +130,12 @@ def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
     ]
     assert lines[3]["local_command_outcome"] == {"kind": "unavailable_headless"}
     assert lines[1]["context_usage"]["categories"][-1]["name"] == "Free space"
-    assert heard(room) == ["hi"]
+    prompt, *answers = heard(room)
+    assert prompt == "hi"
+    assert [answer.split("]")[0].split(",")[0] for answer in answers] == [
+        f"[The user ran /{name}" for name in ("cost", "context", "help", "model")
+    ]
+    assert f"<local-command-stdout>{context['result']}</local-command-stdout>" in answers[1]
 
 
 def test_the_model_of_the_session_is_set_by_a_command(tmp_path: Path) -> None:

@@ -239,6 +239,8 @@ class Commands:
         session.tell(self._line(said, listed, arguments))
         if row is None:
             return outcome.Outcome(text=said.text)
+        # As recorded, a model that is asked later has it before it: people speak of what they have just read.
+        session.conversation.keep_contexts([heard_of(name, arguments, said.text)])
         return outcome.commanded(name, said.text)
 
     def _begin(self, prompts: Iterable[Prompt]) -> None:
@@ -274,6 +276,15 @@ class Commands:
         self._begin(prompts)
         self._session.tell(Informational(content=text, level="warning"))
         return outcome.broken(text, "validation_error")
+
+
+def heard_of(name: str, arguments: str, text: str) -> str:
+    """What a model reads of a command that was answered without it."""
+    typed = f"/{name} {arguments}".strip()
+    return (
+        f"[The user ran {typed}, which the engine answered. Nothing is asked of you by that. The answer was:]\n"
+        f"<local-command-stdout>{text}</local-command-stdout>"
+    )
 
 
 def first_text(prompt: Prompt) -> str:

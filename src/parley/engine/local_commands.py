@@ -2,7 +2,7 @@
 
     /cost    ->  init, an assistant line of the model `<synthetic>`, a result with `num_turns` 0
 
-What they say is for the person. It is no part of the conversation.
+What they say is for the person; a model that is asked later finds it before the next prompt.
 """
 
 from __future__ import annotations
