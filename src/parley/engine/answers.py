@@ -146,8 +146,10 @@ def stop_task(session: Session, request: ask.StopTask) -> Json:
 
 
 def background_tasks(session: Session, request: ask.BackgroundTasks) -> Json:
+    call = request.tool_use_id if isinstance(request.tool_use_id, str) else None
     if session.subagents is not None:
-        session.subagents.move_behind(request.tool_use_id if isinstance(request.tool_use_id, str) else None)
+        session.subagents.move_behind(call)
+    session.tasks.send_behind(call)
     return {}
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parley.engine.task import RUNNING
-from parley.engine.tasks import notification
+from parley.engine.task import RUNNING, notification
 from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import TaskNotification, TaskUpdated
 from parley.stores.base import Entry

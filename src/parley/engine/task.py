@@ -9,7 +9,7 @@ from parley.engine.stamp import Stamp
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.messages.system import TaskUsage
 from parley.workspace.output import Record
-from parley.workspace.processes import Command
+from parley.workspace.processes import Command, End
 
 RUNNING = "running"
 TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
@@ -101,3 +101,29 @@ def in_base_36(number: int) -> str:
         number, digit = divmod(number, 36)
         digits = DIGITS[digit] + digits
     return digits.rjust(9, "0")
+
+
+# What is said of one that is over.
+
+
+def notification(news: str, status: str, output_file: str) -> str:
+    """What the model reads of a task that is over."""
+    return (
+        f"<task-notification>\n{news}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
+        "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
+    )
+
+
+def how_it_ended(end: End, timed_out_after_seconds: float | None) -> str:
+    if timed_out_after_seconds is not None:
+        return f"was ended after {timed_out_after_seconds:g} s: its time was up"
+    if end.flaw:
+        return f"failed: {end.flaw}"
+    if end.exit_code == 0:
+        return "completed (exit code 0)"
+    return f"failed with exit code {shown_code(end.exit_code)}"
+
+
+def shown_code(code: int) -> int:
+    """As a shell shows it: 128 and the signal's number for a command that was killed."""
+    return 128 - code if code < 0 else code

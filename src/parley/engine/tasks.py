@@ -18,15 +18,29 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
 from parley.engine.stamp import Stamp
-from parley.engine.task import RUNNING, TOLD_AS, CommandTask, Task, run_id, short
+from parley.engine.task import (
+    RUNNING,
+    TOLD_AS,
+    CommandTask,
+    Task,
+    how_it_ended,
+    notification,
+    run_id,
+    short,
+    shown_code,
+)
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
 from parley.workspace.output import Record, private_folder
-from parley.workspace.processes import End, Processes
+from parley.workspace.processes import Finished, Processes
+
+if TYPE_CHECKING:
+    from parley.engine.attended import Attended
 
 
 class Tail(Struct, frozen=True, kw_only=True):
@@ -67,12 +81,14 @@ class Tasks:
         self._processes = processes
         self._place = place
         self._stamp = stamp
-        self._tell = tell
+        self.tell = tell
         self._inbox = inbox
         self._note = note
         """Keeps a record in the session's log."""
         self._tasks: dict[str, Task] = {}
         self._ended = False
+        self._attended: Attended | None = None
+        """The commands that are waited for; None before the first."""
 
     # What tools and the host may ask.
 
@@ -108,6 +124,28 @@ class Tasks:
         self.begin(task, asyncio.create_task(self._watch(task, timeout_seconds)))
         return task
 
+    async def run_command(self, argv: list[str], **about: Any) -> Finished | CommandTask:
+        """Wait for a command, unless the host sends it to the background (attended.py). Raises ToolError."""
+        if self._attended is None:
+            from parley.engine.attended import Attended
+
+            self._attended = Attended(self, self._processes, self._stamp)
+        return await self._attended.run(argv, **about)
+
+    def send_behind(self, tool_use_id: str | None) -> bool:
+        """Commands that are waited for, or that of one call, go on in the background; whether there is one."""
+        return self._attended is not None and self._attended.move_behind(tool_use_id)
+
+    def adopt(self, task: CommandTask, timeout_seconds: float, *, is_told: bool) -> None:
+        """A command that runs already; `is_told` says whether the host knows of it."""
+        watcher = asyncio.create_task(self._watch(task, timeout_seconds))
+        if not is_told:
+            self.begin(task, watcher)
+            return
+        self._tasks[task.id] = task
+        task.watcher = watcher
+        self.move_behind(task)
+
     def new_output(self, id: str) -> Record:
         """The file for what a new task writes. Raises ToolError."""
         if self._ended:
@@ -124,7 +162,7 @@ class Tasks:
         if task.in_background:
             self._record_begin(task)
             self._tell_live()
-        self._tell(
+        self.tell(
             TaskStarted(
                 task_id=task.id,
                 run_id=task.run_id,
@@ -140,7 +178,7 @@ class Tasks:
         """Nobody waits for it any more."""
         task.in_background = True
         self._record_begin(task)
-        self._tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
+        self.tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
         self._tell_live()
 
     def _record_begin(self, task: Task) -> None:
@@ -243,8 +281,8 @@ class Tasks:
         if task.in_background:
             self._record_end({"task_id": task.id, "status": status, "notice": task.notice, "text": text})
         at = round(self._stamp.seconds() * 1000)
-        self._tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"status": status, "end_time": at}))
-        self._tell(
+        self.tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"status": status, "end_time": at}))
+        self.tell(
             TaskNotification(
                 task_id=task.id,
                 run_id=task.run_id,
@@ -269,27 +307,4 @@ class Tasks:
         return [task for task in self._running() if task.in_background]
 
     def _tell_live(self) -> None:
-        self._tell(BackgroundTasksChanged(tasks=[task.json() for task in self._live()]))
-
-
-def notification(news: str, status: str, output_file: str) -> str:
-    """What the model reads of a task that is over."""
-    return (
-        f"<task-notification>\n{news}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
-        "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
-    )
-
-
-def how_it_ended(end: End, timed_out_after_seconds: float | None) -> str:
-    if timed_out_after_seconds is not None:
-        return f"was ended after {timed_out_after_seconds:g} s: its time was up"
-    if end.flaw:
-        return f"failed: {end.flaw}"
-    if end.exit_code == 0:
-        return "completed (exit code 0)"
-    return f"failed with exit code {shown_code(end.exit_code)}"
-
-
-def shown_code(code: int) -> int:
-    """As a shell shows it: 128 and the signal's number for a command that was killed."""
-    return 128 - code if code < 0 else code
+        self.tell(BackgroundTasksChanged(tasks=[task.json() for task in self._live()]))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from parley.errors import ToolError
+from parley.workspace.output import Output
+from parley.workspace.processes import Finished
 
 RUNNING = "running"
 
@@ -67,6 +69,20 @@ class Background(Protocol):
         timeout_seconds: float,
     ) -> Task:
         """Raises ToolError if it cannot be started."""
+
+    async def run_command(
+        self,
+        argv: list[str],
+        *,
+        command: str,
+        description: str,
+        tool_use_id: str,
+        cwd: str,
+        environment: Mapping[str, str],
+        timeout_seconds: float,
+        output: Output,
+    ) -> Finished | Task:
+        """How a command ended, or the task that it has become meanwhile. Cancelling kills it. Raises ToolError."""
 
     def find(self, task_id: str) -> Task | None: ...
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
+from parley.tools.background import Task
 from parley.tools.base import Context, Result
 from parley.workspace.base import Reach
 from parley.workspace.output import Output
@@ -68,16 +69,41 @@ class Bash:
             return await start(argv, call, context, folder, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
-        done = await context.processes.run(
+        done = await attended(
             argv,
+            call,
+            context,
+            reach.call,
             cwd=folder,
             environment=shell_environment(context.environment),
             timeout_seconds=timeout_ms / 1000,
             output=Output(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt"),
         )
+        if not isinstance(done, Finished):
+            return moved(done, note)
         if ended_in := done.last_words.removesuffix("\n"):
             context.cwd = ended_in
         return report(done, timeout_ms, note)
+
+
+async def attended(argv: list[str], call: BashInput, context: Context, tool_use_id: str, **how: Any) -> Finished | Task:
+    """Wait for it; where there is a session, its host may want that it goes on in the background."""
+    if context.tasks is None:
+        return await context.processes.run(argv, **how)
+    description = call.description or call.command
+    return await context.tasks.run_command(
+        argv, command=call.command, description=description, tool_use_id=tool_use_id, **how
+    )
+
+
+def moved(task: Task, note: str) -> Result:
+    """What is told of a command that was sent to the background."""
+    text = (
+        f"{note}The user sent this command to the background; it runs on with ID: {task.id}. Output is being written "
+        f"to: {task.output_file} You will be told when it is over."
+    )
+    detail = {**detail_of(""), "backgroundTaskId": task.id, "backgroundedByUser": True}
+    return Result(content=text, detail=detail, is_error=False)
 
 
 async def start(argv: list[str], call: BashInput, context: Context, folder: str, note: str) -> Result:

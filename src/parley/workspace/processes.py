@@ -91,6 +91,11 @@ class Processes:
             end, timed_out = await self.wait(command, timeout_seconds)
         finally:
             output.close()
+        return self.finished(end, timed_out, output)
+
+    @staticmethod
+    def finished(end: End, timed_out: bool, output: Output) -> Finished:
+        """A command that is over, with what it wrote. Raises ToolError if it was never run."""
         if end.flaw:
             raise ToolError(end.flaw)
         return Finished(
@@ -144,7 +149,7 @@ class Processes:
             command.stop()
             done, _ = await asyncio.wait({command.over}, timeout=END_SECONDS)
         except asyncio.CancelledError:
-            await self._kill(command)
+            await self.kill(command)
             raise
         if not done:
             self._give_up(command)
@@ -152,7 +157,7 @@ class Processes:
             return End(-signal.SIGKILL), True
         return command.over.result(), True
 
-    async def _kill(self, command: Command) -> None:
+    async def kill(self, command: Command) -> None:
         """Stop it, and wait a moment until it is dead: who goes on behind it must not meet it any more."""
         command.stop()
         try:
