@@ -271,4 +271,4 @@ def test_the_transcript_of_an_agent_stands_beside_its_session(tmp_path: Path) ->
     assert all(row["isSidechain"] and row["agentId"] == agent_id for row in said)
     assert [row["type"] for row in said] == ["user", "assistant", "assistant", "user", "assistant"]
     meta = json.loads(path.with_name(f"agent-{agent_id}.meta.json").read_text())
-    assert meta == {"agentType": "general-purpose", "toolUseId": "toolu_a"}
+    assert meta == {"agentType": "general-purpose", "toolUseId": "toolu_a", "description": "Do sub"}

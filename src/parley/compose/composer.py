@@ -104,6 +104,7 @@ class Composer:
             agent_memory=lambda scope, name: extensions.agent_memory(scope, name, context.hides),
             forwards_subagent_text=options.forward_subagent_text,
             open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
+            known_agents=lambda: sessions.agents(session_id),
             agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),
             begins_as=sessions.wanted().begins_as,
             title=" ".join((options.name or "").split()) or None,

@@ -32,6 +32,7 @@ TOOLS = {
     "ExitPlanMode": "parley.tools.plan:ExitPlanMode",
     "ListMcpResourcesTool": "parley.tools.resources:ListMcpResources",
     "ReadMcpResourceTool": "parley.tools.resources:ReadMcpResource",
+    "SendMessage": "parley.tools.send_message:SendMessage",
     "Skill": "parley.tools.skill:Skill",
     "TaskCreate": "parley.tools.task_list:TaskCreate",
     "TaskGet": "parley.tools.task_list:TaskGet",

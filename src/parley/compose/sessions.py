@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
 from parley.compose.rows import STORES, manners, variety
 from parley.protocol.base import Json, Message
-from parley.stores.base import Log, Store
+from parley.stores.base import Agent, Log, Store
 from parley.stores.choice import Chosen, choose
 from parley.stores.claude import project_key
 from parley.stores.line import Context
@@ -105,7 +105,7 @@ class Sessions:
         return self._mirror(log, told, path, session_id, self._basis.line_context(), is_copy=is_copy)
 
     def mirrored_agent(
-        self, session_id: str, agent_id: str, meta: Json, log: Log, told: Callable[[Message], None]
+        self, session_id: str, agent_id: str, meta: Json | None, log: Log, told: Callable[[Message], None]
     ) -> Log:
         """The same for a subagent, whose transcript has a path of its own beside the session's."""
         if not self._basis.options.session_mirror:
@@ -114,7 +114,8 @@ class Sessions:
 
         path = str(path_beside(self._mirror_path(session_id), agent_id))
         context = msgspec.structs.replace(self._basis.line_context(), agent_id=agent_id)
-        return self._mirror(log, told, path, session_id, context, head={**meta, "type": "agent_metadata"})
+        head = None if meta is None else {**meta, "type": "agent_metadata"}
+        return self._mirror(log, told, path, session_id, context, head=head)
 
     def _mirror(
         self,
@@ -147,13 +148,23 @@ class Sessions:
         layout = config / "projects" / project_key(self._basis.cwd) / f"{session_id}.jsonl"
         return str(next(config.glob(f"projects/*/{session_id}.jsonl"), layout))
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> Log:
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
         """Raises SessionError."""
-        if self._basis.options.no_session_persistence:
-            from parley.stores.memory import Memory
+        return self._agents_store(session_id).agent_log(session_id, agent_id, meta)
 
-            return Memory().agent_log(session_id, agent_id, meta)
-        return self.store(session_id).agent_log(session_id, agent_id, meta)
+    def agents(self, session_id: str) -> Sequence[Agent]:
+        """The subagents whose logs are kept. Raises SessionError."""
+        return self._agents_store(session_id).agents(session_id)
+
+    def _agents_store(self, session_id: str) -> Store:
+        return self._nowhere if self._basis.options.no_session_persistence else self.store(session_id)
+
+    @cached_property
+    def _nowhere(self) -> Store:
+        """For what is forgotten at the end."""
+        from parley.stores.memory import Memory
+
+        return Memory()
 
     def agent_transcript(self, session_id: str, agent_id: str) -> str:
         from parley.stores.sidechain import path_beside

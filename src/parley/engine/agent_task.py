@@ -53,6 +53,7 @@ class AgentTask(Task):
         parent_id: str | None,
         in_background: bool,
         clock: Callable[[], float],
+        can_continue: bool = False,
     ) -> None:
         super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
         self.call = call
@@ -60,6 +61,8 @@ class AgentTask(Task):
         self._parent_id = parent_id
         self.in_background = in_background
         self._clock = clock
+        self._can_continue = can_continue
+        """Whether its caller can send it messages."""
         self._begun = clock()
         self._seconds: float | None = None
         self._tokens = 0
@@ -68,6 +71,8 @@ class AgentTask(Task):
         self._model = ""
         self.conversation: Conversation | None = None
         self.turn: Turn | None = None
+        self.letters: list[str] = []
+        """Messages that it has not read yet."""
         self.moved = asyncio.Event()
         """Its caller waits no longer."""
         self.text = ""
@@ -118,6 +123,7 @@ class AgentTask(Task):
         if self.conversation is not None:
             self._model = self.conversation.model.shown
         self.turn = self.conversation = None
+        self.letters = []
         self.record.close()
 
     @property
@@ -129,7 +135,7 @@ class AgentTask(Task):
     def launched(self) -> Result:
         text = (
             f"Async agent launched successfully. Its id is {self.id}. You will be told when it is done: go on with "
-            f"other work, or end your turn. Its output goes to {self.output_file}."
+            f"other work, or end your turn. Its output goes to {self.output_file}.{self._way()}"
         )
         detail = {
             "isAsync": True,
@@ -140,7 +146,7 @@ class AgentTask(Task):
             "prompt": self.call.prompt,
             "outputFile": self.output_file,
             "canReadOutputFile": True,
-            "canContinueAgent": False,
+            "canContinueAgent": self._can_continue,
         }
         return Result(content=[{"type": "text", "text": text}], detail=detail)
 
@@ -163,10 +169,14 @@ class AgentTask(Task):
             "totalToolUseCount": usage.tool_uses,
             "usage": {**blank(), **self._last_usage},
             "toolStats": self._counts(),
-            "canContinueAgent": False,
+            "canContinueAgent": self._can_continue,
         }
-        text = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done. It says:\n{self.text}"
+        done = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done.{self._way()}"
+        text = f"{done} It says:\n{self.text}"
         return Result(content=[{"type": "text", "text": text}], detail=detail)
+
+    def _way(self) -> str:
+        return f" SendMessage to {self.id} reaches it." if self._can_continue else ""
 
     def _counts(self) -> Json:
         counts: Json = {**dict.fromkeys(KINDS_OF_CALLS.values(), 0), "linesAdded": 0, "linesRemoved": 0}

@@ -27,7 +27,7 @@ class Hub:
         if setup.session_id in self._sessions:
             raise SessionError(f"session {setup.session_id} is open already")
 
-        def agent_log(agent_id: str, meta: Json) -> Log:
+        def agent_log(agent_id: str, meta: Json | None) -> Log:
             return setup.mirrored_agent(agent_id, meta, setup.open_agent_log(agent_id, meta), host.tell)
 
         mirrored = msgspec.structs.replace(setup, log=setup.mirrored(setup.log, host.tell), open_agent_log=agent_log)

@@ -140,6 +140,7 @@ class Session:
         self.conversation.remembering = self.remembering
         self.commands.shelve()
         setup.tool_context.delegate = self._delegate
+        setup.tool_context.send = self._send
         if setup.settings is not None:
             self.listeners.settle(self, setup.settings.merged)
         self.unfinished = Unfinished(self)
@@ -179,6 +180,9 @@ class Session:
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.helpers().delegate_for(None)(call, tool_use_id)
+
+    async def _send(self, to: str, message: str, tool_use_id: str) -> ToolResult:
+        return await self.helpers().send_for(None)(to, message, tool_use_id)
 
     def helpers(self) -> Subagents:
         """Those who work for the session's model; loaded when there are any."""

@@ -24,7 +24,7 @@ from parley.models.prices import Prices
 from parley.permissions.base import Permits
 from parley.protocol.base import Json, Message, Struct
 from parley.settings.base import DEFAULT_STYLE, Held, Recipe, Value
-from parley.stores.base import Log
+from parley.stores.base import Agent, Log
 from parley.tools.base import Context
 from parley.tools.shelf import Shelf
 
@@ -110,7 +110,9 @@ class Setup(Struct, frozen=True, kw_only=True):
     """The hooks of a host's registration, and of the layers of settings."""
     mirrored: Callable[[Log, Callable[[Message], None]], Log] = lambda log, told: log
     """The log for a client that wants to hear of its lines."""
-    mirrored_agent: Callable[[str, Json, Log, Callable[[Message], None]], Log] = lambda agent_id, meta, log, told: log
+    mirrored_agent: Callable[[str, Json | None, Log, Callable[[Message], None]], Log] = (
+        lambda agent_id, meta, log, told: log
+    )
     """The same for the log of a subagent."""
     transcript_path: Callable[[], str] = lambda: ""
     """Where hooks find the transcript; empty if nowhere."""
@@ -124,8 +126,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     """What an agent is told of the memory that it keeps, by scope and name."""
     forwards_subagent_text: bool = False
     """Whether the host wants to hear what subagents say."""
-    open_agent_log: Callable[[str, Json], Log]
-    """The log of a subagent, by its id and what is to be known of it. Raises SessionError."""
+    open_agent_log: Callable[[str, Json | None], Log]
+    """The log of a subagent, by its id and what is to be known of it; None if it goes on. Raises SessionError."""
+    known_agents: Callable[[], Sequence[Agent]] = tuple
+    """The subagents whose logs are kept. Raises SessionError."""
     agent_transcript_path: Callable[[str], str] = lambda agent_id: ""
     begins_as: str = "startup"
     """How the session came about: `startup`, `resume` or `fork`."""

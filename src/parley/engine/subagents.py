@@ -5,56 +5,38 @@ session's rules, hooks, callbacks, purse and processes, and each of its lines na
 it belongs to. Its caller waits for it, unless it is to run in the background: then the call
 is over at once, and the end of the agent is news like that of any background task.
 
-    Subagents(session).delegate_for(None)   -> what the session's own Agent tool calls
+A message reaches an agent that runs before its next step. One that is over goes on with it, in
+the background and with all it said before, also in another process than the one that began it.
 
-Not here: which kinds there are (agents.py), which of its lines the host hears (voice.py).
+    Subagents(session).delegate_for(None)   -> what the session's own Agent tool calls
+    Subagents(session).send_for(None)       -> and its SendMessage
+
+Not here: which kinds there are (agents.py), how one runs (agent_run.py), which of its lines the
+host hears (voice.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from parley.engine.agent_run import AgentRun
 from parley.engine.agent_setup import made_for
 from parley.engine.agent_stats import Stats
 from parley.engine.agent_task import AgentTask, Parent
-from parley.engine.called import Called
-from parley.engine.conversation import Conversation
-from parley.engine.grants import Grants
-from parley.engine.inbox import Prompt
-from parley.engine.outcome import Outcome
-from parley.engine.outfit import Outfit, brings_anything
-from parley.engine.record import Record
 from parley.engine.task import RUNNING, run_id
-from parley.engine.tool_call import Caller
-from parley.engine.turn import Turn
-from parley.engine.voice import Voice, activity
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json
-from parley.protocol.blocks import Text, ToolUse
-from parley.protocol.messages.system import TaskProgress
 from parley.tools.base import Result
-from parley.tools.delegation import AgentInput
+from parley.tools.delegation import SEND, AgentInput
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
 
 DEEPEST = 5
 MOST_RUNNING = 200
-GONE_ON = "[The agent was stopped here]"
-
-
-class Watched(Caller):
-    """A caller that says what its agent is doing."""
-
-    begins: Callable[[ToolUse], None] = lambda call: None
-
-    async def run(self, call: ToolUse, mode: str) -> Called:
-        self.begins(call)
-        return await super().run(call, mode)
+MOST_NAMED = 20
 
 
 class Subagents:
@@ -70,14 +52,25 @@ class Subagents:
 
         return delegate
 
+    def send_for(self, parent: Parent | None) -> Callable[[str, str, str], Awaitable[Result]]:
+        """What the SendMessage tool of an agent calls."""
+
+        async def send(to: str, message: str, tool_use_id: str) -> Result:
+            return self._send(to, message, tool_use_id, parent)
+
+        return send
+
     def move_behind(self, tool_use_id: str | None) -> None:
         """The callers of the agents that run in the foreground, or of one of them, wait no longer."""
-        tasks = self._session.tasks
-        for task in [tasks.find(id) for id in tasks.ids()]:
-            waited_for = isinstance(task, AgentTask) and task.status == RUNNING and not task.in_background
-            if isinstance(task, AgentTask) and waited_for and tool_use_id in (None, task.tool_use_id):
-                tasks.move_behind(task)
+        for task in self._tasks():
+            waited_for = task.status == RUNNING and not task.in_background
+            if waited_for and tool_use_id in (None, task.tool_use_id):
+                self._session.tasks.move_behind(task)
                 task.moved.set()
+
+    def _tasks(self) -> list[AgentTask]:
+        tasks = self._session.tasks
+        return [task for task in map(tasks.find, tasks.ids()) if isinstance(task, AgentTask)]
 
     # One agent.
 
@@ -100,6 +93,19 @@ class Subagents:
         return task.launched() if task.in_background else task.result()
 
     def _begin(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> AgentTask:
+        """Raises ToolError."""
+        if call.isolation is not None:
+            raise ToolError(f"isolation {call.isolation!r} is not possible here: leave it out.")
+        id = "a" + self._session.stamp.new_uuid().replace("-", "")[-16:]
+        meta = {"agentType": call.subagent_type, "toolUseId": tool_use_id, "description": call.description}
+        if call.name is not None:
+            meta["name"] = call.name
+        return self._start(id, call, tool_use_id, parent, meta)
+
+    def _start(
+        self, id: str, call: AgentInput, tool_use_id: str, parent: Parent | None, meta: Json | None
+    ) -> AgentTask:
+        """Let one run. Without a `meta` it goes on where it once ended. Raises ToolError."""
         session = self._session
         depth = 1 if parent is None else parent.depth + 1
         kind = session.setup.agents.find(call.subagent_type)
@@ -107,13 +113,10 @@ class Subagents:
             known = ", ".join(session.setup.agents.names())
             raise ToolError(f"Agent type '{call.subagent_type}' not found. Available agents: {known}")
         self._check_room(depth)
-        if call.isolation is not None:
-            raise ToolError(f"isolation {call.isolation!r} is not possible here: leave it out.")
-        id = "a" + session.stamp.new_uuid().replace("-", "")[-16:]
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
         made = made_for(session, call, kind, parent)
         try:
-            log = session.setup.open_agent_log(id, {"agentType": call.subagent_type, "toolUseId": tool_use_id})
+            log = session.setup.open_agent_log(id, meta)
         except SessionError as flaw:
             raise ToolError(str(flaw)) from None
         task = AgentTask(
@@ -121,131 +124,81 @@ class Subagents:
             run_id=run_id(session.stamp),
             description=call.description,
             tool_use_id=tool_use_id,
-            record=session.tasks.new_output(id),
+            record=session.tasks.new_output(id, again=meta is None),
             call=call,
             depth=depth,
             parent_id=None if parent is None else parent.id,
             in_background=background,
             clock=session.stamp.monotonic,
+            can_continue=SEND in session.setup.tools,
         )
-        agent = {"agent_id": id, "agent_type": call.subagent_type}
-        voice = Voice(session.host.tell, task, forwards_text=lambda: session.forwards_subagent_text)
-        record = Record(log, session.stamp, Grants(session.id, session.setup.cwd))
-        caller = Watched(
-            made.setup.tools,
-            session.asker,
-            made.setup.tool_context,
-            session.record.note,
-            session.setup.complain,
-            agent=agent,
-            listeners=session.listeners,
-        )
-        talk = task.conversation = Conversation(
-            msgspec.structs.replace(made.setup, log=log),
-            record,
-            voice.say,
-            ledger=session.ledger,
-            caller=caller,
-            access=session.access,
-            mode=made.mode,
-            listeners=session.listeners,
-            parent_tool_use_id=tool_use_id,
-        )
-        talk.model = made.model
-        talk.transcript_path = session.setup.agent_transcript_path(id)
-        made.setup.tool_context.delegate = self.delegate_for(Parent(id=id, depth=depth, conversation=talk))
-        prompt = Prompt(content=[{"type": "text", "text": call.prompt}], uuid=session.stamp.new_uuid())
-        turn = task.turn = Turn(talk, [prompt], begin=lambda turn: talk.say_user(Text.of(call.prompt)))
-        caller.begins = lambda tool: self._tell_progress(task, tool)
+        run = AgentRun(session, self.stats, task, kind, made, log)
+        us, context = Parent(id=id, depth=depth, conversation=run.conversation), made.setup.tool_context
+        context.delegate, context.send = self.delegate_for(us), self.send_for(us)
+        if meta is None:
+            self._take_up(run, task)
         self.stats.begin(call, task)
-        outfit = Outfit(session, call.subagent_type, kind) if brings_anything(kind) else None
-        watcher = asyncio.create_task(self._watch(task, turn, voice, agent, outfit))
+        watcher = asyncio.create_task(run.watch(run.turn_about(call.prompt)))
         session.tasks.begin(task, watcher)
         return task
+
+    def _take_up(self, run: AgentRun, task: AgentTask) -> None:
+        """Raises ToolError if what it said cannot be had: then it does not run."""
+        try:
+            run.take_up()
+        except SessionError as flaw:
+            run.conversation.setup.log.close()
+            task.record.close()
+            raise ToolError(f"The agent {task.id} cannot go on: {flaw}") from None
 
     def _check_room(self, depth: int) -> None:
         """Raises ToolError."""
         if depth > DEEPEST:
             self.stats.refused["depth_limit"] += 1
             raise ToolError(f"Agents may call agents {DEEPEST} levels deep at most. Do this work yourself.")
-        tasks = self._session.tasks
-        running = [
-            task for task in map(tasks.find, tasks.ids()) if isinstance(task, AgentTask) and not task.over.is_set()
-        ]
-        if len(running) >= MOST_RUNNING:
+        if sum(not task.over.is_set() for task in self._tasks()) >= MOST_RUNNING:
             self.stats.refused["concurrency_limit"] += 1
             raise ToolError(f"{MOST_RUNNING} agents are running. Wait until some of them are done.")
 
-    async def _watch(
-        self, task: AgentTask, turn: Turn, voice: Voice, agent: Json, outfit: Outfit | None = None
-    ) -> None:
-        session = self._session
-        try:
-            ended = await self._guarded(self._lived(turn, agent, outfit))
-        except asyncio.CancelledError:
-            self.stats.killed["user"] += 1
-            voice.mute()
-            self._close(task, GONE_ON)
-            raise
-        task.end(ended, turn)
-        self.stats.end(task.failed)
-        self._close(task, "")
-        status = "failed" if task.failed else "completed"
-        session.tasks.finish(task, status, task.text or task.flaw, task.news(status))
+    # A message.
 
-    async def _lived(self, turn: Turn, agent: Json, outfit: Outfit | None) -> Outcome:
-        """Its whole life, with all that it brings."""
-        try:
-            if outfit is not None:
-                turn.hearing.contexts += await outfit.put_on(agent["agent_id"], turn.conversation.setup.tools)
-            live = self._session.listeners.live
-            if live is not None:
-                turn.hearing.contexts += await live.turns.start_agent(agent)
-            return await turn.run()
-        finally:
-            if outfit is not None:
-                await outfit.take_off()
-
-    async def _guarded(self, life: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Live it so that it ends with an outcome, come what may."""
-        import traceback
-
-        from parley.engine import outcome
-
-        try:
-            return await life
-        except SessionError as flaw:
-            return outcome.broken(str(flaw))
-        except Exception as bug:
-            self._session.setup.complain("".join(traceback.format_exception(bug)))
-            return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
-
-    def _close(self, task: AgentTask, why: str) -> None:
-        """Leave a record in which every call has its result, and nothing open."""
-        talk = task.conversation
-        assert talk is not None
-        try:
-            if why:
-                if task.turn is not None:
-                    task.turn.tell_ran()
-                talk.answer_open_calls(why)
-        except SessionError as flaw:
-            self._session.setup.complain(str(flaw))
-        if not task.in_background and self._session.turn is not None and task.turn is not None:
-            self._session.turn.denials += task.turn.denials
-        talk.setup.log.close()
-        task.release()
-
-    def _tell_progress(self, task: AgentTask, tool: ToolUse) -> None:
-        task.note_call(tool.name)
-        self._session.tell(
-            TaskProgress(
-                task_id=task.id,
-                run_id=task.run_id,
-                tool_use_id=task.tool_use_id,
-                description=activity(tool),
-                subagent_type=task.call.subagent_type,
-                usage=task.usage(),
-                last_tool_name=tool.name,
-            )
+    def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> Result:
+        """Raises ToolError."""
+        task = next((one for one in reversed(self._tasks()) if to in (one.id, one.call.name)), None)
+        if task is not None and not task.over.is_set():
+            task.letters.append(message)
+            return sent(f"Agent {task.id} is running. It reads your message before its next step.")
+        id, call = (task.id, task.call) if task is not None else self._known(to)
+        going_on = AgentInput(
+            description=call.description,
+            prompt=message,
+            subagent_type=call.subagent_type,
+            model=call.model,
+            effort=call.effort,
+            run_in_background=True,
+            name=call.name,
         )
+        begun = self._start(id, going_on, tool_use_id, parent, None)
+        return sent(
+            f"Agent {id} goes on in the background with your message and all it knew. You will be told when it is "
+            f"done. Its output goes to {begun.output_file}."
+        )
+
+    def _known(self, to: str) -> tuple[str, AgentInput]:
+        """An agent that another process began. Raises ToolError."""
+        try:
+            stored = self._session.setup.known_agents()
+        except SessionError as flaw:
+            raise ToolError(str(flaw)) from None
+        for agent in stored:
+            if to in (agent.id, agent.meta.get("name")):
+                kind, words = agent.meta.get("agentType"), agent.meta.get("description")
+                what = str(words or "Go on with earlier work")
+                return agent.id, AgentInput(description=what, prompt="", subagent_type=str(kind))
+        known = dict.fromkeys([*(agent.id for agent in stored), *(task.id for task in self._tasks())])
+        listed = ", ".join(list(known)[-MOST_NAMED:]) or "none"
+        raise ToolError(f"There is no agent {to!r} to send a message to. There are: {listed}.")
+
+
+def sent(text: str) -> Result:
+    return Result(content=text, detail={"success": True, "message": text})

@@ -146,12 +146,12 @@ class Tasks:
         task.watcher = watcher
         self.move_behind(task)
 
-    def new_output(self, id: str) -> Record:
-        """The file for what a new task writes. Raises ToolError."""
+    def new_output(self, id: str, *, again: bool = False) -> Record:
+        """The file for what a new task writes, or one that goes on. Raises ToolError."""
         if self._ended:
             raise ToolError("The session is ending: nothing can be started in the background any more.")
         try:
-            return Record(self._place.folder() / f"{id}.output")
+            return Record(self._place.folder() / f"{id}.output", again=again)
         except OSError as flaw:
             raise ToolError(f"The file for its output cannot be made: {flaw}") from None
 

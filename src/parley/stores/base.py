@@ -143,8 +143,10 @@ class Store(Protocol):
         Raises UnknownSession, SessionBusy, SessionError.
         """
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> Log:
-        """A new log for a subagent of a session that the caller holds. Raises SessionError."""
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
+        """A new log for a subagent of a session that the caller holds; without a `meta`, the one it has.
+
+        Raises SessionError."""
 
     def agents(self, session_id: str) -> builtins.list[Agent]:
         """The subagents of a session whose transcripts are kept, in no special order."""

@@ -98,7 +98,7 @@ class Claude:
         with take(self._leases / session_id, session_id):
             return mend(path)
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> Transcript:
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
         from parley.stores.sidechain import opened
 
         return opened(self.path(session_id), session_id, agent_id, meta, self._context, self._complain)

@@ -135,8 +135,9 @@ class Memory:
         self._check(session_id)
         return None
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> MemoryLog:
-        self._agents.setdefault(session_id, {})[agent_id] = meta
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> MemoryLog:
+        if meta is not None:
+            self._agents.setdefault(session_id, {})[agent_id] = meta
         return MemoryLog(agent_id, self._said_by_agents.setdefault(session_id, {}), {})
 
     def agents(self, session_id: str) -> builtins.list[Agent]:

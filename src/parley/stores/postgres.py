@@ -143,9 +143,10 @@ class Postgres:
         finally:
             held.close()
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> AgentLog:
-        row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
-        self._run("INSERT INTO parley_agents VALUES (%s, %s, %s)", *row)
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> AgentLog:
+        if meta is not None:
+            row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
+            self._run("INSERT INTO parley_agents VALUES (%s, %s, %s)", *row)
         return AgentLog(self._address, session_id, agent_id, self._context)
 
     def agents(self, session_id: str) -> builtins.list[Agent]:

@@ -57,10 +57,18 @@ def read(session_path: str, session_id: str, agent_id: str, complain: Callable[[
 
 
 def opened(
-    session_path: str, session_id: str, agent_id: str, meta: Json, context: Context, complain: Callable[[str], None]
+    session_path: str,
+    session_id: str,
+    agent_id: str,
+    meta: Json | None,
+    context: Context,
+    complain: Callable[[str], None],
 ) -> Transcript:
-    """Raises SessionError."""
+    """A new one, or without a `meta` the one that there is. Raises SessionError."""
     path = path_beside(session_path, agent_id)
+    context = msgspec.structs.replace(context, agent_id=agent_id)
+    if meta is None:
+        return Transcript(path, session_id, context, Held(), complain)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -71,4 +79,4 @@ def opened(
             os.close(sidecar)
     except OSError as flaw:
         raise SessionError(f"the transcript of a subagent cannot be made at {path}: {flaw.strerror}") from None
-    return Transcript(path, session_id, msgspec.structs.replace(context, agent_id=agent_id), Held(), complain)
+    return Transcript(path, session_id, context, Held(), complain)

@@ -127,10 +127,11 @@ class Sqlite:
                 kept_bytes=found.kept_bytes, aside_bytes=size, aside=f"the entries of {aside!r} in {self._path}"
             )
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json) -> AgentLog:
-        with self._changing() as database:
-            row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
-            database.execute("INSERT INTO agents VALUES (?, ?, ?)", row)
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> AgentLog:
+        if meta is not None:
+            with self._changing() as database:
+                row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
+                database.execute("INSERT INTO agents VALUES (?, ?, ?)", row)
         return AgentLog(self._path, agent_key(session_id, agent_id), self._context, Held())
 
     def agents(self, session_id: str) -> builtins.list[Agent]:

@@ -78,6 +78,8 @@ class Context:
         None where there is no session. Raises ModelError, also where the backend has no tools."""
         self.delegate: Callable[[Any, str], Awaitable[Result]] | None = None
         """Hand the input of an Agent call, and the call's id, to a subagent; None where there is no session."""
+        self.send: Callable[[str, str, str], Awaitable[Result]] | None = None
+        """Give an agent, by id or name, a message, for the call of this id; None where there is no session."""
         self.set_mode: Callable[[str | None], None] | None = None
         """Change the permission mode; None goes back to the mode before plan mode."""
         self.web = web

@@ -1,4 +1,4 @@
-"""What the model says to hand work on: to a subagent (Agent, listed as Task), or to a skill.
+"""What the model says to hand work on: to a subagent (Agent, listed as Task; SendMessage), or to a skill.
 
 The inputs only.
 """
@@ -12,6 +12,7 @@ from msgspec import Meta
 from parley.protocol.base import Struct
 
 DEFAULT_AGENT = "general-purpose"
+SEND = "SendMessage"
 
 
 class AgentInput(Struct, frozen=True, kw_only=True):
@@ -39,6 +40,21 @@ class AgentShown(Struct, frozen=True, kw_only=True):
     subagent_type: str = DEFAULT_AGENT
     model: Literal["sonnet", "opus", "haiku", "fable"] | None = None
     run_in_background: bool | None = None
+
+
+class MessageInput(Struct, frozen=True, kw_only=True):
+    """Fields of other versions (type, recipients) are ignored."""
+
+    to: Annotated[str, Meta(min_length=1)]
+    message: Annotated[str, Meta(min_length=1)]
+    summary: str | None = None
+
+
+class MessageShown(Struct, frozen=True, kw_only=True):
+    """The part a model is told of."""
+
+    to: Annotated[str, Meta(description="The agent's id, or the name it was given")]
+    message: str
 
 
 class SkillInput(Struct, frozen=True, kw_only=True):

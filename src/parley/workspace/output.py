@@ -19,15 +19,15 @@ FILE_CAP_BYTES = 256 * 1024 * 1024
 
 
 class Record:
-    """A file of output, for its owner only. Raises OSError if it cannot be made."""
+    """A file of output, for its owner only; `again` goes on with one. Raises OSError if it cannot be made."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, again: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = path
         self.total_bytes = 0
         self.flaw = ""
         """Why the file is not complete, if it is not."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if again else os.O_EXCL) | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file: int | None = os.open(path, flags, 0o600)
 
     def take(self, data: bytes) -> None:
