@@ -7,10 +7,12 @@ async with loopback(stream(b"data: {}\\n\\n"), whole(529, b"busy")) as server:
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from asyncio import IncompleteReadError, StreamReader, StreamWriter, Task
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from ssl import SSLContext
+from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 from parley.protocol.base import Struct
 
@@ -170,6 +172,17 @@ async def read_request(reader: StreamReader) -> Request:
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return Request(first, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+
+
+def self_signed(folder: Path, name: str) -> SSLContext:
+    """The TLS of a server that vouches for itself, as `IP:127.0.0.1` or `DNS:host`, in `certificate.pem`."""
+    subject = ["-subj", f"/CN={name.partition(':')[2]}", "-addext", f"subjectAltName={name}"]
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *subject]
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 @asynccontextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-import ssl
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from models.loopback import (
     cut_off,
     endless,
     loopback,
+    self_signed,
     silence,
     stream,
     until_close,
@@ -406,22 +405,11 @@ def test_loopback_is_told_by_the_host(url: str, is_it: bool) -> None:
     assert is_loopback(url) is is_it
 
 
-def stranger(folder: Path) -> ssl.SSLContext:
-    """The TLS of a server whose certificate nobody vouches for."""
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *subject]
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 @pytest.mark.parametrize("scheme", ["https", "HTTPS"])
 def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path, scheme: str) -> None:
     async def ask() -> tuple[str, list[Request]]:
-        async with loopback(stream(sse(*ANSWER)), tls=stranger(tmp_path)) as server:
+        async with loopback(stream(sse(*ANSWER)), tls=self_signed(tmp_path, "IP:127.0.0.1")) as server:
             model = Anthropic(Endpoint(base_url=server.url.replace("http", scheme), auth=KEY))
             error = await refusal(model, HELLO)
             await model.close()

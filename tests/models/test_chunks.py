@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import h11
 import pytest
@@ -10,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models.asking import asking, run, user
-from models.loopback import EVENT_STREAM, Line, loopback
+from models.loopback import EVENT_STREAM, Line, loopback, self_signed
 from models.test_sse import cut
 from parley.models.anthropic import Anthropic
 from parley.models.base import Event
@@ -206,6 +210,53 @@ def test_chunks_are_merged_behind_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -
     found = run(ask())
     assert sum(found) == 100
     assert len(found) < 10
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_chunks_are_merged_within_the_tunnel_of_a_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    context = self_signed(tmp_path, "DNS:model.invalid")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+
+    async def ask() -> tuple[list[int], list[str]]:
+        async with loopback(many_at_once, tls=context) as server, tunnel(server.url) as (proxy, asked):
+            monkeypatch.setenv("HTTPS_PROXY", proxy)
+            pool = Pool("https://model.invalid")
+            try:
+                return await batches("https://model.invalid", pool), asked
+            finally:
+                await pool.close()
+
+    found, asked = run(ask())
+    assert asked == ["CONNECT model.invalid:443 HTTP/1.1"]
+    assert sum(found) == 100
+    assert len(found) < 10
+
+
+@asynccontextmanager
+async def tunnel(url: str) -> AsyncIterator[tuple[str, list[str]]]:
+    """A proxy whose tunnels all lead to one server, and what it was asked for."""
+    asked: list[str] = []
+
+    async def relay(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(65536):
+                goal.write(data)
+                await goal.drain()
+        goal.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.partition(b"\r\n")[0].decode())
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(relay(reader, far_writer), relay(far_reader, writer))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+    finally:
+        server.close()
+        await server.wait_closed()
 
 
 def test_an_event_that_comes_alone_does_not_wait_for_the_next() -> None:
