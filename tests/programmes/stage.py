@@ -24,6 +24,7 @@ import msgspec
 from played import PlayedLoop
 
 from parley.compose.composer import Composer
+from parley.compose.rows import dialect
 from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
 from parley.engine.stamp import Stamp
@@ -31,7 +32,6 @@ from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of, message_json
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.tools.base import Context, Result
@@ -121,9 +121,9 @@ class Stage:
             seconds=lambda: 1_800_000_000 + self.loop.time(),
             monotonic=self.loop.time,
         )
-        environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": "/usr/bin:/bin"}
+        environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": "/usr/bin:/bin", "IS_SANDBOX": "1"}
         usual = {"permission_prompt_tool": "stdio", "no_session_persistence": True, "include_partial_messages": True}
-        chosen = Options(model="offline", **{**usual, **options})
+        chosen = self._options = Options(model="offline", **{**usual, **options})
         setup = Composer(chosen, environment, str(folder), self.stamp).setup(self.complaints.append)
         self._setup = msgspec.structs.replace(
             setup, open_model=lambda choice: self.model, tools=Shelf(["Work"], lambda name: self.work)
@@ -141,7 +141,7 @@ class Stage:
 
     async def _play(self, actor: Callable[[Stage], Awaitable[None]]) -> None:
         self._host, engine = pair()
-        pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, self.stamp.new_uuid)
+        pump = Pump(Connection(Role.ENGINE, dialect(self._options, self.stamp)), engine, self.stamp.new_uuid)
         self.session = Session(self._setup, pump)
         async with asyncio.timeout(LONGEST_PLAY_SECONDS), asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(self._listen(tasks))

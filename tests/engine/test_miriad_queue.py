@@ -1,0 +1,44 @@
+"""A short run of tests/programmes/miriad_queue.py, which goes as far as you like, and what its laws catch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "programmes"))
+
+import miriad_queue  # programmes are no package: their folder must be on the path first
+from schedules import Broken
+
+from parley.engine import prompts
+from parley.engine.inbox import Inbox, join
+from parley.engine.session import Session
+
+
+def test_no_message_is_lost_or_doubled_and_every_turn_has_one_result(tmp_path: Path) -> None:
+    ends = miriad_queue.run(tmp_path, schedules=200, seed=7)
+
+    assert {"success", "cancelled", "injected"} == ends.keys()
+
+
+def test_the_laws_catch_a_queue_that_loses_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Inbox.take_prompts
+    monkeypatch.setattr(Inbox, "take_prompts", lambda inbox, rank=1: whole(inbox, rank)[:1])
+    with pytest.raises(Broken, match="times in the conversation"):
+        miriad_queue.run(tmp_path, schedules=200, seed=7)
+
+
+def test_the_laws_catch_messages_that_are_joined_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "join", lambda several, joint: join(several))
+    with pytest.raises(Broken, match="have not"):
+        miriad_queue.run(tmp_path, schedules=200, seed=7)
+
+
+def test_the_laws_catch_an_interrupt_that_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "abort", lambda session: None)
+    with pytest.raises(Broken, match="interrupted: True"):
+        miriad_queue.run(tmp_path, schedules=200, seed=7)
