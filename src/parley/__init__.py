@@ -6,15 +6,14 @@ Everything is found when it is first used: importing this module loads nothing b
 official Python SDK are here as well, so a program is ported by changing its import line (docs/sdk.md).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from parley.version import __version__
+
+TYPE_CHECKING = False  # importing it from typing would cost more than all the rest
 
 if TYPE_CHECKING:
     # fmt: off
     # isort: off
+    from parley.sdk.attach import Attached as Attached, attach as attach
     from parley.sdk.blocks import (
         ContentBlock as ContentBlock, OtherBlock as OtherBlock, ServerToolName as ServerToolName,
         ServerToolResultBlock as ServerToolResultBlock, ServerToolUseBlock as ServerToolUseBlock,
@@ -84,6 +83,14 @@ if TYPE_CHECKING:
         Answers as Answers, Plan as Plan, PlanDecision as PlanDecision, Question as Question,
         Questions as Questions,
     )
+    from parley.sdk.sessions import (
+        list_sessions as list_sessions, get_session_info as get_session_info,
+        get_session_messages as get_session_messages, list_subagents as list_subagents,
+        get_subagent_messages as get_subagent_messages, SDKSessionInfo as SDKSessionInfo,
+        SessionMessage as SessionMessage, project_key_for_directory as project_key_for_directory,
+        rename_session as rename_session, tag_session as tag_session, delete_session as delete_session,
+        fork_session as fork_session, ForkSessionResult as ForkSessionResult,
+    )
     from parley.sdk.shapes import (
         PermissionMode as PermissionMode, EffortLevel as EffortLevel, McpServerConfig as McpServerConfig,
         McpSdkServerConfig as McpSdkServerConfig, McpServerStatus as McpServerStatus,
@@ -106,6 +113,7 @@ if TYPE_CHECKING:
         SdkBeta as SdkBeta, SandboxSettings as SandboxSettings, SandboxNetworkConfig as SandboxNetworkConfig,
         SandboxIgnoreViolations as SandboxIgnoreViolations,
     )
+    from parley.sdk.sync import SyncClient as SyncClient, SyncTurn as SyncTurn, query_sync as query_sync
     from parley.sdk.tool import (
         SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations,
         create_sdk_mcp_server as create_sdk_mcp_server, tool as tool,
@@ -116,6 +124,7 @@ if TYPE_CHECKING:
     # fmt: on
 
 HOMES: dict[str, str] = {
+    "parley.sdk.attach": "Attached attach",
     "parley.sdk.blocks": (
         "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock "
         "ThinkingBlock ToolResultBlock ToolUseBlock"
@@ -152,6 +161,11 @@ HOMES: dict[str, str] = {
     ),
     "parley.sdk.query": "query",
     "parley.sdk.questions": "Answers Plan PlanDecision Question Questions",
+    "parley.sdk.sessions": (
+        "list_sessions get_session_info get_session_messages list_subagents get_subagent_messages "
+        "SDKSessionInfo SessionMessage project_key_for_directory rename_session tag_session delete_session "
+        "fork_session ForkSessionResult"
+    ),
     "parley.sdk.shapes": (
         "PermissionMode EffortLevel McpServerConfig McpSdkServerConfig McpServerStatus McpServerStatusConfig "
         "McpServerConnectionStatus McpServerInfo McpStatusResponse McpToolAnnotations McpToolInfo "
@@ -163,6 +177,7 @@ HOMES: dict[str, str] = {
         "SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta "
         "SandboxSettings SandboxNetworkConfig SandboxIgnoreViolations"
     ),
+    "parley.sdk.sync": "SyncClient SyncTurn query_sync",
     "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
     "parley.sdk.turns": "Turn",
     "parley.sdk.wire": "Transport",

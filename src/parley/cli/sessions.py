@@ -23,7 +23,7 @@ from parley.protocol.options import Options, parse
 from parley.settings.base import shown
 from parley.stores.base import Entry, Hit, Info, Store, copied
 from parley.stores.opening import is_uuid
-from parley.stores.portable import packed, unpacked
+from parley.stores.portable import adorn, fill, packed, unpacked
 from parley.stores.words import said
 
 USAGE = """\
@@ -233,30 +233,6 @@ def content(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as flaw:
         raise SessionError(f"{path} cannot be read: {flaw.strerror}") from None
-
-
-def fill(store: Store, session_id: str, entries: Iterable[Entry]) -> None:
-    """Make a session of these entries, or none at all. Raises SessionError."""
-    log = store.create(session_id)
-    try:
-        for entry in entries:
-            log.append(entry)
-        log.sync()
-    except BaseException:
-        log.close()
-        if store.exists(session_id):
-            store.delete(session_id)
-        raise
-    log.close()
-
-
-def adorn(store: Store, session_id: str, title: str | None, tag: str | None) -> None:
-    """Give a session what the other had."""
-    info = store.info(session_id)
-    if title and info is not None and info.title != title:
-        store.rename(session_id, title)
-    if tag and info is not None:
-        store.tag(session_id, tag)
 
 
 def line(info: Info) -> str:

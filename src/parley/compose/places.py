@@ -45,3 +45,8 @@ def own_folders(basis: Basis, session_id: str) -> tuple[str, ...]:
 
 def file_history(basis: Basis, session_id: str) -> Path:
     return basis.config / "file-history" / session_id
+
+
+def project_name(cwd: str) -> str:
+    """The name under which what belongs to a folder is kept."""
+    return project_key(cwd)

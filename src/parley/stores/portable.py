@@ -15,7 +15,7 @@ import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct, spell
-from parley.stores.base import Entry, Info
+from parley.stores.base import Entry, Info, Store
 
 VERSION = 1
 
@@ -76,3 +76,27 @@ def decoded(line: bytes, number: int) -> Json:
         return msgspec.json.decode(line, type=Json)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
         raise SessionError(f"line {number} of the exported session: {flaw}") from None
+
+
+def fill(store: Store, session_id: str, entries: Iterable[Entry]) -> None:
+    """Make a session of these entries, or none at all. Raises SessionError."""
+    log = store.create(session_id)
+    try:
+        for entry in entries:
+            log.append(entry)
+        log.sync()
+    except BaseException:
+        log.close()
+        if store.exists(session_id):
+            store.delete(session_id)
+        raise
+    log.close()
+
+
+def adorn(store: Store, session_id: str, title: str | None, tag: str | None) -> None:
+    """Give a session what the other had."""
+    info = store.info(session_id)
+    if title and info is not None and info.title != title:
+        store.rename(session_id, title)
+    if tag and info is not None:
+        store.tag(session_id, tag)

@@ -1,0 +1,98 @@
+"""What the SDK costs: importing it, a turn with an engine in this process, and many idle sessions in one.
+
+    python bench/sdk_cost.py --sessions 1000 --turns 200
+
+The limits: an import of 15 ms above a bare interpreter, 2 MB for an idle session, 2 ms for a scripted turn.
+Start-up is measured with bytecode: run `python -m compileall -q src` first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from parley import Client, Options
+
+SCRIPT = 'at_end = "repeat"\n[[turn]]\ntext = "Hello."\n'
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def options(folder: Path) -> Options:
+    (folder / "script.toml").write_text(SCRIPT)
+    home = {"HOME": str(folder), "CLAUDE_CONFIG_DIR": str(folder / "config"), "PARLEY_FSYNC": "off"}
+    return Options(engine="local", model=f"scripted:{folder / 'script.toml'}", cwd=folder, env=home)
+
+
+def spawn_seconds(code: str, rounds: int = 15) -> float:
+    times = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+async def turn_seconds(folder: Path, turns: int) -> list[float]:
+    times = []
+    async with Client(options(folder)) as client:
+        for _ in range(turns):
+            begun = time.perf_counter()
+            await (await client.ask("Hi"))
+            times.append(time.perf_counter() - begun)
+    return times
+
+
+async def idle_bytes(folder: Path, sessions: int) -> float:
+    """What one more idle session weighs, after a turn each."""
+    clients = [Client(options(folder)) for _ in range(sessions)]
+    await talk(clients[0])
+    gc.collect()
+    before = resident_bytes()
+    for client in clients[1:]:
+        await talk(client)
+    gc.collect()
+    weight = (resident_bytes() - before) / (sessions - 1)
+    for client in clients:
+        await client.close()
+    return weight
+
+
+async def talk(client: Client) -> None:
+    await client.connect()
+    await (await client.ask("Hi"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sessions", type=int, default=1000)
+    parser.add_argument("--turns", type=int, default=200)
+    given = parser.parse_args()
+    bare, loaded = spawn_seconds("pass"), spawn_seconds("import parley")
+    used = spawn_seconds("from parley import Client, Options, query, tool")
+    with tempfile.TemporaryDirectory() as name:
+        times = sorted(asyncio.run(turn_seconds(Path(name), given.turns)))
+    with tempfile.TemporaryDirectory() as name:
+        weight = asyncio.run(idle_bytes(Path(name), given.sessions))
+    tell = sys.stdout.write
+    tell(f"import parley          {1000 * (loaded - bare):6.1f} ms above a bare interpreter (limit 15)\n")
+    tell(f"Client, Options, query {1000 * (used - bare):6.1f} ms above a bare interpreter\n")
+    middle, late = statistics.median(times), times[int(0.95 * len(times))]
+    tell(f"scripted turn          {1000 * middle:6.2f} ms, 95% within {1000 * late:.2f} ms (limit 2)\n")
+    tell(f"idle session           {weight / 1e6:6.2f} MB of {given.sessions} in one process (limit 2)\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

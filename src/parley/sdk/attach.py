@@ -1,0 +1,102 @@
+"""A session as somebody else runs it: the lines that were missed, then those that come.
+
+    async for line in attach(session_id, after=41):
+        line.seq, line.message
+
+Every line has a number. Whoever remembers the last one he has seen goes on behind it, after whatever
+break: nothing is seen twice and nothing is missed. Nobody is kept from the session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from parley.protocol.base import Message as WireMessage
+from parley.protocol.base import convert, decode, spell
+from parley.protocol.messages.conversation import Assistant, User
+from parley.protocol.messages.result import Result
+from parley.sdk.messages import Message
+from parley.sdk.reading import read
+from parley.sdk.sessions import Shelf
+from parley.stores.base import Entry
+
+LINES: dict[str, type[WireMessage]] = {"user": User, "assistant": Assistant, "result": Result}
+LOOK_SECONDS = 0.05
+SHARE = 5
+"""To look for news takes at most one part in so many of our time, however long the session is."""
+
+
+@dataclass
+class Attached:
+    seq: int
+    message: Message
+
+
+class Attachment(AsyncIterator[Attached]):
+    def __init__(self, shelf: Shelf, session_id: str, after: int, follow: bool) -> None:
+        self._store = shelf.store(session_id)
+        self._session_id = session_id
+        self.after = after
+        """The number of the last line that was seen: the cursor for the next time."""
+        self._read = after
+        self._follow = follow
+        self._held: deque[Attached] = deque()
+        self._is_over = False
+
+    def __aiter__(self) -> Attachment:
+        return self
+
+    async def __anext__(self) -> Attached:
+        """Raises UnknownSession, SessionError, StopAsyncIteration once nobody holds the session any more."""
+        from anyio import sleep, to_thread
+
+        while not self._held:
+            if self._is_over:
+                raise StopAsyncIteration
+            begun = time.monotonic()
+            await to_thread.run_sync(self._look)
+            if not self._held and not self._is_over:
+                await sleep(max(LOOK_SECONDS, SHARE * (time.monotonic() - begun)))
+        found = self._held.popleft()
+        self.after = found.seq
+        return found
+
+    def _look(self) -> None:
+        # Asked first: what is written between the two is read by the next look.
+        is_held = self._store.is_held(self._session_id)
+        for entry in self._store.read(self._session_id, self._read):
+            self._read = entry.seq
+            message = message_of(entry)
+            if message is not None:
+                self._held.append(Attached(entry.seq, message))
+        self._is_over = not (self._follow and is_held)
+
+
+def message_of(entry: Entry) -> Message | None:
+    """An entry as it was told; None for what is never told."""
+    cls = LINES.get(entry.kind)
+    if cls is None:
+        return None
+    try:
+        line = spell(convert(entry.message, cls))
+    except msgspec.ValidationError:
+        line = spell(entry.message)
+    return read(decode(line))
+
+
+def attach(
+    session_id: str,
+    after: int = -1,
+    *,
+    follow: bool = True,
+    directory: str | None = None,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Attachment:
+    """The lines of a session with a higher number; with `follow`, also those that come, while somebody holds it."""
+    return Attachment(Shelf(directory, store, env), session_id, after, follow)

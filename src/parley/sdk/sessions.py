@@ -1,0 +1,292 @@
+"""Past conversations, in whichever store: list, read, rename, tag, delete, fork, and follow.
+
+    for info in list_sessions(directory="."): ...
+    get_session_messages(info.session_id, store="sqlite:/srv/sessions.db")
+
+Without `store` it is found as the engine finds it (PARLEY_STORE, else the original's layout and our own).
+Everything here is synchronous, as it is in the official SDK, but `attach`, which waits for what comes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from parley.compose import memory
+from parley.compose.basis import Basis
+from parley.compose.places import file_history
+from parley.compose.sessions import Sessions
+from parley.engine.stamp import Stamp
+from parley.errors import UnknownSession
+from parley.protocol.options import Options as Flags
+from parley.stores.base import Entry, Info, Store, copied
+from parley.stores.opening import before_cut, is_prompt, is_uuid, talk
+from parley.stores.portable import adorn, fill
+
+NOT_FOUND = "there is no session {}"
+
+
+@dataclass
+class SDKSessionInfo:
+    session_id: str
+    summary: str
+    last_modified: int
+    """Milliseconds since 1970, as `created_at`."""
+    file_size: int | None = None
+    custom_title: str | None = None
+    first_prompt: str | None = None
+    git_branch: str | None = None
+    cwd: str | None = None
+    tag: str | None = None
+    created_at: int | None = None
+
+
+@dataclass
+class SessionMessage:
+    """One line of a conversation."""
+
+    type: Literal["user", "assistant"]
+    uuid: str
+    session_id: str
+    message: Any
+    parent_tool_use_id: str | None = None
+    parent_agent_id: str | None = None
+
+
+@dataclass
+class ForkSessionResult:
+    session_id: str
+
+
+class Shelf:
+    """The store of one place, and what belongs to its sessions beside their logs."""
+
+    def __init__(
+        self, directory: str | os.PathLike[str] | None, store: str | None, env: Mapping[str, str] | None
+    ) -> None:
+        folder = os.path.abspath(directory or os.curdir)
+        flags = Flags(store=store) if store is not None else Flags()
+        self.basis = Basis(flags, dict(os.environ if env is None else env), folder)
+        self.sessions = Sessions(self.basis)
+
+    def store(self, session_id: str | None = None) -> Store:
+        return self.sessions.store(session_id)
+
+    def known(self, session_id: str) -> tuple[Store, Info]:
+        """Raises ValueError for what is no id, FileNotFoundError for what is not there."""
+        if not is_uuid(session_id):
+            raise ValueError(f"{session_id!r} is no id of a session")
+        store = self.store(session_id)
+        info = store.info(session_id)
+        if info is None:
+            raise FileNotFoundError(NOT_FOUND.format(session_id))
+        return store, info
+
+
+def list_sessions(
+    directory: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    include_worktrees: bool = True,
+    *,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[SDKSessionInfo]:
+    """The sessions of a folder, or of all; those written last come first."""
+    found = Shelf(directory, store, env).store()
+    if directory is None:
+        return [told(info) for info in found.list(None, limit, offset)]
+    folders = worktrees(Path(directory)) if include_worktrees else [os.path.abspath(directory)]
+    if len(folders) == 1:
+        return [told(info) for info in found.list(folders[0], limit, offset)]
+    most = None if limit is None else limit + offset
+    all_of_them = {info.id: info for folder in folders for info in found.list(folder, most)}
+    ordered = sorted(all_of_them.values(), key=lambda info: info.modified, reverse=True)
+    return [told(info) for info in ordered[offset : None if limit is None else offset + limit]]
+
+
+def get_session_info(
+    session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
+) -> SDKSessionInfo | None:
+    if not is_uuid(session_id):
+        return None
+    info = Shelf(directory, store, env).store(session_id).info(session_id)
+    return None if info is None else told(info)
+
+
+def get_session_messages(
+    session_id: str,
+    directory: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    *,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[SessionMessage]:
+    """What was said, without what was cut off; nothing if there is no such session."""
+    if not is_uuid(session_id):
+        return []
+    try:
+        entries = list(Shelf(directory, store, env).store(session_id).read(session_id))
+    except UnknownSession:
+        return []
+    return page([entry for _, entry in talk(entries)], session_id, limit, offset)
+
+
+def list_subagents(
+    session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
+) -> list[str]:
+    if not is_uuid(session_id):
+        return []
+    return sorted(agent.id for agent in Shelf(directory, store, env).store(session_id).agents(session_id))
+
+
+def get_subagent_messages(
+    session_id: str,
+    agent_id: str,
+    directory: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    *,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[SessionMessage]:
+    if not is_uuid(session_id):
+        return []
+    entries = list(Shelf(directory, store, env).store(session_id).read_agent(session_id, agent_id))
+    return page([entry for _, entry in talk(entries)], session_id, limit, offset)
+
+
+def rename_session(
+    session_id: str,
+    title: str,
+    directory: str | None = None,
+    *,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Raises ValueError for an empty title, FileNotFoundError."""
+    if not title.strip():
+        raise ValueError("a title must have a letter")
+    found, _ = Shelf(directory, store, env).known(session_id)
+    found.rename(session_id, title.strip())
+
+
+def tag_session(
+    session_id: str,
+    tag: str | None,
+    directory: str | None = None,
+    *,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """None takes it away. Raises ValueError for an empty one, FileNotFoundError."""
+    if tag is not None and not tag.strip():
+        raise ValueError("a tag must have a letter; None takes it away")
+    found, _ = Shelf(directory, store, env).known(session_id)
+    found.tag(session_id, None if tag is None else tag.strip())
+
+
+def delete_session(
+    session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
+) -> None:
+    """Raises FileNotFoundError, and SessionBusy if somebody is in it."""
+    shelf = Shelf(directory, store, env)
+    found, _ = shelf.known(session_id)
+    found.delete(session_id)
+    memory.forget(shelf.basis, session_id)
+    # The states of files it could go back to are of no use to anybody else.
+    shutil.rmtree(file_history(shelf.basis, session_id), ignore_errors=True)
+
+
+def fork_session(
+    session_id: str,
+    directory: str | None = None,
+    up_to_message_id: str | None = None,
+    title: str | None = None,
+    *,
+    store: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> ForkSessionResult:
+    """A copy to go on with, up to a line if one is named. Raises ValueError, FileNotFoundError, SessionError."""
+    shelf = Shelf(directory, store, env)
+    found, info = shelf.known(session_id)
+    entries = list(found.read(session_id))
+    if up_to_message_id is not None:
+        entries = before_cut(entries, up_to_message_id, None)
+    if not any(is_prompt(entry.message) for entry in entries if entry.kind == "user"):
+        raise ValueError(f"the session {session_id} has nothing to be forked")
+    if directory is None and info.cwd:
+        # A fork stays in the project of the session it comes from.
+        shelf = Shelf(info.cwd, store, env)
+        found = shelf.store(session_id)
+    new = Stamp().new_uuid()
+    fill(found, new, copied(entries, new))
+    adorn(found, new, title or f"{info.title or info.first_prompt or 'session'} (fork)", info.tag)
+    shelf.sessions.inherit_files(new, session_id)
+    return ForkSessionResult(new)
+
+
+def project_key_for_directory(directory: str | os.PathLike[str] | None = None) -> str:
+    """The name under which sessions of a folder are kept."""
+    from parley.compose.places import project_name
+
+    return project_name(os.path.abspath(directory or os.curdir))
+
+
+def page(entries: list[Entry], session_id: str, limit: int | None, offset: int) -> list[SessionMessage]:
+    return [line_of(entry, session_id) for entry in entries[offset : None if limit is None else offset + limit]]
+
+
+def line_of(entry: Entry, session_id: str) -> SessionMessage:
+    line = entry.message
+    return SessionMessage(
+        type="user" if entry.kind == "user" else "assistant",
+        uuid=str(line.get("uuid", "")),
+        session_id=session_id,
+        message=line.get("message"),
+        parent_tool_use_id=line.get("parent_tool_use_id"),
+        parent_agent_id=line.get("agent_id"),
+    )
+
+
+def told(info: Info) -> SDKSessionInfo:
+    return SDKSessionInfo(
+        session_id=info.id,
+        summary=info.title or info.first_prompt or "",
+        last_modified=milliseconds(info.modified),
+        file_size=info.size_bytes,
+        custom_title=info.title,
+        first_prompt=info.first_prompt,
+        git_branch=info.git_branch,
+        cwd=info.cwd or None,
+        tag=info.tag,
+        created_at=milliseconds(info.created),
+    )
+
+
+def milliseconds(iso: str) -> int:
+    try:
+        return int(datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def worktrees(folder: Path) -> list[str]:
+    """A folder, and those that share its repository. Read off git's own files: nothing of the tree is run."""
+    folder = folder.absolute()
+    git = folder / ".git"
+    try:
+        if git.is_file():
+            git = (folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()).resolve()
+            git = (git / (git / "commondir").read_text(encoding="utf-8").strip()).resolve()
+        named = [path.read_text(encoding="utf-8").strip() for path in git.glob("worktrees/*/gitdir")]
+    except OSError:
+        return [str(folder)]
+    others = [str(git.parent), *(str(Path(path).parent) for path in named)]
+    return list(dict.fromkeys([str(folder), *others])) if named else [str(folder)]

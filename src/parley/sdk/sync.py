@@ -1,0 +1,205 @@
+"""The client without `async`: the same methods, the same messages, for scripts and threads.
+
+    with SyncClient(Options(model="sonnet")) as client:
+        for message in client.ask("What is in this folder?"):
+            ...
+
+    for message in query_sync(prompt="What is 2 + 2?"): ...
+
+A loop in a thread of its own does the work; callbacks run there. Any thread may call, and Ctrl-C in a
+`for` ends the wait and leaves the session usable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeVar
+
+from parley.protocol.base import Json
+from parley.protocol.messages.requests import Request
+from parley.sdk import messages as ours
+from parley.sdk.client import Client, Prompt
+from parley.sdk.errors import NotConnected
+from parley.sdk.options import Options
+from parley.sdk.query import Query
+from parley.sdk.turns import State, Turn
+
+T = TypeVar("T")
+
+
+class Loop:
+    """A loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="parley client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._stopped.wait())
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it there, and wait here. Whoever is interrupted here cancels it there."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        with suppress(RuntimeError):  # it has ended already
+            self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def close(self) -> None:
+        self.stop()
+        self._thread.join()
+
+
+class SyncStream(Iterator[ours.Message]):
+    def __init__(self, loop: Loop, stream: AsyncIterator[ours.Message]) -> None:
+        self._loop = loop
+        self._stream = stream
+
+    def __iter__(self) -> SyncStream:
+        return self
+
+    def __next__(self) -> ours.Message:
+        message = self._loop.do(following(self._stream))
+        if message is None:
+            raise StopIteration
+        return message
+
+
+class SyncTurn(SyncStream):
+    """One prompt and what came of it."""
+
+    def __init__(self, loop: Loop, turn: Turn) -> None:
+        super().__init__(loop, turn)
+        self._turn = turn
+
+    @property
+    def uuid(self) -> str:
+        return self._turn.uuid
+
+    @property
+    def state(self) -> State:
+        return self._turn.state
+
+    @property
+    def result(self) -> ours.ResultMessage | None:
+        return self._turn.result
+
+    def until(self, state: State) -> State:
+        return self._loop.do(self._turn.until(state))
+
+    def finish_up(self) -> ours.ResultMessage | None:
+        return self._loop.do(self._turn.finish_up())
+
+    def text(self) -> str:
+        return self._loop.do(self._turn.text())
+
+    def output(self) -> Any:
+        return self._loop.do(self._turn.output())
+
+
+async def following(stream: AsyncIterator[ours.Message]) -> ours.Message | None:
+    return await anext(stream, None)
+
+
+class SyncClient:
+    """A conversation with an engine. Every control request of `Client` is a method here, too."""
+
+    def __init__(self, options: Options | None = None, transport: Any = None) -> None:
+        self._client = Client(options, transport)
+        self._loop: Loop | None = None
+
+    def connect(self) -> None:
+        if self._loop is None:
+            self._loop = Loop()
+            weakref.finalize(self, self._loop.stop)
+            try:
+                self._loop.do(self._client.connect())
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """End the session. Returns when the engine and all it started are gone; may be called again."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            try:
+                loop.do(self._client.close())
+            finally:
+                loop.close()
+
+    def __enter__(self) -> SyncClient:
+        self.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, flaw: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> SyncTurn:
+        loop = self._running()
+        return SyncTurn(loop, loop.do(self._client.ask(prompt, uuid=uuid, priority=priority)))
+
+    send = ask
+
+    def cancel(self, turn: SyncTurn) -> bool:
+        return self._running().do(self._client.cancel(turn._turn))
+
+    def query(self, prompt: str, session_id: str = "default") -> None:
+        self._running().do(self._client.query(prompt, session_id))
+
+    def receive_messages(self) -> SyncStream:
+        return SyncStream(self._running(), self._client.receive_messages())
+
+    def receive_response(self) -> SyncStream:
+        return SyncStream(self._running(), self._client.receive_response())
+
+    def request(self, request: Request, timeout_seconds: float | None = None) -> Any:
+        return self._running().do(self._client.request(request, timeout_seconds))
+
+    @property
+    def session_id(self) -> str | None:
+        return self._client.session_id
+
+    @property
+    def pid(self) -> int | None:
+        return self._client.pid
+
+    @property
+    def server_info(self) -> Json | None:
+        return self._client.server_info
+
+    def __getattr__(self, name: str) -> Any:
+        """Control requests: `interrupt`, `set_model`, `get_context_usage` and the rest."""
+        method = getattr(Client, name, None)
+        if name.startswith("_") or not asyncio.iscoroutinefunction(method):
+            raise AttributeError(name)
+        return lambda *given, **named: self._running().do(getattr(self._client, name)(*given, **named))
+
+    def _running(self) -> Loop:
+        if self._loop is None:
+            raise NotConnected("the client is not connected: call connect() first")
+        return self._loop
+
+
+def query_sync(*, prompt: str, options: Options | None = None, transport: Any = None) -> Iterator[ours.Message]:
+    """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly."""
+    loop, stream = Loop(), Query(prompt, options, transport)
+    try:
+        yield from SyncStream(loop, stream)
+    finally:
+        loop.do(stream.aclose())
+        loop.close()

@@ -1,0 +1,52 @@
+"""The client without `async`."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from parley import ClaudeSDKError, NotConnected, ResultMessage, SyncClient, query_sync
+from sdk.stage import Stage, kinds
+from sdk.test_client import TURN
+from sdk.test_life import BUSY
+
+
+def test_a_conversation_needs_no_loop(stage: Stage, engine: str) -> None:
+    with SyncClient(stage.options(engine)) as client:
+        turn = client.ask("Hi")
+        assert isinstance(list(turn)[-1], ResultMessage)
+        assert (turn.state, turn.result and turn.result.result) == ("completed", "Hello.")
+        client.query("again")
+        assert kinds(list(client.receive_response())) == TURN
+        assert client.set_permission_mode("plan") == {"mode": "plan"}
+        assert client.ask("and again").text() == "Hello."
+
+
+def test_a_query_needs_no_loop(stage: Stage, engine: str) -> None:
+    assert kinds(list(query_sync(prompt="Hi", options=stage.options(engine)))) == TURN
+
+
+def test_a_query_that_is_left_ends_with_its_thread(stage: Stage, engine: str) -> None:
+    for _ in query_sync(prompt="Hi", options=stage.options(engine, BUSY)):
+        break
+    gc.collect()
+
+    assert [thread for thread in threading.enumerate() if thread.name == "parley client"] == []
+
+
+def test_a_failed_start_leaves_no_thread(stage: Stage, engine: str) -> None:
+    with pytest.raises(ClaudeSDKError):
+        SyncClient(stage.options(engine, session_id="no uuid")).connect()
+
+    assert [thread for thread in threading.enumerate() if thread.name == "parley client"] == []
+
+
+def test_nothing_can_be_asked_before_connect(stage: Stage) -> None:
+    client = SyncClient(stage.options("local"))
+
+    with pytest.raises(NotConnected):
+        client.interrupt()
+    with pytest.raises(AttributeError):
+        _ = client.no_such_method
