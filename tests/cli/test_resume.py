@@ -166,3 +166,22 @@ def test_a_name_is_the_title_of_the_session(go: Go, tmp_path: Path) -> None:
 
     lines = [json.loads(line) for line in transcript(tmp_path).read_text().splitlines()]
     assert [line["customTitle"] for line in lines if line["type"] == "custom-title"] == ["A talk", "Another"]
+
+
+def test_a_title_names_a_session_and_several_with_it_are_listed(go: Go, server: ModelServer) -> None:
+    first = go("--name", "Fix the parser", "one")["session_id"]
+    assert go("--resume", "Fix the parser", "two")["session_id"] == first
+    assert heard(server) == ["one", "Yes.", "two"]
+
+    second = go("--name", "Fix the parser", "other")["session_id"]
+    refused = go("--resume", "Fix the parser", "three")
+    assert refused["is_error"]
+    assert {first, second} <= set(refused["errors"][0].replace("(", " ").split())
+    nobody = go("--resume", "Fix the printer", "three")
+    assert nobody["errors"] == ["No conversation found with session ID: Fix the printer"]
+
+
+def test_when_the_device_is_waited_for_is_a_flag_with_three_values(run: Any) -> None:
+    assert run("-p", "--model", "offline", "--fsync", "off", "say Well.").stdout == "Well.\n"
+    refused = run("-p", "--model", "offline", "--fsync", "sometimes", "say Well.")
+    assert (refused.returncode, "Allowed choices are always, turn, off." in refused.stderr) == (1, True)

@@ -79,6 +79,21 @@ def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
 
 
 def test_turn_is_the_default_and_other_words_are_refused() -> None:
-    assert sync_policy({}) == "turn"
+    assert sync_policy(None, {}, None) == "turn"
     with pytest.raises(UsageError, match="PARLEY_FSYNC"):
-        sync_policy({"PARLEY_FSYNC": "sometimes"})
+        sync_policy(None, {"PARLEY_FSYNC": "sometimes"}, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable", "setting", "policy"),
+    [
+        ("always", "off", "off", "always"),
+        (None, "off", "always", "off"),
+        (None, "", "always", "always"),
+        (None, "", None, "turn"),
+    ],
+)
+def test_a_flag_comes_before_the_variable_and_that_before_the_setting(
+    flag: str | None, variable: str, setting: str | None, policy: str
+) -> None:
+    assert sync_policy(flag, {"PARLEY_FSYNC": variable}, setting) == policy

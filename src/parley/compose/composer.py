@@ -66,7 +66,7 @@ class Composer:
             session_id=session_id,
             cwd=basis.cwd,
             log=log,
-            sync=sync_policy(environment),
+            sync=sync_policy(options.fsync, environment, basis.settings.merged.get("fsync")),
             open_model=models.open,
             model_name=models.name(),
             facts_of=models.facts_of,

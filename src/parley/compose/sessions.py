@@ -60,10 +60,20 @@ class Sessions:
     def open(self) -> tuple[str, Log]:
         """Which session this is, and its log. Raises UsageError or SessionError."""
         wanted = self.wanted()
-        opened = open_session(wanted, self.store(wanted.resume), self._basis.stamp.new_uuid)
+        store = self.store(wanted.resume)
+        if wanted.resume and not store.exists(wanted.resume):
+            wanted = msgspec.structs.replace(wanted, resume=self.named(wanted.resume))
+            store = self.store(wanted.resume)
+        opened = open_session(wanted, store, self._basis.stamp.new_uuid)
         if opened.copied is not None and wanted.keep:
             self.inherit_files(opened.session_id, opened.copied)
         return opened.session_id, opened.log
+
+    def named(self, name: str) -> str:
+        """The id of the session with a title; the name itself if none has it. Raises UsageError, SessionError."""
+        from parley.stores.titles import titled
+
+        return titled(name, map(self._open_store, self._chosen()), self._basis.cwd) or name
 
     def inherit_files(self, fork: str, session_id: str) -> None:
         """A fork can go back to the states of files of the session it comes from."""
@@ -71,14 +81,17 @@ class Sessions:
 
     def store(self, session_id: str | None = None) -> Store:
         """Where sessions are kept: as the options say, else in the layout that knows the session. Raises UsageError."""
-        chosen = choose(self._basis.options, self._basis.environment)
-        if chosen is not None:
-            return self._open_store(chosen)
-        stores = (self._open_store(Chosen(name)) for name in manners(self._basis.options).layouts)
-        first = next(stores)
-        if session_id is None or first.exists(session_id):
-            return first
-        return next((store for store in stores if store.exists(session_id)), first)
+        first, *others = self._chosen()
+        store = self._open_store(first)
+        if session_id is None or not others or store.exists(session_id):
+            return store
+        return next((found for found in map(self._open_store, others) if found.exists(session_id)), store)
+
+    def _chosen(self) -> list[Chosen]:
+        """The store that was named, or every layout we know. Raises UsageError."""
+        options = self._basis.options
+        chosen = choose(options, self._basis.environment)
+        return [Chosen(name) for name in manners(options).layouts] if chosen is None else [chosen]
 
     def _open_store(self, chosen: Chosen) -> Store:
         """Raises UsageError."""

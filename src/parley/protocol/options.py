@@ -28,6 +28,8 @@ from parley.protocol.base import Struct
 
 T = TypeVar("T")
 MODES = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
+SYNC_POLICIES = ("always", "turn", "off")
+"""When a session's log is forced to the device."""
 
 
 class Kind(Struct, frozen=True):
@@ -248,6 +250,7 @@ class Options:
     store = Option[str | None](TEXT, "--store")
     database = Option[str | None](TEXT, "--db")
     memory = Option[str | None](MAYBE, "--memory")
+    fsync = Option[str | None](choice(*SYNC_POLICIES), "--fsync")
 
     # Settings.
     settings = Option[str | None](TEXT, "--settings")

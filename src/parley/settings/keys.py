@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from parley.protocol.base import Json, Struct
-from parley.protocol.options import MODES
+from parley.protocol.options import MODES, SYNC_POLICIES
 from parley.settings.base import Flaw, Layer
 from parley.settings.limits import LIMITS, are_limits
 
@@ -43,6 +43,7 @@ OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 LIST = Kind("a list", lambda value: isinstance(value, list))
 TEXTS = Kind("a list of strings", is_texts)
 MODE = Kind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
+SYNC = Kind(f"one of {', '.join(SYNC_POLICIES)}", lambda value: value in SYNC_POLICIES)
 DISABLE = Kind('"disable"', lambda value: value == "disable")
 LIMIT_OBJECT = Kind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
 MEMORY_OBJECT = Kind("an object with known keys and fitting values (docs/memory.md)", is_memory)
@@ -75,6 +76,7 @@ KEYS: dict[str, Key] = {
     "env": Key(OBJECT),
     "fallbackModel": Key(TEXT),
     "fileCheckpointingEnabled": Key(SWITCH),
+    "fsync": Key(SYNC),
     "gcpAuthRefresh": Key(TEXT, PERSON),
     "hooks": Key(OBJECT),
     "includeCoAuthoredBy": Key(SWITCH, ANYONE),

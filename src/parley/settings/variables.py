@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json
+from parley.protocol.options import SYNC_POLICIES
 
 OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_")
 SECRETS = ("KEY", "TOKEN", "HEADERS")
@@ -49,12 +52,12 @@ def whole(environment: dict[str, str], name: str) -> int | None:
         raise UsageError(f"{name} must be a whole number, not {value!r}") from None
 
 
-def sync_policy(environment: dict[str, str]) -> str:
-    """When a session's log is forced to the device. Raises UsageError."""
-    wanted = environment.get("PARLEY_FSYNC") or "turn"
-    if wanted not in ("always", "turn", "off"):
+def sync_policy(flag: str | None, environment: dict[str, str], setting: Any) -> str:
+    """When a session's log is forced to the device: the first of these that says so. Raises UsageError."""
+    wanted = flag or environment.get("PARLEY_FSYNC") or setting or "turn"
+    if wanted not in SYNC_POLICIES:
         raise UsageError(f"PARLEY_FSYNC must be always, turn or off, not {wanted!r}")
-    return wanted
+    return str(wanted)
 
 
 def whole_or(environment: dict[str, str], name: str, default: int) -> int:
