@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from room import Json, Room
+from yard import own
 
 from parley.engine import recovery
 
@@ -223,3 +224,61 @@ def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -> None
     assert calling["content"][-1]["id"] == result["content"][0]["tool_use_id"] == "t1"
     assert said["content"][0]["text"] == "On."
     assert note["content"][0]["text"] == "a note"
+
+
+def hooked(*callbacks: str) -> Json:
+    """A handshake that registers callbacks before calls."""
+    hooks = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": [callback]} for callback in callbacks]}
+    return {"type": "control_request", "request_id": "i", "request": {"subtype": "initialize", "hooks": hooks}}
+
+
+def test_callbacks_before_a_call_are_asked_the_same_again_under_the_same_ids(tmp_path: Path) -> None:
+    home, cwd = tmp_path / "home", tmp_path / "a"
+    script(home, f"tools = [{CALL}]")
+    engine = Engine(home, cwd, "--permission-mode", "acceptEdits", "--allowedTools", "Bash")
+    engine.say(hooked("hook_0", "hook_1"))
+    engine.say(prompt("go"))
+    asked = [engine.hear("control_request"), engine.hear("control_request")]
+    engine.kill()
+    session_id = next(line["session_id"] for line in engine.lines if line.get("session_id"))
+
+    script(home, "text = 'Done.'")
+    engine = Engine(home, cwd, "--permission-mode", "acceptEdits", "--allowedTools", "Bash", "--resume", session_id)
+    engine.say(hooked("hook_0", "hook_1"))
+    again = [engine.hear("control_request"), engine.hear("control_request")]
+    for one in again:
+        engine.answer(one)
+    result = engine.hear("result")
+    engine.end()
+
+    before, after = ({one["request"]["callback_id"]: one["request_id"] for one in asks} for asks in (asked, again))
+    assert (after, set(after)) == (before, {"hook_0", "hook_1"})
+    assert [one["request"]["input"]["tool_use_id"] for one in again] == ["t1", "t1"]
+    assert ((cwd / "ran").read_text(), result["result"]) == ("x\n", "Done.")
+
+
+def test_a_question_of_a_server_that_ended_with_its_engine_is_told_and_not_asked_again(tmp_path: Path) -> None:
+    home, cwd = tmp_path / "home", tmp_path / "a"
+    script(home, "tools = [{ name = 'mcp__workshop__greet', id = 't1', input = {} }]")
+    servers = json.dumps({"mcpServers": {"workshop": own("workshop.py", "stdio")}})
+    argv = ("--mcp-config", servers, "--allowedTools", "mcp__workshop__greet")
+    engine = Engine(home, cwd, *argv)
+    engine.say(prompt("go"))
+    assert engine.hear("control_request")["request"]["message"] == "What is your name?"
+    engine.kill()
+    session_id = next(line["session_id"] for line in engine.lines if line.get("session_id"))
+
+    script(home, "text = 'I see.'", "text = 'Fine.'")
+    engine = Engine(home, cwd, *argv, "--resume", session_id)
+    engine.say(prompt("and?"))
+    engine.hear("result")
+    engine.say(prompt("again"))
+    engine.hear("result")
+    lines = engine.end()
+
+    (told,) = [line["content"] for line in lines if line.get("tag") == "question_lost"]
+    assert told.startswith("The MCP server workshop had asked: 'What is your name?'. The engine ended before")
+    assert not any(line["type"] == "control_request" for line in lines)
+    kept = transcript(home, session_id).decode()
+    assert kept.count("The MCP server workshop had asked") == 1
+    assert recovery.UNKNOWN in kept

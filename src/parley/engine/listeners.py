@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from parley.engine.unfinished import Recorded
 from parley.protocol.messages.requests import HookMatcher
 from parley.settings.base import Merged, Value
 
@@ -27,7 +28,7 @@ class Listeners:
         if not hooks and self.live is None:
             return True
         live = self._opened(session)
-        live.callbacks = session.setup.make_callbacks(session.host, hooks)
+        live.callbacks = session.setup.make_callbacks(Recorded(session.host, session.questions), hooks)
         return live.can_keep_promises(hooks)
 
     def settle(self, session: Session, merged: Merged) -> None:

@@ -26,7 +26,13 @@ def is_milestone(entry: Entry) -> bool:
     return entry.kind == "result" or (entry.kind == "permission" and entry.message.get("effect") is True)
 
 
+def whose(entry: Entry) -> str:
+    """The callback that a question is for; "" for a question about permission."""
+    return str(entry.message.get("callback_id") or "")
+
+
 if TYPE_CHECKING:
+    from parley.engine.lost_questions import QuestionBook
     from parley.engine.lost_tasks import TaskBook
 
 
@@ -42,8 +48,8 @@ class Record:
         """The calls that may have run: their permission is on record."""
         self.decided: set[str] = set()
         """The calls with a decision on record, whichever it was."""
-        self.questions: dict[str, str] = {}
-        """The ids of the questions that are open, by the calls they are about."""
+        self.questions: dict[str, dict[str, str]] = {}
+        """The ids of the questions that are open, by the calls they are about and by who wants to be asked."""
         self.awaited: set[str] = set()
         """The calls that a client was to run, whether or not it has by now."""
         self.told_date: str | None = None
@@ -51,6 +57,8 @@ class Record:
         self.title: str | None = None
         self.tasks: TaskBook | None = None
         """What is known of background tasks; None if there never was one."""
+        self.elicited: QuestionBook | None = None
+        """What is known of questions of MCP servers; None if there never was one."""
         self._log = log
         self._stamp = stamp
         self._sync = sync
@@ -104,6 +112,13 @@ class Record:
         if self.tasks is not None:
             self.tasks.apply(entry)
 
+    def _fold_elicitation(self, entry: Entry) -> None:
+        if self.elicited is None:
+            from parley.engine.lost_questions import QuestionBook
+
+            self.elicited = QuestionBook()
+        self.elicited.apply(entry)
+
     def _fold(self, entry: Entry) -> None:
         self._next_seq = entry.seq + 1
         self.history.apply(entry)
@@ -119,11 +134,16 @@ class Record:
                 if entry.message.get("decision") == "allow":
                     self.allowed.add(entry.message["tool_use_id"])
             case "question":
-                self.questions[entry.message["tool_use_id"]] = entry.message["request_id"]
+                self.questions.setdefault(entry.message["tool_use_id"], {})[whose(entry)] = entry.message["request_id"]
                 if "waits_for" in entry.message:
                     self.awaited.add(entry.message["tool_use_id"])
             case "answered":
-                self.questions.pop(entry.message["tool_use_id"], None)
+                asked = self.questions.get(entry.message["tool_use_id"], {})
+                asked.pop(whose(entry), None)
+                if not asked:
+                    self.questions.pop(entry.message["tool_use_id"], None)
+            case "elicitation" | "elicited":
+                self._fold_elicitation(entry)
             case "cut":
                 # A prompt that was cut off may come once more.
                 self.known_uuids -= self.history.cut_off

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.errors import SessionError
 from parley.host import AnswerIsError, HostGone
 from parley.mcp.base import ServerError
 from parley.mcp.content import clean
@@ -60,13 +62,25 @@ class Talk:
             requested_schema=schema if isinstance(schema, dict) else UNSET,
         )
         try:
-            answer: ElicitationAnswer = convert(await self._session.host.ask(question), ElicitationAnswer)
-        except (HostGone, AnswerIsError, msgspec.ValidationError):
+            answer: ElicitationAnswer = convert(await self._ask(question), ElicitationAnswer)
+        except (HostGone, AnswerIsError, SessionError, msgspec.ValidationError):
             return {"action": "decline"}
         if answer.action not in ACTIONS:
             return {"action": "decline"}
         content = answer.content if answer.action == "accept" and isinstance(answer.content, dict) else None
         return {"action": answer.action, **({} if content is None else {"content": content})}
+
+    async def _ask(self, question: Elicitation) -> Any:
+        """Ask, and have it on record for as long as it is open. Raises HostGone, AnswerIsError, SessionError."""
+        session, request_id = self._session, self._session.stamp.new_uuid()
+        note = session.record.note
+        note("elicitation", {"request_id": request_id, "server": question.mcp_server_name, "message": question.message})
+        try:
+            return await session.host.ask(question, request_id)
+        finally:
+            # Also if nobody wants the answer any more. Only the end of the engine leaves it open.
+            with suppress(SessionError):
+                note("elicited", {"request_id": request_id})
 
 
 def text(value: Any) -> str | UnsetType:

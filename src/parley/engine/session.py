@@ -102,6 +102,8 @@ class Session:
         self.record.read(self.ledger, setup.complain)
         self._left_behind = self.record.tasks
         """What an earlier engine left behind, until it is told."""
+        self._left_open = self.record.elicited
+        self.questions = Questions(self.record, setup.stamp.new_uuid)
         self._regain()
         self.asker = Asker(
             setup.permits,
@@ -115,7 +117,7 @@ class Session:
             tell_state=self._tell_state,
             complain=setup.complain,
             listeners=self.listeners,
-            questions=Questions(self.record, setup.stamp.new_uuid),
+            questions=self.questions,
         )
         self.caller = Caller(
             setup.tools,
@@ -391,6 +393,9 @@ class Session:
         left, self._left_behind = self._left_behind, None
         if left is not None:
             turn.hearing.contexts += left.report(self.record.note, self.tell, self.stamp.seconds)
+        asked, self._left_open = self._left_open, None
+        if asked is not None:
+            turn.hearing.contexts += asked.report(self.record.note, self.tell)
         turn.hearing.contexts += self.servers.news_for_model()
         said = self.servers.instructions()
         if said and self.record.system_text is None:

@@ -3,6 +3,8 @@
     question    {"request_id", "tool_use_id"}     on record before anybody is asked
     answered    {"request_id", "tool_use_id"}     when an answer has come
 
+Those for a host's PreToolUse callback have its `callback_id` as well.
+
 A call that the client runs waits likewise (client_tools.py): the question has `waits_for`
 then, and it is answered by the call's result.
 
@@ -13,15 +15,16 @@ the same is asked under the same ids. Nothing happens before the host has said s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.inbox import TakenUp
 from parley.engine.lines import init_line
 from parley.errors import ToolsMissing
+from parley.host import Host
 from parley.protocol.base import Json, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.conversation import Assistant
-from parley.protocol.messages.requests import CanUseTool
+from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
 
 if TYPE_CHECKING:
     from parley.engine.record import Record
@@ -36,21 +39,44 @@ class Questions:
         self._record = record
         self._new_id = new_id
 
-    def begin(self, asked: CanUseTool) -> str:
+    def begin(self, asked: CanUseTool | HookCallback) -> str:
         """The id to ask under: that of a question which an earlier engine left open, else a new one."""
-        open_id = self._record.questions.get(str(asked.tool_use_id))
+        about = names(asked)
+        open_id = self._record.questions.get(str(asked.tool_use_id), {}).get(about.get("callback_id", ""))
         if open_id is not None:
             return open_id
         request_id = self._new_id()
-        self._record.note("question", names(request_id, asked))
+        self._record.note("question", {"request_id": request_id, **about})
         return request_id
 
-    def end(self, request_id: str, asked: CanUseTool) -> None:
-        self._record.note("answered", names(request_id, asked))
+    def end(self, request_id: str, asked: CanUseTool | HookCallback) -> None:
+        self._record.note("answered", {"request_id": request_id, **names(asked)})
 
 
-def names(request_id: str, asked: CanUseTool) -> Json:
-    return {"request_id": request_id, "tool_use_id": asked.tool_use_id}
+def names(asked: CanUseTool | HookCallback) -> Json:
+    own = {"callback_id": asked.callback_id} if isinstance(asked, HookCallback) else {}
+    return {"tool_use_id": asked.tool_use_id, **own}
+
+
+class Recorded:
+    """The host as its own callbacks know it: what they are asked before a call is on record while it is open.
+
+    The other events are not: what they are about has happened, or comes again with the next prompt.
+    """
+
+    def __init__(self, host: Host, questions: Questions) -> None:
+        self._host = host
+        self._questions = questions
+        self.tell = host.tell
+        self.pending = host.pending
+
+    async def ask(self, request: Request, request_id: str | None = None) -> Any:
+        if not isinstance(request, HookCallback) or request.input.get("hook_event_name") != "PreToolUse":
+            return await self._host.ask(request, request_id)
+        request_id = self._questions.begin(request)
+        answer = await self._host.ask(request, request_id)
+        self._questions.end(request_id, request)
+        return answer
 
 
 class Unfinished:
