@@ -13,7 +13,7 @@ from parley.settings import credentials, layers
 from parley.settings.desk import Desk
 from parley.settings.file import Unfit
 from parley.settings.file import read as read_file
-from parley.settings.variables import child_environment
+from parley.settings.variables import child_environment, truthy
 from parley.stores.line import Context as LineContext
 from parley.version import PROTOCOL_LEVEL
 
@@ -24,14 +24,17 @@ class Basis:
         self.options = options
         self.cwd = cwd
         self.stamp = stamp or Stamp()
+        self.is_restricted = options.restricted or truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
+        """Whether no files of settings count, no commands run, and only the working directories are open."""
         self.config = layers.config_folder(environment)
         wanted = layers.Wanted(
             config=self.config,
             project=os.path.normpath(os.path.join(cwd, options.project_config_root or ".")),
             given=options.settings,
             managed=options.managed_settings,
-            sources=options.setting_sources,
+            sources=() if self.is_restricted else options.setting_sources,
             bare=options.bare,
+            managed_hooks_only=options.safe_mode,
         )
         self.settings = Desk(wanted, environment, child_environment)
         self.environment = self.settings.environment()

@@ -27,7 +27,9 @@ from parley.tools.shelf import Shelf
 
 NOT_YET = ("prompt_suggestions", "debug", "debug_file", "debug_to_stderr")
 """Options that are read so that a client's command line is understood; what they ask for is still to come."""
-RESTRICTING_NOT_YET = ("restricted", "safe_mode", "plugin_urls")
+RESTRICTING_NOT_YET = ("plugin_urls",)
+LEFT_OUT = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
+"""What `--safe-mode` leaves out though the command line names it."""
 
 
 class Composer:
@@ -46,7 +48,7 @@ class Composer:
         options, environment = basis.options, basis.environment
         wanted = manners(options)
         basis.complain = complain
-        for warning in not_yet(options):
+        for warning in unheeded(options):
             complain(warning)
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
         bounds, prices, form = limits.limits(basis), models.prices(), limits.form(basis)
@@ -99,7 +101,7 @@ class Composer:
             ),
             transcript_path=lambda: sessions.transcript_path(session_id),
             agents=extensions.agents,
-            agent=options.agent or basis.settings.merged.get("agent"),
+            agent=options.agent or (None if options.safe_mode else basis.settings.merged.get("agent")),
             model_is_given=options.model is not None,
             agent_memory=lambda scope, name: extensions.agent_memory(scope, name, context.hides),
             forwards_subagent_text=options.forward_subagent_text,
@@ -138,7 +140,7 @@ class Composer:
         return tools.shelf(self.basis, lambda: self.extensions.agents)
 
     def _style(self) -> Style:
-        style = self.basis.settings.style()
+        style = Style() if self.basis.options.safe_mode else self.basis.settings.style()
         if style.flaw is not None:
             self.basis.complain(str(style.flaw))
         return style
@@ -153,14 +155,20 @@ class Composer:
         )
 
 
-def not_yet(options: Options) -> list[str]:
-    """A warning for every option that is given and not heeded yet. Raises UsageError for those that restrict."""
+def unheeded(options: Options) -> list[str]:
+    """A warning for every option that is given and not heeded. Raises UsageError for those that restrict."""
     flags = {row.field: row.flags[0] for row in ROWS}
     refused = [flags[field] for field in RESTRICTING_NOT_YET if field in options.given]
     if refused:
         raise UsageError(f"option '{refused[0]}' is not supported yet, and to go on without it could do harm")
+    left_out = [flags[field] for field in LEFT_OUT if options.safe_mode and field in options.given]
     return [
-        f"option '{flags[field]}' is not supported yet and has no effect" for field in NOT_YET if field in options.given
+        *(
+            f"option '{flags[field]}' is not supported yet and has no effect"
+            for field in NOT_YET
+            if field in options.given
+        ),
+        *(f"option '{flag}' has no effect with --safe-mode" for flag in left_out),
     ]
 
 

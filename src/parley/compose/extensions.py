@@ -24,7 +24,7 @@ class Extensions:
     def _gathered(self) -> Plugins:
         """The plugins that the command line names; their hooks count from now on."""
         options, basis = self._basis.options, self._basis
-        if not options.plugin_dirs and not options.plugin_dirs_no_mcp:
+        if options.safe_mode or not (options.plugin_dirs or options.plugin_dirs_no_mcp):
             return Plugins()
         from parley.settings.plugins import gather
 
@@ -49,6 +49,8 @@ class Extensions:
 
     def recipes(self) -> Sequence[Recipe]:
         """The commands and skills there are. What is wrong with their files is told."""
+        if self._basis.options.safe_mode:
+            return ()
         found, flaws = self._basis.settings.recipes(self._gathered.found)
         for flaw in flaws:
             self._basis.complain(str(flaw))
@@ -60,6 +62,8 @@ class Extensions:
         given = agents_given(self._basis.options.agents)
 
         def load() -> dict[str, AgentDefinition]:
+            if self._basis.options.safe_mode:
+                return {}
             found, flaws = self._basis.settings.agents()
             for flaw in flaws:
                 self._basis.complain(str(flaw))

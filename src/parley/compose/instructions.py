@@ -68,6 +68,8 @@ def plan_rules(basis: Basis, session_id: str) -> tuple[str, ...]:
 
 def memory(basis: Basis, denies: Callable[[str], bool]) -> str:
     """The text of the memory files there are."""
+    if basis.options.safe_mode:
+        return ""
     found = basis.settings.memory(basis.cwd, basis.folders(), denies)
     for flaw in found.flaws:
         basis.complain(str(flaw))
@@ -87,6 +89,8 @@ def known(basis: Basis, make_keeper: Callable[[], Keeper] | None) -> str:
 
 def memory_files(basis: Basis, denies: Callable[[str], bool]) -> list[tuple[str, str, int]]:
     """Path, kind and size of the memory files there are."""
+    if basis.options.safe_mode:
+        return []
     own = str(basis.config)
     found: list[tuple[str, str, int]] = []
     for path in basis.settings.memory(basis.cwd, basis.folders(), denies).files:

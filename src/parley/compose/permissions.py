@@ -18,19 +18,28 @@ BYPASS = "bypassPermissions"
 UNASKED_ROOT = "nobody can be asked, and we are root"
 """No mode: why there is none."""
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
+RESTRICTED_BYPASS = f"a restricted session may not go into {BYPASS}"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
 
 
 def permission_mode(basis: Basis) -> str:
-    """The mode a session begins in: what the command line says, else what the settings say."""
+    """The mode a session begins in: what the command line says, else what the settings say. Raises UsageError."""
     wanted, disabled = wanted_mode(basis), basis.settings.merged.bypass_disabled
     if wanted == UNASKED_ROOT:
         basis.complain(f"{ROOT_BYPASS}: calls that somebody would have to be asked about are denied")
+        return "default"
+    if wanted == BYPASS and basis.is_restricted:
+        if options_say_bypass(basis):
+            raise UsageError(RESTRICTED_BYPASS)
         return "default"
     if wanted == BYPASS and disabled is not None:
         basis.complain(f"settings: {shown(disabled.path)} disables {BYPASS}; the mode is default")
         return "default"
     return wanted
+
+
+def options_say_bypass(basis: Basis) -> bool:
+    return basis.options.skip_permissions or basis.options.permission_mode == BYPASS
 
 
 def wanted_mode(basis: Basis) -> str:
@@ -55,7 +64,7 @@ def may_bypass(basis: Basis, begins_in: str) -> bool:
         if bypasses:
             raise UsageError(ROOT_BYPASS)
         return False
-    if basis.settings.merged.bypass_disabled is not None:
+    if basis.is_restricted or basis.settings.merged.bypass_disabled is not None:
         return False
     return bypasses or basis.options.allow_skip_permissions
 
@@ -83,7 +92,11 @@ def open_book(basis: Basis, session_id: str) -> Permits:
     )
     book = Book(given, RealView(str(basis.home)), basis.settings.store, basis.complain)
     book.settle(basis.settings.merged)
-    return book
+    if not basis.is_restricted:
+        return book
+    from parley.permissions.confined import Confined
+
+    return Confined(book, [basis.cwd, *basis.folders(), *own_folders(basis, session_id)])
 
 
 def asks_host(basis: Basis) -> bool:

@@ -33,7 +33,9 @@ WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context], Wire]] = {
 def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]]) -> Supply:
     """Raises UsageError."""
     options = basis.options
-    written, flaws = basis.settings.servers(options.mcp_config or (), basis.cwd, strict=options.strict_mcp_config)
+    given = () if options.safe_mode else options.mcp_config or ()
+    strict = options.strict_mcp_config or options.safe_mode
+    written, flaws = basis.settings.servers(given, basis.cwd, strict=strict)
     if not options.strict_mcp_config:
         written += [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
     maker = Maker(basis.environment, context.environment)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OUTWARD = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
+RUNNING = ("Bash", "WebFetch")
+"""What a restricted session has only if it is asked for by name: tools that run commands, or fetch at will."""
 
 
 def shelf(basis: Basis, agents: Callable[[], Agents]) -> Shelf:
@@ -73,8 +75,10 @@ def client_tools(basis: Basis) -> Sequence[Declared]:
 
 def denied_tools(basis: Basis) -> tuple[str, ...]:
     """What flags, settings and `--offline` deny; rules with contents do no harm here, as no tool is called that."""
+    options = basis.options
     rules = (rule.text for rule in basis.settings.merged.rules if rule.behavior == "deny")
-    return (*(basis.options.disallowed_tools or ()), *rules, *(OUTWARD if basis.options.offline else ()))
+    closed = [name for name in RUNNING if basis.is_restricted and name not in (options.tools or ())]
+    return (*(options.disallowed_tools or ()), *rules, *(OUTWARD if options.offline else ()), *closed)
 
 
 def tool_context(basis: Basis, session_id: str) -> Context:

@@ -62,7 +62,7 @@ class Desk:
         self._layers = read.layers
         self._brought: tuple[Value, ...] = ()
         """The hooks of plugins."""
-        self.merged = merge(read.layers, self.trust)
+        self.merged = self._counted()
         self._flaws = (*read.flaws, *((flaw,) if flaw else ()), *self.merged.flaws)
 
     def layers(self) -> tuple[Layer, ...]:
@@ -220,9 +220,16 @@ class Desk:
         return self._merge()
 
     def _merge(self) -> Merged:
-        merged = merge(self._layers, self.trust)
-        self.merged = msgspec.structs.replace(merged, hooks=(*merged.hooks, *self._brought))
+        self.merged = self._counted()
         return self.merged
+
+    def _counted(self) -> Merged:
+        """What the layers come to, with the hooks that plugins brought."""
+        merged = merge(self._layers, self.trust)
+        hooks = (*merged.hooks, *self._brought)
+        if self._wanted.managed_hooks_only:
+            hooks = tuple(hook for hook in hooks if hook.source == "managed")
+        return msgspec.structs.replace(merged, hooks=hooks)
 
     # Trust.
 

@@ -39,6 +39,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] | None = None
     """Of user, project and local; None is all of them."""
     bare: bool = False
+    managed_hooks_only: bool = False
+    """Whether hooks count only where an administrator wrote them."""
     managed_file: Path = MANAGED_FILE
 
     def wants(self, source: str) -> bool:
