@@ -175,7 +175,7 @@ def furnished(folder: Path) -> None:
 def test_safe_mode_leaves_out_what_people_added_and_keeps_their_rules(tmp_path: Path) -> None:
     furnished(tmp_path)
     call = read(put(tmp_path, "a.txt", "text"))
-    kept = {"no_session_persistence": True}
+    kept: dict[str, Any] = {"no_session_persistence": True}
     plain, safe = visit(tmp_path, turns(call), **kept), visit(tmp_path, turns(call), safe_mode=True, **kept)
 
     before, after = (next(room.told("system")) for room in (plain, safe))
