@@ -1,0 +1,1 @@
+"""Programs for the official SDK, and the scripts of their models."""
