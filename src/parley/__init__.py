@@ -113,6 +113,20 @@ if TYPE_CHECKING:
         SdkBeta as SdkBeta, SandboxSettings as SandboxSettings, SandboxNetworkConfig as SandboxNetworkConfig,
         SandboxIgnoreViolations as SandboxIgnoreViolations,
     )
+    from parley.sdk.store import (
+        SessionStore as SessionStore, InMemorySessionStore as InMemorySessionStore,
+        fold_session_summary as fold_session_summary,
+    )
+    from parley.sdk.store_sessions import (
+        import_session_to_store as import_session_to_store,
+        list_sessions_from_store as list_sessions_from_store,
+        get_session_info_from_store as get_session_info_from_store,
+        get_session_messages_from_store as get_session_messages_from_store,
+        list_subagents_from_store as list_subagents_from_store,
+        get_subagent_messages_from_store as get_subagent_messages_from_store,
+        rename_session_via_store as rename_session_via_store, tag_session_via_store as tag_session_via_store,
+        delete_session_via_store as delete_session_via_store, fork_session_via_store as fork_session_via_store,
+    )
     from parley.sdk.sync import SyncClient as SyncClient, SyncTurn as SyncTurn, query_sync as query_sync
     from parley.sdk.tool import (
         SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations,
@@ -176,6 +190,12 @@ HOMES: dict[str, str] = {
         "ContextUsageCategory ContextUsageResponse SettingSource SdkPluginConfig SessionKey SessionStoreEntry "
         "SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta "
         "SandboxSettings SandboxNetworkConfig SandboxIgnoreViolations"
+    ),
+    "parley.sdk.store": "SessionStore InMemorySessionStore fold_session_summary",
+    "parley.sdk.store_sessions": (
+        "import_session_to_store list_sessions_from_store get_session_info_from_store "
+        "get_session_messages_from_store list_subagents_from_store get_subagent_messages_from_store "
+        "rename_session_via_store tag_session_via_store delete_session_via_store fork_session_via_store"
     ),
     "parley.sdk.sync": "SyncClient SyncTurn query_sync",
     "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",

@@ -21,22 +21,23 @@ from typing import Any
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, Message, Refused, decode
+from parley.protocol.base import UNSET, Json, on_the_way_in
 from parley.protocol.messages import requests as wire
 from parley.protocol.messages.conversation import User, UserContent
-from parley.sdk import messages as ours
 from parley.sdk.answering import Answerer
 from parley.sdk.controls import Controls
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, NotConnected
 from parley.sdk.inbox import Inbox, flaw_of
+from parley.sdk.kept import Kept
 from parley.sdk.link import LINE_CAP_BYTES, Link
 from parley.sdk.local import Seat, seated
 from parley.sdk.options import Options
-from parley.sdk.running import Job, log, start
+from parley.sdk.prompts import feed, new_uuid, say
+from parley.sdk.running import Job, start
 from parley.sdk.servers import Hosted, hosted
 from parley.sdk.spelling import Spelled, spelled
 from parley.sdk.structured import parser_of
-from parley.sdk.turns import Stream, Turn, is_end
+from parley.sdk.turns import Response, Stream, Turn
 from parley.sdk.wire import Custom, Ended, Wire
 
 Prompt = str | Sequence[Json]
@@ -50,12 +51,12 @@ class Client(Controls):
         self.options = options or Options()
         self._transport = transport
         self._link: Link | None = None
-        self._inbox = Inbox()
-        self._servers: dict[str, Hosted] = {}
+        self.inbox = Inbox()
+        self.servers: dict[str, Hosted] = {}
         self._info: Json | None = None
         self._feeding: Job | None = None
         self._finalizer: weakref.finalize[Any, Client] | None = None
-        self._closed = False
+        self._kept: Kept | None = None
 
     # Its life.
 
@@ -66,7 +67,7 @@ class Client(Controls):
         """
         if self._link is not None:
             return
-        link, made, answerer = self._linked()
+        link, made, answerer = self._linked(await self._taken_up())
         self._finalizer = weakref.finalize(self, link.abandon)
         try:
             await link.open()
@@ -78,39 +79,49 @@ class Client(Controls):
         if isinstance(prompt, str):
             await self.query(prompt)
         elif prompt is not None:
-            self._feeding = start(lambda: feed(link, self._inbox, prompt, self.options.verbatim_prompts))
+            self._feeding = start(lambda: feed(link, self.inbox, prompt, self.options.verbatim_prompts))
 
-    def _linked(self) -> tuple[Link, Spelled, Answerer]:
-        options, inbox = self.options, Inbox()
-        self._inbox, self._closed = inbox, False
+    async def _taken_up(self) -> Options:
+        """The options for an engine that goes on with a session of the program's own store."""
+        options = self.options
+        if options.session_store is None:
+            return options
+        self._kept = Kept(options)
+        return options if self._transport is not None else await self._kept.taken_up()
+
+    def _linked(self, options: Options) -> tuple[Link, Spelled, Answerer]:
+        inbox = Inbox()
+        self.inbox = inbox
         servers: dict[str, Hosted] = {}
         answerer = Answerer(options, servers)
         made = spelled(options, answerer.hooks, os.environ)
         try:
             servers.update((name, hosted(instance)) for name, instance in made.servers.items())
-            link = Link(self._wire(made), inbox.put, answerer, options.max_buffer_size or LINE_CAP_BYTES)
+            link = Link(self._wire(made, options), inbox.put, answerer, options.max_buffer_size or LINE_CAP_BYTES)
         except BaseException:
             made.remove_files()
             raise
-        self._servers = servers
+        self.servers = servers
+        if self._kept is not None:
+            self._kept.mirror_into(inbox)
         link.on_end = lambda: inbox.finish(flaw_of(link.end or Ended(), link.flaw, inbox.last_result), link.closing)
         return link, made, answerer
 
-    def _wire(self, made: Spelled) -> Wire:
+    def _wire(self, made: Spelled, options: Options) -> Wire:
         if self._transport is not None:
             made.remove_files()
             return Custom(self._transport)
-        cwd = os.path.abspath(self.options.cwd or os.curdir)
-        told = self.options.stderr or to_stderr
-        if self.options.engine == "local":
+        cwd = os.path.abspath(options.cwd or os.curdir)
+        told = options.stderr or to_stderr
+        if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
             return seated(Seat(made.argv, cwd, made.environment, told))
         from parley.sdk.finding import engine
         from parley.sdk.process import Process
 
-        argv = [engine(self.options.cli_path, made.environment), *made.argv]
-        return Process(argv, cwd, made.environment, told, self.options.user, made.remove_files)
+        argv = [engine(options.cli_path, made.environment), *made.argv]
+        return Process(argv, cwd, made.environment, told, options.user, made.remove_files)
 
     async def _shaken(self, link: Link, initialize: wire.Initialize, answerer: Answerer) -> Json:
         patience = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
@@ -118,7 +129,7 @@ class Client(Controls):
         info = info if isinstance(info, dict) else {}
         if answerer.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
             raise CLIConnectionError("the engine does not support hooks that block when they fail (on_failure='block')")
-        self._inbox.turns.tells_lives = "msg_lifecycle_v1" in (info.get("capabilities") or ())
+        self.inbox.turns.tells_lives = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info
 
     async def _undo(self, link: Link, flaw: BaseException) -> None:
@@ -127,11 +138,9 @@ class Client(Controls):
             await link.over(LAST_WORDS_SECONDS)
         before, link.closing = link.end, True
         await link.close(busy=True)
-        await self._close_servers()
-        if self._finalizer is not None:
-            self._finalizer.detach()
+        await self._close_rest()
         if isinstance(flaw, CLIConnectionError) and before is not None:
-            truth = flaw_of(before, link.flaw, self._inbox.last_result)
+            truth = flaw_of(before, link.flaw, self.inbox.last_result)
             if truth is not None:
                 raise truth from flaw
 
@@ -143,16 +152,19 @@ class Client(Controls):
         link.closing = True
         if self._feeding is not None:
             self._feeding.cancel()
-        await link.close(self._inbox.is_busy)
-        await self._close_servers()
-        if self._finalizer is not None:
-            self._finalizer.detach()
+        await link.close(self.inbox.is_busy)
+        await self._close_rest()
 
     disconnect = close
 
-    async def _close_servers(self) -> None:
-        for server in self._servers.values():
+    async def _close_rest(self) -> None:
+        """What lives as long as the engine."""
+        for server in self.servers.values():
             await server.close()
+        if self._kept is not None:
+            await self._kept.close()
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
     async def __aenter__(self) -> Client:
         await self.connect()
@@ -167,23 +179,23 @@ class Client(Controls):
 
     async def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> Turn:
         """Say something; the turn that answers it. While another turn runs, it joins that one or waits for its end."""
-        link = self._connected()
+        link = self.connected()
         parser = None if self.options.output_type is None else parser_of(self.options.output_type)
         turn = Turn(uuid or new_uuid(), parser)
         content = prompt if isinstance(prompt, str) else list(prompt)
         message = User(
-            message=msgspec.convert({"role": "user", "content": content}, UserContent, dec_hook=hook),
+            message=msgspec.convert({"role": "user", "content": content}, UserContent, dec_hook=on_the_way_in),
             parent_tool_use_id=None,
             session_id="default",
             uuid=turn.uuid,
             priority=UNSET if priority is None else priority,
             client_composed=True if self.options.verbatim_prompts else UNSET,
         )
-        self._inbox.turns.add(turn)
+        self.inbox.turns.add(turn)
         try:
             link.send(message)
         except ClaudeSDKError:
-            self._inbox.turns.drop(turn)
+            self.inbox.turns.drop(turn)
             raise
         await link.flush()
         return turn
@@ -198,7 +210,7 @@ class Client(Controls):
 
     async def query(self, prompt: str | AsyncIterable[Json], session_id: str = "default") -> None:
         """Say something, as programs of the official SDK do; receive_response() yields what comes of it."""
-        link = self._connected()
+        link = self.connected()
         if isinstance(prompt, str):
             line: Json = {
                 "type": "user",
@@ -206,10 +218,10 @@ class Client(Controls):
                 "parent_tool_use_id": None,
                 "session_id": session_id,
             }
-            say(link, self._inbox, line, self.options.verbatim_prompts)
+            say(link, self.inbox, line, self.options.verbatim_prompts)
         else:
             async for line in prompt:
-                say(link, self._inbox, {"session_id": session_id, **line}, self.options.verbatim_prompts)
+                say(link, self.inbox, {"session_id": session_id, **line}, self.options.verbatim_prompts)
         await link.flush()
 
     # Listening.
@@ -217,16 +229,16 @@ class Client(Controls):
     def receive_messages(self) -> Stream:
         """All that belongs to no `ask`, for as long as the engine speaks."""
         self._heard()
-        return self._inbox.stream
+        return self.inbox.stream
 
     def receive_response(self) -> Response:
         """The same, up to and with the next result."""
         self._heard()
-        return Response(self._inbox.stream)
+        return Response(self.inbox.stream)
 
     async def get_server_info(self) -> Json | None:
         """What the engine told of itself when hands were shaken."""
-        self._connected()
+        self.connected()
         return self._info
 
     @property
@@ -241,7 +253,7 @@ class Client(Controls):
     @property
     def session_id(self) -> str | None:
         """Known once a turn has begun."""
-        init, last = self._inbox.init, self._inbox.last_result
+        init, last = self.inbox.init, self.inbox.last_result
         found = init.session_id if init is not None else last.session_id if last is not None else None
         return found if isinstance(found, str) else None
 
@@ -251,13 +263,14 @@ class Client(Controls):
 
     async def request(self, request: wire.Request, timeout_seconds: float | None = None) -> Any:
         patience = self.options.control_timeout_seconds if timeout_seconds is None else timeout_seconds
-        return await self._connected().ask(request, patience)
+        return await self.connected().ask(request, patience)
 
     async def end_input(self) -> None:
         """Say that nothing more will come: the engine finishes what it has, and ends."""
-        await self._connected().wire.end_input()
+        await self.connected().wire.end_input()
 
-    def _connected(self) -> Link:
+    def connected(self) -> Link:
+        """The way to the engine. Raises NotConnected."""
         if self._link is None:
             raise NotConnected("the client is not connected: call connect() first")
         return self._link
@@ -266,57 +279,6 @@ class Client(Controls):
         """What was said before the end can still be read after it."""
         if self._info is None:
             raise NotConnected("the client is not connected: call connect() first")
-
-
-class Response(Stream):
-    """The messages of another stream up to the next result. It takes no more than it yields."""
-
-    def __init__(self, source: Stream) -> None:
-        super().__init__()
-        self._source = source
-
-    async def __anext__(self) -> ours.Message:
-        if self._over:
-            raise StopAsyncIteration
-        message = await self._source.__anext__()
-        self._over = is_end(message)
-        return message
-
-
-def say(link: Link, inbox: Inbox, line: Json, verbatim: bool) -> None:
-    """Send a line of the program. Raises ValueError for what is none."""
-    if verbatim and line.get("type") == "user":
-        line = {**line, "client_composed": True}
-    message: Message = decode(msgspec.json.encode(line))
-    if isinstance(message, Refused):
-        raise ValueError(f"the prompt is no message: {message.reason}")
-    if isinstance(message, User):
-        inbox.unanswered += 1
-    link.send(message)
-
-
-async def feed(link: Link, inbox: Inbox, prompts: AsyncIterable[Json], verbatim: bool) -> None:
-    """Send what a program generates. What goes wrong in it ends it, not the session."""
-    try:
-        async for line in prompts:
-            say(link, inbox, {"session_id": "default", **line}, verbatim)
-            await link.flush()
-    except ClaudeSDKError:
-        log.debug("the prompts ended with the engine", exc_info=True)
-    except Exception:
-        log.exception("the prompts of the program failed")
-
-
-def hook(kind: type, value: Any) -> Any:
-    from parley.protocol.base import on_the_way_in
-
-    return on_the_way_in(kind, value)
-
-
-def new_uuid() -> str:
-    from uuid import uuid4
-
-    return str(uuid4())
 
 
 def to_stderr(line: str) -> None:

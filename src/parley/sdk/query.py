@@ -18,9 +18,10 @@ from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import BackgroundTasksChanged, Init
 from parley.sdk import messages as ours
-from parley.sdk.client import Client, new_uuid, say
+from parley.sdk.client import Client
 from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.options import Options
+from parley.sdk.prompts import new_uuid, say
 from parley.sdk.running import Job, log, start
 
 BACKGROUND_SECONDS = 600.0
@@ -95,7 +96,7 @@ class Query(AsyncIterator[ours.Message]):
     async def _begin(self) -> None:
         self._begun = True
         await self._client.connect()
-        inbox, link, progress = self._client._inbox, self._client._connected(), self._progress
+        inbox, link, progress = self._client.inbox, self._client.connected(), self._progress
         watch = Watch(progress, self._client)
         inbox.watchers.append(watch)
         if isinstance(self._prompt, str):
@@ -132,10 +133,10 @@ class Watch:
 
     def __init__(self, progress: Progress, client: Client) -> None:
         self._progress = progress
-        self._wire = client._connected().wire
+        self._wire = client.connected().wire
         options = client.options
         self._has_callbacks = bool(
-            options.can_use_tool or options.hooks or client._servers or options.on_question or options.on_plan
+            options.can_use_tool or options.hooks or client.servers or options.on_question or options.on_plan
         )
         self._waiting: Job | None = None
         self._done = False

@@ -138,6 +138,21 @@ class Turn(Stream):
         return self.finish_up().__await__()
 
 
+class Response(Stream):
+    """The messages of another stream up to the next result. It takes no more than it yields."""
+
+    def __init__(self, source: Stream) -> None:
+        super().__init__()
+        self._source = source
+
+    async def __anext__(self) -> ours.Message:
+        if self._over:
+            raise StopAsyncIteration
+        message = await self._source.__anext__()
+        self._over = is_end(message)
+        return message
+
+
 class Turns:
     """Sorts the messages of one engine."""
 

@@ -1,0 +1,106 @@
+"""Copies of what an engine writes, on their way to the program's own store.
+
+They go in batches: when a turn has ended, when many wait, or each at once (`eager`). A store that fails
+is tried again; what it does not take is told on the stream, as a `mirror_error`, and nothing else suffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from parley.protocol import base
+from parley.protocol.base import Json
+from parley.protocol.messages.notices import TranscriptMirror
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import MirrorError
+from parley.sdk.running import Job, start
+from parley.sdk.shapes import SessionKey
+
+MOST_ENTRIES = 500
+MOST_BYTES = 1 << 20
+PAUSES_SECONDS = (0.2, 0.8)
+APPEND_SECONDS = 60.0
+
+
+class Mirror:
+    def __init__(self, store: Any, eager: bool, told: Callable[[base.Message], None]) -> None:
+        self._store = store
+        self._eager = eager
+        self._told = told
+        self._held: list[tuple[str, list[Json]]] = []
+        self._entries = 0
+        self._bytes = 0
+        self._sending: Job | None = None
+
+    def put(self, message: TranscriptMirror) -> None:
+        if self._held and self._held[-1][0] == message.filePath:
+            self._held[-1][1].extend(message.entries)
+        else:
+            self._held.append((message.filePath, list(message.entries)))
+        self._entries += len(message.entries)
+        self._bytes += len(message.line or b"")
+        if self._eager or self._entries >= MOST_ENTRIES or self._bytes >= MOST_BYTES:
+            self._send()
+
+    def watch(self, message: base.Message) -> None:
+        """Who has heard a result has the session up to there on its way."""
+        if isinstance(message, Result):
+            self._send()
+
+    def _send(self) -> None:
+        if self._sending is None and self._held:
+            self._sending = start(self._work)
+
+    async def _work(self) -> None:
+        try:
+            while self._held:
+                path, entries = self._held.pop(0)
+                self._entries = self._bytes = 0
+                await self._append(path, entries)
+        finally:
+            self._sending = None
+
+    async def _append(self, path: str, entries: list[Json]) -> None:
+        from anyio import fail_after, sleep
+
+        key = key_of(path)
+        if key is None:
+            self._told(MirrorError(error=f"{path} is no transcript"))
+            return
+        for pause in (*PAUSES_SECONDS, None):
+            try:
+                with fail_after(APPEND_SECONDS):
+                    await self._store.append(key, entries)
+                return
+            except TimeoutError:
+                # It may still arrive: a second try could keep everything twice.
+                self._told(MirrorError(error=f"the store took longer than {APPEND_SECONDS:g} s", key=dict(key)))
+                return
+            except Exception as flaw:
+                if pause is None:
+                    self._told(MirrorError(error=f"{flaw}" or type(flaw).__name__, key=dict(key)))
+                    return
+            await sleep(pause)
+
+    async def flush(self) -> None:
+        """Until everything is with the store, or given up."""
+        self._send()
+        while (job := self._sending) is not None:
+            await job.wait()
+            self._send()
+
+
+def key_of(path: str) -> SessionKey | None:
+    """Which session a transcript belongs to: `…/projects/<project>/<session>.jsonl`, agents in folders below."""
+    parts = path.replace("\\", "/").split("/")
+    if "projects" not in parts or not path.endswith(".jsonl"):
+        return None
+    project, *rest = parts[len(parts) - parts[::-1].index("projects") :] or [""]
+    if not project or not rest:
+        return None
+    session_id, *below = rest
+    if not below:
+        return {"project_key": project, "session_id": session_id.removesuffix(".jsonl")}
+    subpath = "/".join(below).removesuffix(".jsonl")
+    return {"project_key": project, "session_id": session_id, "subpath": subpath}

@@ -1,0 +1,58 @@
+"""The conformance suite for stores finds what is wrong with one, and nothing wrong with ours."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from parley import InMemorySessionStore
+from parley.testing import run_session_store_conformance
+
+
+def test_our_own_store_keeps_every_contract() -> None:
+    asyncio.run(run_session_store_conformance(InMemorySessionStore))
+
+
+class Least:
+    """A store with nothing but what is needed."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[Any]] = {}
+
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        self.lines.setdefault(str(key), []).extend(entries)
+
+    async def load(self, key: Any) -> list[Any] | None:
+        return self.lines.get(str(key))
+
+
+def test_the_least_is_enough() -> None:
+    asyncio.run(run_session_store_conformance(Least))
+
+
+class Forgetful(Least):
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        self.lines[str(key)] = list(entries)
+
+
+class Mixing(Least):
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        await super().append({**key, "subpath": None}, entries)
+
+    async def load(self, key: Any) -> list[Any] | None:
+        return await super().load({**key, "subpath": None})
+
+
+@pytest.mark.parametrize(("store", "contract"), [(Forgetful, "order"), (Mixing, "agents are apart")])
+def test_a_store_that_breaks_a_contract_is_told_which(store: type[Least], contract: str) -> None:
+    with pytest.raises(AssertionError) as flaw:
+        asyncio.run(run_session_store_conformance(store))
+
+    assert any(contract in note for note in flaw.value.__notes__)
+
+
+def test_what_is_needed_cannot_be_skipped() -> None:
+    with pytest.raises(ValueError, match="load"):
+        asyncio.run(run_session_store_conformance(Least, skip_optional=frozenset({"load"})))
