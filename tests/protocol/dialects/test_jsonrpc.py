@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from golden_lines import SEEDS, Sample, each
 
-from parley.protocol.base import Refused
-from parley.protocol.blocks import Text, ToolResult, ToolUse
+from parley.protocol.blocks import Text, ToolResult
 from parley.protocol.dialects.jsonrpc import JsonRpc
-from parley.protocol.dialects.miriad_host import JsonRpcHost
+from parley.protocol.dialects.reading import read_jsonrpc
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Success
 from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
 from parley.protocol.messages.dialects import AnswerComplete, Injected, Queued, SessionOpened, SystemFault
@@ -59,7 +58,7 @@ def test_a_response_of_the_document_is_one_that_we_say_in_the_same_words(sample:
     output = User(message=UserContent(content=[ToolResult.of("c", "")]))
     said(dialect, *[output] * line["result"].get("num_turns", 0))
 
-    (message,) = heard(JsonRpcHost(world()), sample.line)
+    message = read_jsonrpc(sample.line, lambda: "u1")
     if isinstance(message, Result):
         message = result(**{**plain(message), "user_message_uuids": ["u1"]})
 
@@ -236,49 +235,3 @@ def test_nothing_is_said_of_a_queue() -> None:
     notes = [Queued(position=1, user_message_uuid="u1"), Injected(message_count=1, content_length=1)]
 
     assert said(running(), *notes) == []
-
-
-# The other end.
-
-
-def test_a_host_numbers_its_calls() -> None:
-    host = JsonRpcHost(world())
-    prompt = User(message=UserContent(content="Hi"), session_id="s")
-
-    assert said(host, prompt, ControlRequest(request_id="x", request=Interrupt())) == [
-        call("run", 1, prompt="Hi", session_id="s"),
-        call("cancel", 2),
-    ]
-
-
-def test_frames_of_earlier_engines_are_understood() -> None:
-    def response(**frame: Any) -> Json:
-        return {"jsonrpc": "2.0", "id": 1, "result": frame}
-
-    text, use, output, end = heard(
-        JsonRpcHost(world()),
-        response(type="text", chunk="Hello"),
-        response(type="tool_call", callId="c", name="read", args={"filePath": "/a"}),
-        response(type="tool_result", callId="c", result="x"),
-        response(type="complete", response="Done.", usage={"inputTokens": 1, "outputTokens": 2}),
-    )
-
-    assert isinstance(text, Assistant)
-    assert text.message.content == [Text.of("Hello")]
-    assert isinstance(use, Assistant)
-    assert use.message.content == [
-        ToolUse({"type": "tool_use", "id": "c", "name": "Read", "input": {"file_path": "/a"}})
-    ]
-    assert isinstance(output, User)
-    assert output.message.content == [ToolResult({"type": "tool_result", "tool_use_id": "c", "content": "x"})]
-    assert isinstance(end, Result)
-    assert (end.result, end.usage) == ("Done.", {"input_tokens": 1, "output_tokens": 2})
-
-
-def test_an_error_is_told_and_what_is_no_response_is_refused() -> None:
-    fault, refused = heard(
-        JsonRpcHost(world()), {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "busy"}}, b"{}"
-    )
-
-    assert fault == SystemFault(message="busy", error={"code": -32001, "message": "busy"})
-    assert isinstance(refused, Refused)

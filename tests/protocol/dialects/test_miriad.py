@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from golden_lines import SEEDS, Sample, each
 
-from parley.protocol.base import UNSET, Message, Refused
+from parley.protocol.base import Message, Refused
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.blocks import read as block
 from parley.protocol.dialects.miriad import Miriad
-from parley.protocol.dialects.miriad_host import MiriadHost
+from parley.protocol.dialects.reading import read_miriad
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.dialects import (
@@ -81,9 +81,9 @@ def test_a_line_of_the_document_is_one_that_we_say_in_the_same_words(sample: Sam
         assert replies(heard(dialect, STATUS)) == [line]
         return
 
-    messages = heard(MiriadHost(world()), sample.line)
+    message = read_miriad(sample.line, lambda: "u1")
 
-    assert said(dialect, *messages, AnswerComplete(message_id="")) == [line]
+    assert said(dialect, message, AnswerComplete(message_id="")) == [line]
 
 
 # In.
@@ -361,53 +361,3 @@ def test_the_memory_tells_what_it_did() -> None:
         },
         {"type": "system", "subtype": "injected", "message_count": 2, "content_length": 150},
     ]
-
-
-# There and back.
-
-
-def test_what_the_mapping_lists_survives_the_way_there_and_back() -> None:
-    engine, host = opened(), MiriadHost(world())
-    call = ToolUse({"type": "tool_use", "id": "call_1", "name": "Grep", "input": {"pattern": "x", "glob": "*"}})
-    output = User(message=UserContent(content=[ToolResult.of("call_1", "no", is_error=True)]))
-    usage = {"input_tokens": 3, "output_tokens": 4}
-    ended = result(result="Done.", usage=usage, num_turns=2, total_cost_usd=1)
-    messages = [answer(Text.of("Look."), call), output, ended]
-
-    back = heard(host, *(line for message in messages for line in engine.encode(message)))
-
-    assert [type(message) for message in back] == [Assistant, User, Result]
-    said_back, output_back, ended_back = back
-    assert isinstance(said_back, Assistant)
-    assert isinstance(output_back, User)
-    assert isinstance(ended_back, Result)
-    assert said_back.message.content == [Text.of("Look."), call]
-    assert said_back.message.model == "m"
-    assert output_back.message == output.message
-    assert (ended_back.subtype, ended_back.is_error, ended_back.result) == ("success", False, "Done.")
-    assert (ended_back.usage, ended_back.duration_ms, ended_back.duration_api_ms) == (usage, 5, 0)
-    assert (ended_back.session_id, ended_back.num_turns) == ("own", 1)
-
-
-@pytest.mark.parametrize(
-    ("ended", "expected"),
-    [
-        ({"subtype": "error_max_turns", "is_error": True, "errors": ["too many"]}, (True, ["too many"], UNSET)),
-        (
-            {"subtype": "error_during_execution", "is_error": True, "terminal_reason": "aborted_tools"},
-            (True, [], "aborted_streaming"),
-        ),
-    ],
-)
-def test_a_bad_end_is_a_bad_end_at_the_other_end(ended: Json, expected: tuple[bool, list[str], Any]) -> None:
-    (back,) = heard(MiriadHost(world()), *opened().encode(result(**ended)))
-
-    assert isinstance(back, Result)
-    assert back.subtype == "error_during_execution"
-    assert (back.is_error, back.errors, back.terminal_reason) == expected
-
-
-def test_a_frame_that_is_not_what_it_says_is_refused() -> None:
-    lines = [b'{"type":"assistant","message":{}}', b'{"type":"system","subtype":"tool_result","tool_result":5}', b"{"]
-
-    assert {type(message) for message in heard(MiriadHost(world()), *lines)} == {Refused}
