@@ -41,6 +41,7 @@ def exists(path: str, test: str) -> bool:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_row_about_a_document_says_something_and_names_tests_that_exist(document: str) -> None:
+    assert rows(document)
     for row in rows(document):
         _, says, shown_by, _ = (cell.strip() for cell in BAR.split(row))
         named = NAMED.findall(shown_by)

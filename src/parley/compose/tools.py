@@ -11,7 +11,7 @@ from parley.compose.basis import Basis
 from parley.compose.instructions import text_file
 from parley.compose.permissions import asks_host
 from parley.compose.places import file_history, plan_file, results_folder
-from parley.compose.rows import HOOKS, TOOLS, variety
+from parley.compose.rows import HOOKS, TOOLS, dialect_name, variety
 from parley.engine.agents import Agents
 from parley.errors import UsageError
 from parley.settings.base import Value
@@ -65,7 +65,10 @@ def client_tools(basis: Basis) -> Sequence[Declared]:
     given = options.client_tools
     if not given:
         return ()
-    if options.input_format != "stream-json" and not options.stdio:
+    spoken = dialect_name(options)
+    if spoken == "jsonrpc":
+        raise UsageError("option '--client-tools' does not go with JSON-RPC, in which a client can only start a run")
+    if options.input_format != "stream-json" and spoken != "miriad":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
     from parley.engine.client_tools import declared_in
 

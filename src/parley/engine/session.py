@@ -298,7 +298,7 @@ class Session:
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
         together = False
-        self.tell(dialects.SessionOpened())
+        self.tell(dialects.SessionOpened(client_tools=[tool.name for tool in self.setup.client_tools]))
         try:
             while (taken := await self._take(together)) is not None:
                 if isinstance(taken, Rejected):

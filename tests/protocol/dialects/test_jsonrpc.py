@@ -12,7 +12,14 @@ from parley.protocol.dialects.jsonrpc import JsonRpc
 from parley.protocol.dialects.reading import read_jsonrpc
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Success
 from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
-from parley.protocol.messages.dialects import AnswerComplete, Injected, Queued, SessionOpened, SystemFault
+from parley.protocol.messages.dialects import (
+    AnswerComplete,
+    Consolidation,
+    Injected,
+    Queued,
+    SessionOpened,
+    SystemFault,
+)
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
@@ -229,6 +236,14 @@ def test_a_line_that_was_too_long_is_an_invalid_request() -> None:
 
     assert lines[0] == {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "too long"}}
     assert lines[1]["id"] == "r1"
+
+
+def test_what_the_memory_did_is_told_in_the_envelope() -> None:
+    frame = {"type": "system", "subtype": "consolidation", "entries_created": 2, "entries_updated": 1}
+
+    (line,) = said(running(), Consolidation(entries_created=2, entries_updated=1))
+
+    assert line == {"jsonrpc": "2.0", "id": "r1", "result": frame}
 
 
 def test_nothing_is_said_of_a_queue() -> None:

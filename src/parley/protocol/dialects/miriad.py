@@ -30,6 +30,7 @@ from parley.protocol.messages.dialects import (
     JsonRpc,
     Provisions,
     Queued,
+    SessionOpened,
     SystemFault,
 )
 from parley.protocol.messages.requests import Interrupt, McpSetServers
@@ -51,6 +52,7 @@ class Miriad:
         self._answer: Answer | None = None
         """What the model has said of the answer that is not complete yet."""
         self._tool_results = 0
+        self._client_tools: list[str] = []
 
     # In.
 
@@ -78,7 +80,8 @@ class Miriad:
         except msgspec.ValidationError as flaw:
             return [Refused(reason=f"user: {flaw}", kind="user")]
         uuid = message.uuid if isinstance(message.uuid, str) and message.uuid else self._world.new_uuid()
-        self.prompts.came(uuid, message.session_id if isinstance(message.session_id, str) else None)
+        if not is_tool_result(message):
+            self.prompts.came(uuid, message.session_id if isinstance(message.session_id, str) else None)
         return [*brought, msgspec.structs.replace(message, uuid=uuid)]
 
     def brought(self, message: User) -> list[Message]:
@@ -138,13 +141,17 @@ class Miriad:
         self.prompts.heed(message)
         return said
 
+    def open(self, message: SessionOpened) -> list[Json]:
+        self._client_tools = message.client_tools
+        return []
+
     def say_assistant(self, message: Assistant) -> list[Json]:
         if message.parent_tool_use_id:
             return []
         content = message.message.content
         if message.is_api_error_message is True:
             return [*self.finish_answer(), *(fault(block.text) for block in content if isinstance(block, Text))]
-        said = [shown(block) for block in content if isinstance(block, SHOWN_BLOCKS)]
+        said = [self._shown(block) for block in content if isinstance(block, SHOWN_BLOCKS)]
         held = self._answer
         if held is not None and held.id == message.message.id:
             held.content += said
@@ -152,6 +159,11 @@ class Miriad:
         before = self.finish_answer()
         self._answer = Answer(message.message.id, message.message.model, said)
         return before
+
+    def _shown(self, block: Block) -> Json:
+        """A block as it is spelled here; the client's own tools are called as it calls them."""
+        is_ours = isinstance(block, ToolUse) and block.name not in self._client_tools
+        return there(block.json) if is_ours else block.json
 
     def finish_answer(self, message: Message | None = None) -> list[Json]:
         """The answer that was held, as one line."""
@@ -219,8 +231,10 @@ def fault(text: str) -> Json:
     return system("error", message=text)
 
 
-def shown(block: Block) -> Json:
-    return there(block.json) if isinstance(block, ToolUse) else block.json
+def is_tool_result(message: User) -> bool:
+    """Whether a line of the client is the output of a tool that it runs, and no prompt."""
+    content = message.message.content
+    return not isinstance(content, str) and any(isinstance(block, ToolResult) for block in content)
 
 
 def outcome(block: ToolResult) -> Json:
@@ -277,6 +291,7 @@ def say_informational(dialect: Miriad, message: Informational) -> list[Json]:
 
 
 FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
+    SessionOpened: Miriad.open,
     Assistant: Miriad.say_assistant,
     AnswerComplete: Miriad.finish_answer,
     User: Miriad.say_user,

@@ -129,6 +129,8 @@ class SessionOpened(Message, frozen=True, kw_only=True, tag="session_opened"):
     """A note: the session is there, and takes prompts. It comes before everything else, and is on no wire."""
 
     session_id: str | UnsetType = UNSET
+    client_tools: list[str] = []
+    """The names of the tools that the client runs."""
 
 
 class AnswerComplete(Message, frozen=True, kw_only=True, tag="answer_complete"):
