@@ -201,6 +201,9 @@ BAD = st.fixed_dictionaries(
         "errors": st.lists(WORDS.filter(bool), min_size=1, max_size=3),
     },
     optional={"terminal_reason": st.sampled_from(["aborted_tools", "aborted_streaming", "max_turns", "api_error"])},
+).filter(
+    # A turn that was interrupted ends as such; it has no other name for its end.
+    lambda end: end["subtype"] != "error_max_structured_output_retries" or "terminal_reason" not in end
 )
 
 
