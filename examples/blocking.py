@@ -1,7 +1,5 @@
 """Without async: the same client for programs, scripts and notebooks that have no event loop.
 
-Callbacks may be plain functions.
-
 Prints:
     Hello.
     asked about Bash
@@ -11,20 +9,27 @@ Prints:
 
 from typing import Any
 
-from parley import AssistantMessage, Options, PermissionResult, PermissionResultAllow, UserMessage
-from parley.sync import Client, query
+from parley import (
+    AssistantMessage,
+    Options,
+    PermissionResult,
+    PermissionResultAllow,
+    SyncClient,
+    UserMessage,
+    query_sync,
+)
 
-for message in query(prompt="say Hello.", options=Options(model="offline")):
+for message in query_sync(prompt="say Hello.", options=Options(model="offline")):
     if isinstance(message, AssistantMessage):
         print(message.text)
 
 
-def decide(name: str, input: dict[str, Any], context: Any) -> PermissionResult:
+async def decide(name: str, input: dict[str, Any], context: Any) -> PermissionResult:
     print("asked about", name)
     return PermissionResultAllow()
 
 
-with Client(Options(model="offline"), can_use_tool=decide) as client:
+with SyncClient(Options(model="offline", can_use_tool=decide)) as client:
     turn = client.ask('call Bash {"command": "touch here"}\nsay Done.')
     calls = [message for message in turn if isinstance(message, UserMessage)]
     print("calls:", len(calls))

@@ -19,7 +19,7 @@ FAMILIES = frozenset(
     {"tools", "models", "permissions", "hooks", "stores", "workspace", "transports", "mcp", "memory", "settings"}
 )
 LAYERS = (
-    {"__init__", "__main__", "types", "_errors", "sync"},
+    {"__init__", "__main__", "types", "_errors"},
     {"cli", "sdk", "gateway", "testing"},
     {"compose"},
     {"engine"},
