@@ -199,7 +199,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(STEPS)
 def test_whatever_is_done_each_step_can_be_undone_and_the_tree_stays_whole(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, int]]

@@ -39,6 +39,7 @@ class Remembering:
     def __init__(self, session: Session, make_keeper: Callable[[], Keeper]) -> None:
         self._session = session
         self._make_keeper = make_keeper
+        session.setup.tool_context.in_view = self._in_view
         self._task: asyncio.Task[None] | None = None
         self._again = False
         """Whether more was said, and is to be looked through, since the one that runs began."""
@@ -47,6 +48,9 @@ class Remembering:
     @cached_property
     def keeper(self) -> Keeper:
         return self._make_keeper()
+
+    def _in_view(self) -> frozenset[tuple[str, int]]:
+        return frozenset((self._session.id, line.seq) for line in self._session.record.history.lines())
 
     # When.
 

@@ -9,8 +9,9 @@ from parley.memory.base import Entry, Findings, Line, Summary
 from parley.memory.database import Database
 from parley.memory.summaries import Summaries
 from parley.memory.tree import Tree
+from parley.stores.base import Entry as LogEntry
 from parley.stores.base import Hit, Ranking, Store
-from parley.stores.words import excerpt, said, words
+from parley.stores.words import passage, said, telling, words
 
 
 class LocalRecall:
@@ -41,12 +42,12 @@ class LocalRecall:
 
     def _scanned(self, text: str, limit: int) -> list[Hit]:
         """Without an index, by reading all of it: those with most of the words first, and of these the latest."""
-        wanted, scored = list(dict.fromkeys(words(text))), list[tuple[int, int, Hit]]()
+        wanted, scored = telling(text), list[tuple[int, int, Hit]]()
         for entry in self._store.read(self._session_id):
-            heard = said(entry.kind, entry.message)
-            score = len(set(wanted) & set(words(heard))) if heard and not entry.context.get("isCompactSummary") else 0
+            heard = "" if is_repetition(entry) else said(entry.kind, entry.message)
+            score = len(set(wanted) & set(words(heard)))
             if score:
-                told = excerpt(heard, wanted)
+                told = passage(heard, wanted)
                 hit = Hit(id=self._session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=told)
                 scored.append((score, entry.seq, hit))
         return [hit for _, _, hit in sorted(scored, key=lambda each: each[:2], reverse=True)[:limit]]
@@ -70,3 +71,9 @@ class LocalRecall:
                 uuid = str(entry.message.get("uuid"))
                 lines.append(Line(seq=entry.seq, kind=entry.kind, at=entry.at, uuid=uuid, text=text))
         return lines
+
+
+def is_repetition(entry: LogEntry) -> bool:
+    """Whether it is a summary, or the result of a call that looked something up."""
+    detail = entry.message.get("tool_use_result")
+    return bool(entry.context.get("isCompactSummary") or (isinstance(detail, dict) and detail.get("recalled")))

@@ -11,7 +11,7 @@ from typing import Any
 
 from parley.memory.base import Summary
 from parley.memory.database import Database
-from parley.memory.matching import queries
+from parley.stores.words import queries, telling
 
 COLUMNS = "memory_summaries.id, session, memory_summaries.rank, first, last, memory_summaries.text, at"
 
@@ -54,7 +54,7 @@ class Summaries:
         )
         hits: dict[int, Summary] = {}
         with self._database.reading() as run:
-            for query in queries(text) if run is not None else ():
+            for query in queries(telling(text)) if run is not None else ():
                 for row in run.execute(wanted, (query, session, session, limit)) if run is not None else ():
                     hits.setdefault(row[0], as_summary(row))
         return list(hits.values())[:limit]

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from parley.errors import Refusal
 from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database
-from parley.memory.matching import queries
 from parley.protocol.base import Struct
+from parley.stores.words import queries, telling
 
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 LONGEST_SLUG, LONGEST_TITLE, LONGEST_BODY, MOST_LINKS = 80, 200, 20_000, 50
@@ -83,7 +83,7 @@ class Tree:
         )
         hits: dict[str, Entry] = {}
         with self._database.reading() as run:
-            for query in queries(text) if run is not None else ():
+            for query in queries(telling(text)) if run is not None else ():
                 for row in run.execute(wanted, (query, limit)) if run is not None else ():
                     hits.setdefault(row[0], as_entry(row))
         return list(hits.values())[:limit]

@@ -27,16 +27,17 @@ from parley.stores.rows import agent_key, aside_key, damage, keys_below
 from parley.stores.sidechain import Held
 from parley.stores.sqlite_file import connect, told
 from parley.stores.sqlite_log import ENTRIES, AgentLog, SqliteLog, entries, reading
-from parley.stores.words import excerpt, said, words
+from parley.stores.words import excerpt, passage, queries, said, telling, words
 
 INFO = "SELECT id, cwd, title, first_prompt, created, modified, size_bytes, messages, tag, git_branch FROM sessions "
 FOUND = (
     "SELECT session, seq, kind, at, message FROM said JOIN entries ON entries.id = said.rowid "
     "WHERE said MATCH ? AND session IN (SELECT id FROM sessions) "
 )
-MOST_WORDS = 64
 SUMMARY = '%"isCompactSummary":true%'
 """In the context of what stands for what was said, and was not said itself."""
+RECALLED = '%"recalled":true%'
+"""In the result of a call that looked up what was said: a repetition. What people write has its quotes escaped."""
 SIZE = "coalesce(sum(length(message) + length(context)), 0)"
 
 
@@ -147,16 +148,17 @@ class Sqlite:
             return []
         query = " ".join(f'"{word}"' for word in wanted)
         found = self._query(FOUND + "ORDER BY said.rowid DESC LIMIT ?", query, limit)
-        return hits(found, wanted, lambda there: there >= set(wanted))
+        return hits(found, wanted, lambda there: there >= set(wanted), excerpt)
 
     def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[Hit]:
-        wanted = list(dict.fromkeys(words(text)))[:MOST_WORDS]
-        if not wanted:
-            return []
-        query = " OR ".join(f'"{word}"' for word in wanted)
-        where = FOUND + "AND (? IS NULL OR session = ?) AND context NOT LIKE ? ORDER BY said.rank LIMIT ?"
-        found = self._query(where, query, session_id, session_id, SUMMARY, limit)
-        return hits(found, wanted, lambda there: not there.isdisjoint(wanted))
+        wanted = telling(text)
+        where = FOUND + "AND (? IS NULL OR session = ?) AND context NOT LIKE ? AND message NOT LIKE ? "
+        found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for query in queries(wanted):
+            given = (query, session_id, session_id, SUMMARY, RECALLED, limit)
+            for row in self._query(where + "ORDER BY said.rank LIMIT ?", *given):
+                found.setdefault(row[:2], row)
+        return hits([*found.values()][:limit], wanted, lambda there: not there.isdisjoint(wanted), passage)
 
     def path(self, session_id: str) -> str:
         return ""
@@ -194,11 +196,16 @@ def forget(database: sqlite3.Connection, session_id: str) -> None:
     database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
 
 
-def hits(found: Iterable[tuple[Any, ...]], wanted: list[str], fits: Callable[[set[str]], bool]) -> list[Hit]:
+def hits(
+    found: Iterable[tuple[Any, ...]],
+    wanted: list[str],
+    fits: Callable[[set[str]], bool],
+    part: Callable[[str, list[str]], str],
+) -> list[Hit]:
     """The finds among rows: the index may remember what damaged entries once said."""
     told = ((id, seq, kind, at, heard(kind, message)) for id, seq, kind, at, message in found)
     return [
-        Hit(id=id, seq=seq, kind=kind, at=at, excerpt=excerpt(text, wanted))
+        Hit(id=id, seq=seq, kind=kind, at=at, excerpt=part(text, wanted))
         for id, seq, kind, at, text in told
         if fits(set(words(text)))
     ]

@@ -13,11 +13,32 @@ LONGEST_WORD = 64
 SAID = ("user", "assistant")
 LONGEST_PROMPT = 200
 EXCERPT = 120
+PASSAGE = 320
+QUESTIONS = """
+a about all also an and any are as at be been but by can could did do does for from had has have how i if in into is it
+its me my no not of on or our so than that the their them then there these they this those to us was we were what when
+where which who whom whose why will with would you your
+"""
+EMPTY = frozenset(QUESTIONS.split())
+"""Words of which questions are full, and which say nothing of what they are about."""
+MOST_WORDS = 64
 
 
 def words(text: str) -> list[str]:
     """The words of a text, in their order."""
     return [word[:LONGEST_WORD] for word in WORD.findall(text.casefold())]
+
+
+def telling(text: str) -> list[str]:
+    """The words of a question that say what it is about, each once; all of them if there are no others."""
+    every = list(dict.fromkeys(words(text)))
+    return ([word for word in every if word not in EMPTY] or every)[:MOST_WORDS]
+
+
+def queries(wanted: list[str]) -> list[str]:
+    """For SQLite's full-text search: what has all the words, then what has any."""
+    quoted = [f'"{word}"' for word in wanted]
+    return quoted if len(quoted) < 2 else [" ".join(quoted), " OR ".join(quoted)]
 
 
 def said(kind: str, message: Json) -> str:
@@ -69,3 +90,18 @@ def excerpt(text: str, wanted: list[str]) -> str:
     begin = max(0, at - EXCERPT // 3)
     cut = flat[begin : begin + EXCERPT]
     return f"{'…' if begin else ''}{cut}{'…' if begin + EXCERPT < len(flat) else ''}"
+
+
+def passage(text: str, wanted: list[str]) -> str:
+    """The lines of the text in which most of the words stand together; long ones count for more."""
+    flat, weights = " ".join(text.split()), {word: len(word) for word in wanted}
+    all_words = ((found.start(), found[0].casefold()[:LONGEST_WORD]) for found in WORD.finditer(flat))
+    places = [(start, word) for start, word in all_words if word in weights]
+    best, score, first = 0, -1, 0
+    for last, (end, _) in enumerate(places):
+        while end - places[first][0] > PASSAGE * 2 // 3:
+            first += 1
+        if (here := sum(weights[word] for word in {word for _, word in places[first : last + 1]})) > score:
+            best, score = places[first][0], here
+    begin = max(0, best - PASSAGE // 6)
+    return f"{'…' if begin else ''}{flat[begin : begin + PASSAGE]}{'…' if begin + PASSAGE < len(flat) else ''}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -92,6 +92,8 @@ class Context:
         """What a skill says, by its name and with arguments; None where there is no session. Raises ToolError."""
         self.open_memory: Callable[[], Recall] | None = None
         """Where what was learned and said before is looked up; None where nothing is remembered."""
+        self.in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
+        """The messages that the model sees anyway: their sessions, and their numbers there."""
         self.clock = clock
         """Seconds, for durations."""
         self.hides: Callable[[str], bool] = lambda path: False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -17,6 +18,10 @@ from parley.workspace.base import Reach
 MOST_FOUND = 50
 MOST_CHARS = 40_000
 EXCERPT_CHARS = 400
+SPARE = 3
+"""So many times as many are looked for as are shown: some are in front of the model already."""
+REPEATS = {"recalled": True}
+"""Marks what was looked up, so that nobody finds it as if it had been said once more."""
 RANGE = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.)\s*#?(\d{1,15}))?")
 
 
@@ -47,10 +52,12 @@ class MemorySearch:
     async def run(self, call: SearchInput, context: Context, reach: Reach) -> Result:
         recall = opened(context)
         try:
-            found = await aside(lambda: recall.search(call.query, call.limit, everywhere=call.everywhere))
+            found = await aside(lambda: recall.search(call.query, call.limit * SPARE, everywhere=call.everywhere))
         except SessionError as flaw:
             raise ToolError(str(flaw)) from None
+        found = news_first(found, context.in_view(), call.limit)
         detail = {
+            **REPEATS,
             "entries": [entry.slug for entry in found.entries],
             "summaries": [summary.id for summary in found.summaries],
             "messages": [{"session_id": hit.id, "seq": hit.seq} for hit in found.messages],
@@ -90,19 +97,25 @@ def shown(recall: Recall, call: ReadInput) -> Result:
         entry = recall.entry(call.slug)
         if entry is None or entry.archived:
             raise ToolError(f"There is no entry {call.slug!r}. memory_search finds entries by their words.")
-        return Result(content=cut(whole(entry, recall.below(call.slug))), detail=plain(entry))
+        return Result(content=cut(whole(entry, recall.below(call.slug))), detail={**REPEATS, **plain(entry)})
     if call.summary is not None:
         found = recall.summary(call.summary)
         if found is None:
             raise ToolError(f"There is no summary {call.summary}.")
         above, below = found
-        return Result(content=cut("\n\n".join(map(summarised, [above, *below]))), detail=plain(above))
+        return Result(content=cut("\n\n".join(map(summarised, [above, *below]))), detail={**REPEATS, **plain(above)})
     first, last = range_of(call.messages or "")
     lines = recall.messages(first, last)
     if not lines:
         raise ToolError(f"Nothing was said from #{first} to #{last}.")
-    detail: Json = {"first": first, "last": last, "messages": len(lines)}
+    detail: Json = {**REPEATS, "first": first, "last": last, "messages": len(lines)}
     return Result(content=fitting(lines), detail=detail)
+
+
+def news_first(found: Findings, in_view: Collection[tuple[str, int]], limit: int) -> Findings:
+    """As many of each as are wanted; messages that the model sees anyway come behind the others."""
+    messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
+    return Findings(entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit]))
 
 
 def range_of(text: str) -> tuple[int, int]:

@@ -1,0 +1,58 @@
+"""What may stand under `memory`, and what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.memory.base import Policy
+from parley.settings.base import Layer
+from parley.settings.keys import vetted
+from parley.settings.remembering import MEMORY, fits, policy_fields
+
+ALL = {
+    "enabled": True,
+    "model": "haiku",
+    "summaryModel": "sonnet",
+    "viewTokens": 50_000,
+    "consolidate": False,
+    "trivialTokens": 0,
+    "pieceTokens": 10,
+    "maxCalls": 3,
+    "maxSeconds": 60,
+}
+
+
+def test_every_key_sets_what_it_says() -> None:
+    assert set(ALL) == set(MEMORY)
+    assert fits(ALL)
+    assert Policy(**policy_fields(ALL)) == Policy(
+        model="haiku",
+        summary_model="sonnet",
+        view_tokens=50_000,
+        consolidates=False,
+        trivial_tokens=0,
+        piece_tokens=10,
+        max_calls=3,
+        max_seconds=60,
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        {"modle": "haiku"},
+        {"model": ""},
+        {"viewTokens": 0},
+        {"maxCalls": True},
+        {"enabled": 1},
+        {"trivialTokens": -1},
+    ],
+)
+def test_what_does_not_fit_is_ignored_with_a_word(wrong: Any) -> None:
+    values, flaws = vetted(Layer(source="flagSettings", path="given", root="/", values={"memory": wrong}))
+
+    assert values == {}
+    assert "memory must be an object with known keys" in flaws[0].text
