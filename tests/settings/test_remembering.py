@@ -52,7 +52,7 @@ def test_every_key_sets_what_it_says() -> None:
     ],
 )
 def test_what_does_not_fit_is_ignored_with_a_word(wrong: Any) -> None:
-    values, flaws = vetted(Layer(source="flagSettings", path="given", root="/", values={"memory": wrong}))
+    values, flaws = vetted(Layer(source="flag", path="given", root="/", values={"memory": wrong}))
 
     assert values == {}
     assert "memory must be an object with known keys" in flaws[0].text
