@@ -98,7 +98,7 @@ def purse(folder: Path, dice: Random) -> list[str]:
     tree, kind = Tree(dice), dice.choice(LIMITS)
     most = dice.randint(1, sum(tree.calls) + 2) if kind != "turns" else dice.randint(1, 4)
     limits: dict[str, Json] = {
-        "usd": {"max_budget_usd": most * USD},
+        "usd": {"max_budget_usd": (most - 0.5) * USD},  # sums of dollars are not exact to the last digit
         "tokens": {"max_budget_tokens": most * TOKENS},
         "calls": {"max_budget_calls": most},
         "turns": {"max_turns": most},

@@ -44,6 +44,7 @@ def instructions(
         # Asked when they are read: only the session says what its rules hide, and it is not there yet.
         memory=lambda: "\n\n".join(filter(None, (memory(basis, context.hides), known(basis, make_keeper)))),
         memory_files=lambda: memory_files(basis, context.hides),
+        nested=lambda path: nested(basis, path, context.hides),
     )
 
 
@@ -64,6 +65,17 @@ def plan_rules(basis: Basis, session_id: str) -> tuple[str, ...]:
         return ()
     rule = "The session begins in plan mode: look around and change nothing until the user has approved your plan."
     return (f"{rule} ExitPlanMode presents it; you may write it to {plan_file(basis, session_id)} first.",)
+
+
+def nested(basis: Basis, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """What memory files say between the working directory and a file, each with the mark that it begins with."""
+    from parley.settings.memory import contents_of
+
+    found = basis.settings.memory_between(path, basis.cwd, basis.folders(), denies)
+    for memory in found:
+        for flaw in memory.flaws:
+            basis.complain(str(flaw))
+    return [(contents_of(memory.files[0]), memory.inner) for memory in found if memory.files]
 
 
 def memory(basis: Basis, denies: Callable[[str], bool]) -> str:

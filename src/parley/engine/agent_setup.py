@@ -88,7 +88,10 @@ def instructions(session: Instructions, kind: AgentDefinition, memory: str = "")
         memory,
         reminder if isinstance(reminder, str) else "",
     ]
-    return Instructions(replaced=kind.prompt, appended="\n\n".join(part for part in parts if part))
+    appended = "\n\n".join(part for part in parts if part)
+    if kind.omitClaudeMd is True or session.replaced is not None:
+        return Instructions(replaced=kind.prompt, appended=appended)
+    return Instructions(replaced=kind.prompt, appended=appended, nested=session.nested)
 
 
 def is_offered(name: str, wanted: Sequence[str] | None, denied: Sequence[str], servers: Sequence[str]) -> bool:

@@ -39,6 +39,8 @@ class Instructions(Struct, frozen=True, kw_only=True):
     """How to answer; not added to a replaced prompt."""
     memory: Callable[[], str] = lambda: ""
     """What memory files say, read when the text is rendered; not added to a replaced prompt."""
+    nested: Callable[[str], list[tuple[str, str]]] = lambda path: []
+    """What memory files say between the working directory and a file: how each begins, and its text."""
     servers: str = ""
     """What MCP servers say about the use of their tools; not added to a replaced prompt."""
     memory_files: Callable[[], list[tuple[str, str, int]]] = list
@@ -47,14 +49,19 @@ class Instructions(Struct, frozen=True, kw_only=True):
 
 def render(instructions: Instructions) -> str:
     """The whole text."""
-    if instructions.replaced or (instructions.replaced is not None and not instructions.role):
-        parts = [instructions.replaced, instructions.appended]
+    if is_replaced(instructions):
+        parts = [instructions.replaced or "", instructions.appended]
     else:
         facts = "\n".join(f"- {fact}" for fact in instructions.surroundings)
         surroundings = f"Surroundings:\n{facts}" if facts else ""
         parts = [instructions.role or DEFAULT, surroundings, instructions.style, instructions.appended]
         parts += [instructions.memory(), instructions.servers]
     return "\n\n".join(part for part in parts if part)
+
+
+def is_replaced(instructions: Instructions) -> bool:
+    """Whether somebody's own prompt stands in the place of everything; an empty one makes way for an agent's."""
+    return bool(instructions.replaced) or (instructions.replaced is not None and not instructions.role)
 
 
 def date_in(text: str) -> str | None:

@@ -37,6 +37,8 @@ from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
 from parley.tools.base import Result
 
+LOOKING = frozenset({"Read", "Edit", "Write", "NotebookEdit"})
+"""Tools after which a model may have to hear of memory files near what it looked at (nested.py)."""
 INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
 
@@ -245,6 +247,10 @@ class Turn:
             self._deny(call, called.denied)
         self._tell_result(call, called.result, called.meta)
         self.hearing.note(call, called)
+        if call.name in LOOKING:
+            from parley.engine.nested import heard
+
+            self.hearing.contexts += heard(self.conversation, call, called)
         return called.stops_turn or self.hearing.stopped is not None
 
     def _deny(self, call: ToolUse, denial: Deny) -> None:

@@ -35,7 +35,7 @@ from parley.settings.merge import NOT_TRUSTED, merge
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import AgentDefinition
-    from parley.settings.memory import Memory
+    from parley.settings.memory import Memory, Places
     from parley.settings.servers import Written
     from parley.settings.store import Store
 
@@ -154,7 +154,20 @@ class Desk:
         """What the memory files of the enabled sources say, and which of them cannot be used."""
         from parley.settings import memory
 
-        places = memory.Places(
+        return memory.gather(self._memory_places(cwd, more_roots), denies)
+
+    def memory_between(
+        self, path: str, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]
+    ) -> list[Memory]:
+        """The same of the folders between the working directory and a file below it."""
+        from parley.settings import memory
+
+        return memory.between(self._memory_places(cwd, more_roots), path, denies)
+
+    def _memory_places(self, cwd: str, more_roots: tuple[str, ...]) -> Places:
+        from parley.settings.memory import Places
+
+        return Places(
             cwd=cwd,
             config=self._wanted.config,
             home=layers.home(self._base),
@@ -163,7 +176,6 @@ class Desk:
             project=self._wanted.wants("project"),
             local=self._wanted.wants("local"),
         )
-        return memory.gather(places, denies)
 
     def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[Written], list[str]]:
         """What is written about MCP servers, the strongest first, and what is wrong with it. Raises UsageError."""

@@ -47,6 +47,8 @@ class Places(Struct, frozen=True, kw_only=True):
 
 class Memory(Struct, frozen=True, kw_only=True):
     text: str = ""
+    inner: str = ""
+    """The text without its heading."""
     files: tuple[str, ...] = ()
     flaws: tuple[Flaw, ...] = ()
 
@@ -62,6 +64,23 @@ def gather(places: Places, denies: Callable[[str], bool] = lambda path: False) -
         for name in (*names, *((LOCAL_NAME,) if places.local else ())):
             work.take(Path(folder, name), project_roots(places), project_roots(places), places.home)
     return work.done()
+
+
+def between(places: Places, path: str, denies: Callable[[str], bool]) -> list[Memory]:
+    """What is said in the folders below the working directory, down to that of a file; nothing of one elsewhere."""
+    top, inner = os.path.realpath(places.cwd), os.path.dirname(os.path.realpath(os.path.join(places.cwd, path)))
+    if not inner.startswith(top.rstrip("/") + "/"):
+        return []
+    names = [*(NAMES if places.project else ()), *((LOCAL_NAME,) if places.local else ())]
+    found: list[Memory] = []
+    for folder in [Path(inner), *Path(inner).parents]:
+        if str(folder) == top:
+            break
+        work = Gathering(denies)
+        for name in names:
+            work.take(folder / name, project_roots(places), project_roots(places), places.home)
+        found.insert(0, work.done())
+    return [memory for memory in found if memory.files or memory.flaws]
 
 
 def project_roots(places: Places) -> tuple[str, ...]:
@@ -101,7 +120,7 @@ class Gathering:
         if text is None:
             return
         self._files.append(str(path))
-        self._parts.append(f"Contents of {path}:\n\n{text.strip()}")
+        self._parts.append(f"{contents_of(str(path))}\n\n{text.strip()}")
         if depth < DEEPEST_IMPORT:
             for named in imported(text):
                 self.take(resolved(named, path.parent, home), imports, imports, home, depth + 1)
@@ -124,8 +143,14 @@ class Gathering:
         return text if text.strip() else None
 
     def done(self) -> Memory:
-        text = "\n\n".join([HEADING, *self._parts]) if self._parts else ""
-        return Memory(text=text, files=tuple(self._files), flaws=tuple(self._flaws))
+        inner = "\n\n".join(self._parts)
+        text = f"{HEADING}\n\n{inner}" if inner else ""
+        return Memory(text=text, inner=inner, files=tuple(self._files), flaws=tuple(self._flaws))
+
+
+def contents_of(path: str) -> str:
+    """What stands before the text of a file."""
+    return f"Contents of {path}:"
 
 
 def imported(text: str) -> Iterator[str]:
