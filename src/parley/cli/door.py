@@ -20,7 +20,7 @@ from parley.engine.serve import Pump, serve
 from parley.engine.session import Session
 from parley.engine.setup import Setup
 from parley.engine.stamp import Stamp
-from parley.errors import SessionError
+from parley.errors import SessionError, UsageError
 from parley.host import Host
 from parley.protocol.base import Message
 from parley.protocol.connection import Connection
@@ -30,6 +30,7 @@ from parley.protocol.rules import Role
 from parley.transports.stdio import Stdio
 
 if TYPE_CHECKING:
+    from parley.cli.debug import Debug
     from parley.cli.foyer import Guest
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -47,6 +48,10 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
     connection, begun = (guest.connection, guest.messages) if guest is not None else (connect(options, stamp), ())
     try:
         setup = prepared(options, stamp)
+        if options.debug is not None or options.debug_file is not None or options.debug_to_stderr:
+            setup, debug = debugged(options, setup, stamp)
+        else:
+            debug = None
         if prompt is not None and options.output_format in (None, "text", "json"):
             as_json = options.output_format == "json"
             printer = Printer(as_json=as_json, everything=options.verbose, lines=dialect(options, stamp).encode)
@@ -54,7 +59,7 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
             # Printed after the loop has gone, so that a signal ends us even if nobody reads.
             let_ctrl_c_end_us()
             return code if printer.close() else 1
-        return asyncio.run(stream(setup, prompt, connection, stamp, begun))
+        return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug))
     except CannotOpen as flaw:
         return cannot_open(options, flaw, connection, stamp)
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
@@ -78,6 +83,20 @@ def prepared(options: Options, stamp: Stamp) -> Setup:
         raise CannotOpen(str(flaw)) from None
     except OSError as flaw:
         raise CannotOpen(f"the session cannot be opened: {flaw.filename}: {flaw.strerror}") from None
+
+
+def debugged(options: Options, setup: Setup, stamp: Stamp) -> tuple[Setup, Debug]:
+    """The same session with notes taken of it, and who takes them. Raises UsageError."""
+    from parley.cli.debug import begun, watched
+    from parley.compose.basis import Basis
+
+    try:
+        folder = Basis(options, dict(os.environ), setup.cwd, stamp).config / "debug"
+        debug = begun(options, folder, setup.session_id, stamp, complain)
+    except UsageError:
+        setup.log.close()
+        raise
+    return watched(setup, debug), debug
 
 
 def opened(hub: Hub, setup: Setup, host: Host) -> Session:
@@ -105,7 +124,12 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
 
 
 async def stream(
-    setup: Setup, prompt: str | None, connection: Connection, stamp: Stamp, begun: Iterable[Message]
+    setup: Setup,
+    prompt: str | None,
+    connection: Connection,
+    stamp: Stamp,
+    begun: Iterable[Message],
+    debug: Debug | None = None,
 ) -> int:
     """Lines on stdout, for one prompt or for those that come on stdin; returns the exit code.
 
@@ -114,6 +138,10 @@ async def stream(
     hub, transport = Hub(), Stdio()
     try:
         pump = Pump(connection, transport, stamp.new_uuid)
+        if debug is not None:
+            from parley.cli.debug import WatchedPump
+
+            pump = WatchedPump(connection, transport, stamp.new_uuid, debug)
         session = opened(hub, setup, pump)
         stop = Stop(session, transport)
         if prompt is None:

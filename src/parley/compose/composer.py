@@ -25,9 +25,8 @@ from parley.settings.client import takes_rate_limits
 from parley.settings.variables import state_events, sync_policy, truthy, whole
 from parley.tools.shelf import Shelf
 
-NOT_YET = ("prompt_suggestions", "debug", "debug_file", "debug_to_stderr")
-"""Options that are read so that a client's command line is understood; what they ask for is still to come."""
 RESTRICTING_NOT_YET = ("plugin_urls",)
+OFF = ("false", "0", "off")
 LEFT_OUT = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
 """What `--safe-mode` leaves out though the command line names it."""
 
@@ -93,6 +92,7 @@ class Composer:
             folds=wanted.folds,
             hook_events=options.include_hook_events or wanted.hook_events,
             lists_schemas=wanted.lists_schemas,
+            suggests=options.prompt_suggestions is not None and options.prompt_suggestions not in OFF,
             make_callbacks=tools.callback_hooks,
             make_commands=lambda layers: tools.command_hooks(basis, layers, context),
             mirrored=lambda log, told: sessions.mirrored(session_id, log, told),
@@ -162,14 +162,7 @@ def unheeded(options: Options) -> list[str]:
     if refused:
         raise UsageError(f"option '{refused[0]}' is not supported yet, and to go on without it could do harm")
     left_out = [flags[field] for field in LEFT_OUT if options.safe_mode and field in options.given]
-    return [
-        *(
-            f"option '{flags[field]}' is not supported yet and has no effect"
-            for field in NOT_YET
-            if field in options.given
-        ),
-        *(f"option '{flag}' has no effect with --safe-mode" for flag in left_out),
-    ]
+    return [f"option '{flag}' has no effect with --safe-mode" for flag in left_out]
 
 
 def throw() -> float:

@@ -49,6 +49,8 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         )
     if isinstance(request.jsonSchema, dict):
         take_schema(session, request.jsonSchema)
+    if isinstance(request.promptSuggestions, bool):
+        session.want_suggestions(request.promptSuggestions)
     if isinstance(request.clientTools, list):
         take_client_tools(session, request.clientTools)
     if isinstance(request.skills, list):

@@ -65,6 +65,8 @@ class Prompts:
             if not (session.is_running or session.control.is_changing or len(session.inbox)):
                 self.keep_silent()
             return
+        if session.suggester is not None:
+            session.suggester.drop()
         session.inbox.put(prompt)
         self._note_waiting(prompt)
         session.servers.start()  # for hosts without a handshake

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from parley.engine.lead import Lead
     from parley.engine.remembering import Remembering
     from parley.engine.subagents import Subagents
+    from parley.engine.suggestion import Suggester
 
 
 class Session:
@@ -94,6 +95,7 @@ class Session:
         self.servers = Servers(self, setup.mcp)
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
+        self.suggester: Suggester | None = None
         self.forwards_subagent_text = setup.forwards_subagent_text
         self._turn: Turn | None = None
         self._turn_task: asyncio.Task[Outcome] | None = None
@@ -148,6 +150,8 @@ class Session:
         self.unfinished = Unfinished(self)
         if setup.client_tools:
             self.calls_of_client().declare(setup.client_tools)
+        if setup.suggests:
+            self.want_suggestions(True)
         self.lead: Lead | None = None
         """Whom the session runs as, if not as itself."""
         if setup.agent is not None:
@@ -202,6 +206,12 @@ class Session:
             self.client_tools = ClientTools(self)
         return self.client_tools
 
+    def want_suggestions(self, wanted: bool) -> None:
+        """Whether the host wants to hear what might be said next."""
+        from parley.engine.suggestion import Suggester
+
+        self.suggester = Suggester(self) if wanted else None
+
     # Speaking.
 
     def tell(self, message: Message) -> None:
@@ -221,6 +231,8 @@ class Session:
     def finish(self) -> None:
         """Nothing more will come."""
         self.inbox.close()
+        if self.suggester is not None:
+            self.suggester.drop()
         if self.has_hung_up and self.client_tools is not None:
             self.client_tools.hang_up()
 
@@ -315,6 +327,8 @@ class Session:
         """Leave nothing behind, also when we are cancelled: the process may go on without us."""
         if self.listeners.live is not None:
             await self.listeners.live.turns.end("other")
+        if self.suggester is not None:
+            await self.suggester.close()
         self.tasks.end()
         await self.tasks.closed()
         if self.remembering is not None:
@@ -456,6 +470,8 @@ class Session:
             self.prompts.report(prompt, "cancelled" if ended.is_aborted else "completed")
         if not len(self.inbox):
             self._tell_state("idle")
+        if self.suggester is not None:
+            self.suggester.look(ended)
         if self.remembering is not None and not ended.is_aborted:
             self.remembering.turn_ended()
 

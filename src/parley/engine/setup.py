@@ -95,6 +95,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
     partial: bool = False
     replay: bool = False
+    suggests: bool = False
+    """Whether the host wants to hear what might be said next."""
     lists_schemas: bool = False
     """Whether the first line of a turn has the tools with their schemas, and not only their names."""
     extension_fields: bool = False

@@ -1,0 +1,194 @@
+"""`--debug`: what the engine does, line by line, for whoever looks for a fault.
+
+    2026-02-02T10:30:00.000Z [wire] < user, 74 bytes
+    2026-02-02T10:30:00.004Z [api] offline is asked: 1 messages, 12 tools
+    2026-02-02T10:30:00.010Z [api] offline answered in 6 ms: end_turn
+    2026-02-02T10:30:00.012Z [log] permission: Bash toolu_1 allow (mode)
+    2026-02-02T10:30:00.012Z [wire] > result/success
+
+Names, sizes and times; never what was said, and never a key. It goes to a file below the config
+folder, to `--debug-file`, or with `--debug-to-stderr` to stderr. `--debug api,log` picks categories, and
+`--debug '!wire'` leaves some out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+
+from parley.engine.serve import Pump
+from parley.engine.session import Session
+from parley.engine.setup import Setup
+from parley.engine.stamp import Stamp
+from parley.errors import ModelError, UsageError
+from parley.models.base import Event, Model, ModelRequest
+from parley.models.names import Choice
+from parley.protocol.base import Message
+from parley.protocol.connection import Connection
+from parley.protocol.messages.control import ControlRequest
+from parley.protocol.messages.dialects import NOTES
+from parley.protocol.options import Options
+from parley.stores.base import Entry, Log
+from parley.transports.base import Transport
+
+CATEGORIES = ("wire", "api", "log", "complaint")
+Write = Callable[[str], None]
+
+
+class Debug:
+    """Where notes go."""
+
+    def __init__(self, write: Write, now: Callable[[], str], categories: frozenset[str]) -> None:
+        self._write = write
+        self._now = now
+        self._categories = categories
+
+    def note(self, category: str, text: str) -> None:
+        if category in self._categories:
+            self._write(f"{self._now()} [{category}] {text}")
+
+
+def picked(words: str) -> frozenset[str]:
+    """The categories that a filter names, or leaves. Clients name some that we do not have; those are empty."""
+    names = [name for name in map(str.strip, words.split(",")) if name and name != "true"]
+    closed = {name[1:] for name in names if name.startswith("!")}
+    named = {name for name in names if not name.startswith("!")}
+    return frozenset((named or set(CATEGORIES)) - closed) & frozenset(CATEGORIES)
+
+
+def begun(options: Options, folder: Path, session_id: str, stamp: Stamp, to_stderr: Write) -> Debug:
+    """What the options ask for; `folder` is where it goes by itself. Raises UsageError if it cannot be written."""
+    categories = picked(options.debug or "")
+    if options.debug_to_stderr and options.debug_file is None:
+        return Debug(to_stderr, stamp.now, categories - {"complaint"})  # those are there already
+    path = Path(options.debug_file) if options.debug_file else folder / f"{session_id}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as flaw:
+        raise UsageError(f"option '--debug-file': {path} cannot be written: {flaw.strerror}") from None
+    return Debug(Lines(file), stamp.now, categories)
+
+
+class Lines:
+    """A file that takes a line at a time. One that takes no more is let go: nothing depends on it."""
+
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+
+    def __call__(self, text: str) -> None:
+        if self._file is None:
+            return
+        try:
+            os.write(self._file, text.encode(errors="replace") + b"\n")
+        except OSError:
+            os.close(self._file)
+            self._file = None
+
+
+def watched(setup: Setup, debug: Debug) -> Setup:
+    """The same session, with its models, its log and its complaints noted."""
+
+    def complain(text: str) -> None:
+        debug.note("complaint", text)
+        setup.complain(text)
+
+    def open_model(choice: Choice) -> Model:
+        return WatchedModel(setup.open_model(choice), choice.shown, debug, setup.stamp.monotonic)
+
+    return msgspec.structs.replace(setup, complain=complain, open_model=open_model, log=WatchedLog(setup.log, debug))
+
+
+class WatchedModel:
+    def __init__(self, model: Model, name: str, debug: Debug, clock: Callable[[], float]) -> None:
+        self._model = model
+        self._name = name
+        self._debug = debug
+        self._clock = clock
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+        self._note(f"is asked: {len(request.messages)} messages, {len(request.tools)} tools")
+        clock, stopped = self._clock, ""
+        start = clock()
+        try:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    stopped = (event.delta.stop_reason if event.delta is not None else None) or stopped
+                    yield event
+        except ModelError as flaw:
+            status = f"status {flaw.status}" if flaw.status is not None else flaw.kind or "no status"
+            self._note(f"failed after {(clock() - start) * 1000:.0f} ms: {status}")
+            raise
+        self._note(f"answered in {(clock() - start) * 1000:.0f} ms: {stopped or 'no stop reason'}")
+
+    def _note(self, text: str) -> None:
+        self._debug.note("api", f"{self._name} {text}")
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+class WatchedLog:
+    def __init__(self, log: Log, debug: Debug) -> None:
+        self._log = log
+        self._debug = debug
+
+    def append(self, entry: Entry) -> None:
+        self._log.append(entry)
+        self._debug.note("log", f"{entry.kind}{told(entry)}")
+
+    def sync(self) -> None:
+        self._log.sync()
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        return self._log.entries(after)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def told(entry: Entry) -> str:
+    """What may be said of an entry: whose decision, which call, how it ended."""
+    message = entry.message
+    if entry.kind == "permission":
+        return (
+            f": {message.get('tool')} {message.get('tool_use_id')} {message.get('decision')} ({message.get('source')})"
+        )
+    if entry.kind in ("question", "answered"):
+        return f": {message.get('tool_use_id')}"
+    if entry.kind == "result":
+        return f": {message.get('subtype')}, {message.get('num_turns')} turns, {message.get('duration_ms')} ms"
+    return ""
+
+
+class WatchedPump(Pump):
+    """A host at the other end of a transport, with every message noted."""
+
+    def __init__(self, connection: Connection, transport: Transport, new_id: Callable[[], str], debug: Debug) -> None:
+        super().__init__(connection, transport, new_id)
+        self._debug = debug
+
+    def tell(self, message: Message) -> None:
+        if type(message) not in NOTES:
+            self._debug.note("wire", f"> {named(message)}")
+        super().tell(message)
+
+    def take(self, messages: Iterable[Message], session: Session) -> None:
+        super().take(self._noted(messages), session)
+
+    def _noted(self, messages: Iterable[Message]) -> Iterator[Message]:
+        for message in messages:
+            size = "" if message.line is None else f", {len(message.line)} bytes"
+            self._debug.note("wire", f"< {named(message)}{size}")
+            yield message
+
+
+def named(message: Message) -> str:
+    """The kind of a message, as lines spell it."""
+    kind = str(message.__struct_config__.tag or type(message).__name__.lower())
+    subtype = message.request.subtype if isinstance(message, ControlRequest) else getattr(message, "subtype", None)
+    return f"{kind}/{subtype}" if isinstance(subtype, str) else kind
