@@ -170,14 +170,21 @@ def test_a_run_that_never_began_is_told_as_cancelled() -> None:
     assert (line["id"], line["error"]["code"]) == ("r1", -32003)
 
 
-def test_a_fault_of_the_engine_is_an_internal_error() -> None:
-    broken = result(
-        subtype="error_during_execution", is_error=True, errors=["internal error: X"], user_message_uuids=["u1"]
-    )
+@pytest.mark.parametrize(("fault", "code"), [("system_error", -32603), ("validation_error", -32602)])
+def test_a_fault_of_the_engine_is_an_internal_error(fault: str, code: int) -> None:
+    failed = {"subtype": "error_during_execution", "is_error": True, "errors": ["no"], "fault_type": fault}
 
-    (line,) = said(running(), broken)
+    (line,) = said(running(), result(**failed, user_message_uuids=["u1"]))
 
-    assert (line["id"], line["error"]) == ("r1", {"code": -32603, "message": "internal error: X"})
+    assert (line["id"], line["error"]) == ("r1", {"code": code, "message": "no"})
+
+
+def test_every_other_bad_end_is_a_result() -> None:
+    failed = {"subtype": "error_max_turns", "is_error": True, "errors": ["too many"]}
+
+    (line,) = said(running(), result(**failed, user_message_uuids=["u1"]))
+
+    assert (line["id"], line["result"]["subtype"], line["result"]["result"]) == ("r1", "error", "too many")
 
 
 def test_a_session_that_cannot_be_opened_is_told_as_wrong_parameters() -> None:

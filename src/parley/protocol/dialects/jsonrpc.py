@@ -40,6 +40,8 @@ INTERNAL_ERROR = -32603
 ALREADY_RUNNING = -32001
 NOT_RUNNING = -32002
 CANCELLED = -32003
+FAULTS = {"system_error": INTERNAL_ERROR, "validation_error": INVALID_PARAMS}
+"""The code of a run that failed by nobody's fault but the engine's, or the client's."""
 Id = str | int | float | None
 UNSAID = (Queued, Injected)
 """What miriad says and this dialect has no words for: here nothing waits."""
@@ -151,10 +153,9 @@ class JsonRpc:
         run = self._run
         if run is None or (is_taken and run.uuid not in (message.user_message_uuids or ())):
             return [result_line(self._last, frame) for frame in said]
-        fault = "\n".join(message.errors or ()) if not is_taken or is_bug(message) else ""
-        if fault:
-            code = INTERNAL_ERROR if is_taken else INVALID_PARAMS
-            return self._close([error_line(run.id, code, fault)])
+        code = FAULTS.get(str(message.fault_type)) if is_taken else INVALID_PARAMS
+        if code is not None:
+            return self._close([error_line(run.id, code, "\n".join(message.errors or ()))])
         return self._close([result_line(run.id, frame) for frame in said])
 
     def _close(self, lines: list[bytes]) -> list[bytes]:
@@ -163,11 +164,6 @@ class JsonRpc:
         self._run = None
         cancels, self._cancels = self._cancels, []
         return [*lines, *(result_line(id, self._status()) for id in cancels)]
-
-
-def is_bug(message: Result) -> bool:
-    """Whether a turn failed by a fault of the engine itself."""
-    return bool(message.errors) and isinstance(message.errors, list) and message.errors[0].startswith("internal error")
 
 
 def read(line: bytes) -> Call:
