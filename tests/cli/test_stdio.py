@@ -210,9 +210,10 @@ def test_a_dialect_that_is_named_needs_no_first_line(run: Any) -> None:
         ([STATUS, prompt("say Hi")], {"system", "assistant", "result"}),
         ([call("run", 1, prompt="say Hi")], {None}),
         ([INITIALIZE, prompt("say Hi")], {"control_response", "system", "assistant", "result"}),
+        ([prompt("say Hi", timestamp="2027-01-15T08:00:00Z")], {"system", "assistant", "result", "stream_event"}),
         ([prompt("say Hi")], {"system", "assistant", "result"}),
     ],
-    ids=["miriad", "jsonrpc", "stream-json", "a prompt"],
+    ids=["miriad", "jsonrpc", "stream-json", "spec001", "a prompt"],
 )
 def test_auto_hears_the_dialect_in_the_first_line(run: Any, said: list[Json], kinds: set[Any]) -> None:
     done = run("--dialect", "auto", *OFFLINE, stdin=lines(*said))
