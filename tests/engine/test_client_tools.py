@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -331,3 +332,41 @@ def test_the_command_line_declares_client_tools_inline_or_in_a_file(tmp_path: Pa
 def test_client_tools_without_a_stream_to_answer_on_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--input-format stream-json"):
         Room(tmp_path, script(CALL), client_tools=json.dumps([WEATHER])).composed()
+
+
+CALLS = [f"{{ name = 'lamp', id = 'c{number}', input = {{ on = true }} }}" for number in range(4)]
+
+
+def schedule(seed: int) -> Callable[[Room], Awaitable[None]]:
+    """A client that answers in any order, twice, early, not at all, or interrupts or hangs up instead."""
+    dice = random.Random(seed)
+
+    async def client(room: Room) -> None:
+        told = dice.sample([f"c{number}" for number in range(4)], 4)
+        await called(room, f"c{dice.randrange(4)}")
+        for call in told:
+            act = dice.choice(("answer", "answer", "answer", "twice", "words", "interrupt", "hang up"))
+            if act == "hang up":
+                break
+            if act == "interrupt":
+                await room.ask("interrupt")
+                break
+            line = results((call, "on"))
+            if act == "words":
+                line["message"]["content"].append({"type": "text", "text": "and so on"})
+            room.say(line, *([line] if act == "twice" else []))
+
+    return client
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_client_does_every_call_has_one_result_and_every_turn_too(tmp_path: Path, seed: int) -> None:
+    both = f"[[turn]]\ntools = [{', '.join(CALLS)}]\n" + 5 * "[[turn]]\ntext = 'Done.'\n"
+    room = talk(tmp_path, both, schedule(seed))
+
+    ids = [block["tool_use_id"] for block in told_results(room)]
+    assert sorted(ids) == ["c0", "c1", "c2", "c3"]
+    inits = [line for line in room.told("system") if line["subtype"] == "init"]
+    refused = [line for line in room.told("result") if "errors" in line and "client tool" in line["errors"][0]]
+    assert len(list(room.told("result"))) == len(inits) + len(refused)
+    assert room.session.record.history.open_calls() == {}
