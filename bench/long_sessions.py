@@ -1,12 +1,13 @@
-"""Measure sessions at scale: appending, resuming and listing.
+"""Measure sessions at scale: appending, resuming, being refused, and listing.
 
     python bench/long_sessions.py                          # 100,000 messages, 1,000 sessions
     python bench/long_sessions.py --messages 2000 --sessions 50 --store sqlite
 
 Appending is timed in ten parts of a session, without waiting for the device; its cost must stay flat. Resuming is
 timed on the executable, from its start to the first words of the answer (the built-in model answers at once), with the
-most memory it ever had. Listing is timed in a process that has the stores loaded, on files that have just been
-written; memory is what it needs more. Linux only.
+most memory it ever had; being refused while somebody else holds the session, from its start to its end. Listing is
+timed in a process that has the stores loaded, on files that have just been written; memory is what it needs more.
+Linux only.
 """
 
 from __future__ import annotations
@@ -68,13 +69,34 @@ def appending(store: Store, messages: int) -> list[float]:
     return medians
 
 
-def resuming(parley: str, name: str, folder: Path) -> tuple[float, float, float]:
-    """Seconds until the answer begins, seconds of processor time to the end, and the most megabytes."""
+def started(parley: str, name: str, folder: Path) -> subprocess.Popen[bytes]:
     words = ["-p", "--verbose", "--output-format", "stream-json", "--model", "offline", "--resume", SESSION]
     words += ["--store", STORES[name].format(folder), "say Well."]
     environment = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([parley, *words], stdout=pipe, stderr=pipe, cwd=folder, env=environment)
+
+
+def refusing(parley: str, name: str, folder: Path) -> tuple[float, float]:
+    """Seconds until a second opener is told who holds the session and ends, and those of the processor."""
+    log = open_store(name, folder).open(SESSION)
     begun = time.perf_counter()
-    with subprocess.Popen([parley, *words], stdout=subprocess.PIPE, cwd=folder, env=environment) as process:
+    with started(parley, name, folder) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - begun
+    log.close()
+    if process.returncode != 1 or f"in use by process {os.getpid()}".encode() not in said:
+        raise SystemExit(f"the second opener was not refused: {said!r}")
+    return seconds, used.ru_utime + used.ru_stime
+
+
+def resuming(parley: str, name: str, folder: Path) -> tuple[float, float, float]:
+    """Seconds until the answer begins, seconds of processor time to the end, and the most megabytes."""
+    begun = time.perf_counter()
+    with started(parley, name, folder) as process:
         assert process.stdout is not None
         seconds = 0.0
         for line in process.stdout:
@@ -128,6 +150,8 @@ def main() -> int:
         seconds, processor, megabytes = min(resuming(given.parley, given.store, folder) for _ in range(given.runs))
         took_all = f"{processor:.2f} s of processor time in all"
         sys.stdout.write(f"resume to the first words: {seconds:.2f} s ({took_all}), {megabytes:.0f} MB\n")
+        seconds, processor = min(refusing(given.parley, given.store, folder) for _ in range(given.runs))
+        sys.stdout.write(f"refused, as it is held: {seconds:.2f} s ({processor:.2f} s of processor time)\n")
         took, busy, more = listing(given.store, folder, given.sessions)
         of_it = f"{busy:.0f} ms of processor time"
         sys.stdout.write(f"list {given.sessions} sessions: {took:.0f} ms ({of_it}), {more:.1f} MB more\n")
