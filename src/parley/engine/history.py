@@ -22,7 +22,7 @@ IMAGE_TOKENS = 1_600
 """About what the API counts for a picture, however many bytes it has."""
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, gc=False):
     """One line of the log that is part of the conversation."""
 
     uuid: str
@@ -35,7 +35,7 @@ class Said(Struct, frozen=True):
     """Of a line of summaries (distillation.py), what each of them covers."""
 
 
-class Spoken(Struct):
+class Spoken(Struct, gc=False):
     """A message of the conversation; an assistant's grows block by block while its id stays the same."""
 
     role: str
@@ -73,21 +73,12 @@ class History:
 
     def apply(self, entry: Entry) -> None:
         """Fold one entry. Entries that are not part of the conversation change nothing."""
-        if entry.kind == "cut":
-            self._cut(str(entry.message.get("after")))
-            return
-        if entry.kind == "system" and entry.message.get("subtype") == "compact_boundary":
-            self._boundary = entry.message
-            return
-        if entry.kind == "conversation_reset":
-            self._earlier.append(self._lines)
-            self._begin_anew([])
-            return
         if entry.kind not in ("user", "assistant"):
+            self._apply_mark(entry)
             return
         inner = entry.message["message"]
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         said = Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
         if self._boundary is not None and is_summary(entry, self._boundary):
             metadata = self._boundary.get("compact_metadata") or {}
@@ -97,6 +88,16 @@ class History:
             self._begin_anew([said, *preserved(self._lines, self._boundary)])
         else:
             self._add(said)
+
+    def _apply_mark(self, entry: Entry) -> None:
+        """An entry that says how the conversation goes on."""
+        if entry.kind == "cut":
+            self._cut(str(entry.message.get("after")))
+        elif entry.kind == "system" and entry.message.get("subtype") == "compact_boundary":
+            self._boundary = entry.message
+        elif entry.kind == "conversation_reset":
+            self._earlier.append(self._lines)
+            self._begin_anew([])
 
     def _cut(self, uuid: str) -> None:
         """The conversation goes on behind an earlier line."""
@@ -119,19 +120,25 @@ class History:
         self._lines.append(said)
         if not blocks:
             return
-        self.tokens += sum(map(weight, blocks))
         for block in blocks:
-            if block.get("type") == "tool_use":
+            self.tokens += weight(block)
+            kind = block.get("type")
+            if kind == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
-            elif block.get("type") == "tool_result":
+            elif kind == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
         last = self._spoken[-1] if self._spoken else None
-        same_message = last is not None and last.role == "assistant" and said.id and last.id == said.id
-        if last is not None and (last.role == said.role == "user" or (said.role == "assistant" and same_message)):
-            last.content.extend(blocks)
-            last.uuids.append(said.uuid)
-        else:
-            self._spoken.append(Spoken(role=said.role, id=said.id, content=list(blocks), uuids=[said.uuid]))
+        if (
+            last is None
+            or last.role != said.role
+            or (said.role == "assistant" and not (said.id and said.id == last.id))
+        ):
+            self._spoken.append(Spoken(said.role, said.id, blocks, [said.uuid]))
+            return
+        if len(last.uuids) == 1:
+            last.content = list(last.content)  # so far it was its first line's own
+        last.content.extend(blocks)
+        last.uuids.append(said.uuid)
 
     def spoken(self) -> list[Spoken]:
         """The messages with the lines they are made of. Not to be changed."""

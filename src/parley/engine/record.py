@@ -122,13 +122,19 @@ class Record:
     def _fold(self, entry: Entry) -> None:
         self._next_seq = entry.seq + 1
         self.history.apply(entry)
+        if self.tasks is not None or entry.kind == "task":
+            self._fold_task(entry)
+        if entry.kind == "user":
+            self._knows(entry.message.get("uuid"))
+            for uuid in entry.message.get("user_message_uuids") or ():
+                self._knows(uuid)
+        elif entry.kind != "assistant":
+            self._fold_note(entry)
+
+    def _fold_note(self, entry: Entry) -> None:
+        """What is no part of the conversation."""
         self.grants.apply(entry)
-        self._fold_task(entry)
         match entry.kind:
-            case "user":
-                self._knows(entry.message.get("uuid"))
-                for uuid in entry.message.get("user_message_uuids") or ():
-                    self._knows(uuid)
             case "permission":
                 self.decided.add(entry.message["tool_use_id"])
                 if entry.message.get("decision") == "allow":

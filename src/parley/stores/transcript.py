@@ -18,7 +18,7 @@ import msgspec
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, spell
 from parley.stores.base import Entry
-from parley.stores.chain import Hole, Seal, checksum, has_shape
+from parley.stores.chain import BEFORE, BEHIND, LENGTH, Hole, Seal, checksum, has_shape
 from parley.stores.lease import Lease
 from parley.stores.line import MIRRORED, Context, entry, line, next_parent
 
@@ -56,7 +56,7 @@ class Reader:
                         lost = lost or number
                     elif isinstance(found, Entry):
                         seq = found.seq + 1
-                        if found.message.get("uuid") in dropped:
+                        if dropped and found.message.get("uuid") in dropped:
                             continue
                         self.parent = next_parent(found) or self.parent
                         if found.seq > after:
@@ -75,7 +75,7 @@ class Reader:
             return found
         from parley.stores import branches
 
-        if not branches.is_straight(file):
+        if not all(map(is_sealed, file)) and not branches.is_straight(rewound(file)):
             file.seek(0)
             found = branches.abandoned(whole(file))
         file.seek(0)
@@ -101,6 +101,17 @@ class Reader:
         if not is_ours and was_ours(json, body):
             return DAMAGED
         return entry(json, self._session_id, seq, of_agent=self._of_agent)
+
+
+def is_sealed(raw: bytes) -> bool:
+    """Whether a line looks like a record of ours, which always follows on the one before it."""
+    end = len(raw) - raw.endswith(b"\n")
+    return raw.startswith(BEFORE, end - LENGTH) and raw.startswith(BEHIND, end - len(BEHIND))
+
+
+def rewound(file: BinaryIO) -> BinaryIO:
+    file.seek(0)
+    return file
 
 
 DAMAGED = object()
