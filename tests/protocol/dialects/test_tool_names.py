@@ -37,6 +37,7 @@ PAIRS = [
         {"todos": [{"activeForm": "Doing"}]},
     ),
     ("mcp__Git_hub__Make", {"file_path": 1}, "mcp__Git_hub__Make", {"file_path": 1}),
+    ("memory_search", {"max_results": 1}, "memory_search", {"max_results": 1}),
     ("ltm_search", {"max_results": 1}, "ltm_search", {"max_results": 1}),
 ]
 

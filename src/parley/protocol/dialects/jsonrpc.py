@@ -25,7 +25,8 @@ from parley.protocol.base import (
     too_deep,
 )
 from parley.protocol.dialects.base import Reply, World
-from parley.protocol.dialects.miriad import Miriad, system
+from parley.protocol.dialects.miriad import Miriad
+from parley.protocol.dialects.miriad_frames import system
 from parley.protocol.messages.control import ControlResponse
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued, SystemFault

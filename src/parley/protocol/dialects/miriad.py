@@ -18,9 +18,23 @@ import msgspec
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, spell
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.dialects.base import Reply, World
+from parley.protocol.dialects.miriad_frames import (
+    fault,
+    is_tool_result,
+    outcome,
+    say_consolidation,
+    say_fault,
+    say_informational,
+    say_injected,
+    say_retry,
+    servers_wrong,
+    subtype,
+    system,
+    text_of,
+)
 from parley.protocol.dialects.prompts import Prompts
 from parley.protocol.dialects.tool_names import there
-from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
+from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import (
     AnswerComplete,
@@ -223,71 +237,9 @@ class Answer:
         self.content = content
 
 
-def system(subtype: str, **fields: Any) -> Json:
-    return {"type": "system", "subtype": subtype, **fields}
-
-
-def fault(text: str) -> Json:
-    return system("error", message=text)
-
-
-def is_tool_result(message: User) -> bool:
-    """Whether a line of the client is the output of a tool that it runs, and no prompt."""
-    content = message.message.content
-    return not isinstance(content, str) and any(isinstance(block, ToolResult) for block in content)
-
-
-def outcome(block: ToolResult) -> Json:
-    """A tool's output; only a failure says whether it is one."""
-    found = {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": block.content}
-    return {**found, "is_error": True} if block.is_error else found
-
-
-def subtype(message: Result) -> str:
-    if isinstance(message.terminal_reason, str) and message.terminal_reason.startswith("aborted_"):
-        return "cancelled"
-    return "error" if message.is_error is True or message.subtype != "success" else "success"
-
-
-def text_of(message: Result) -> str:
-    if isinstance(message.result, str):
-        return message.result
-    is_told = subtype(message) == "error" and isinstance(message.errors, list)
-    return "\n".join(message.errors) if is_told and isinstance(message.errors, list) else ""
-
-
-def servers_wrong(answer: Success) -> bool:
-    return isinstance(answer.response, dict) and isinstance(answer.response.get("errors"), dict)
-
-
-def say_injected(dialect: Miriad, message: Injected) -> list[Json]:
-    return [system("injected", message_count=message.message_count, content_length=message.content_length)]
-
-
-def say_consolidation(dialect: Miriad, message: Consolidation) -> list[Json]:
-    more = {"entries_archived": message.entries_archived, "summary": message.summary}
-    return [
-        system(
-            "consolidation",
-            entries_created=message.entries_created,
-            entries_updated=message.entries_updated,
-            **{name: value for name, value in more.items() if value is not UNSET},
-        )
-    ]
-
-
-def say_fault(dialect: Miriad, message: SystemFault) -> list[Json]:
-    return [fault(message.message)] if isinstance(message.message, str) else []
-
-
-def say_retry(dialect: Miriad, message: ApiRetry) -> list[Json]:
-    seconds = message.retry_delay_ms / 1000
-    tries = f"attempt {message.attempt} of {message.max_retries}"
-    return [fault(f"The model call failed ({message.error}); {tries} follows in {seconds:.1f} s")]
-
-
-def say_informational(dialect: Miriad, message: Informational) -> list[Json]:
-    return [fault(message.content)] if message.level in ("warning", "error") else []
+def alone(say: Callable[[Any], list[Json]]) -> Callable[[Miriad, Any], list[Json]]:
+    """A row for what depends on nothing but the message."""
+    return lambda dialect, message: say(message)
 
 
 FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
@@ -298,10 +250,10 @@ FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
     Result: Miriad.say_result,
     Queued: Miriad.say_queued,
     ControlResponse: Miriad.say_answered,
-    Injected: say_injected,
-    Consolidation: say_consolidation,
-    SystemFault: say_fault,
-    ApiRetry: say_retry,
-    Informational: say_informational,
+    Injected: alone(say_injected),
+    Consolidation: alone(say_consolidation),
+    SystemFault: alone(say_fault),
+    ApiRetry: alone(say_retry),
+    Informational: alone(say_informational),
 }
 """What each message says here. What is not listed is not said."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from parley.protocol.base import Json
 
-AS_THEY_ARE = ("mcp__", "ltm_")
+AS_THEY_ARE = ("mcp__", "memory_", "ltm_")
 SAME_KEYS = frozenset({"dangerouslyDisableSandbox"})
 """Parameters that are spelled so in both."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
