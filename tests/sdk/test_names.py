@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,46 @@ import pytest
 import parley
 
 SOURCE = Path(parley.__file__)
+OFFICIAL = """
+AgentDefinition AssistantMessage BackgroundTaskSummary BaseHookInput CLIConnectionError CLIJSONDecodeError
+CLINotFoundError CanUseTool CanUseToolShadowedWarning ClaudeAgentOptions ClaudeSDKClient ClaudeSDKError
+ContentBlock ContextUsageCategory ContextUsageResponse ConversationResetMessage CwdChangedHookSpecificOutput
+DeferredToolUse EffortLevel ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput
+FastModeDisabledReason FastModeState FileChangedHookSpecificOutput ForkSessionResult HookCallback HookContext
+HookEffort HookEventMessage HookInput HookJSONOutput HookMatcher InMemorySessionStore McpSdkServerConfig
+McpServerConfig McpServerConnectionStatus McpServerInfo McpServerStatus McpServerStatusConfig
+McpStatusResponse McpToolAnnotations McpToolInfo Message MessageDisplayHookSpecificOutput MessageOrigin
+MessageOriginKind MirrorErrorMessage ModelUsage NotificationHookInput NotificationHookSpecificOutput
+PermissionDeniedHookSpecificOutput PermissionMode PermissionRequestHookInput
+PermissionRequestHookSpecificOutput PermissionResult PermissionResultAllow PermissionResultDeny
+PermissionUpdate PostModelSwitchHookSpecificOutput PostToolBatchHookSpecificOutput PostToolUseFailureHookInput
+PostToolUseFailureHookSpecificOutput PostToolUseHookInput PostToolUseHookSpecificOutput PreCompactHookInput
+PreModelSwitchHookSpecificOutput PreToolUseHookInput PreToolUseHookSpecificOutput ProcessError RateLimitEvent
+RateLimitInfo RateLimitStatus RateLimitType ResultError ResultMessage SDKSessionInfo SandboxIgnoreViolations
+SandboxNetworkConfig SandboxSettings SdkBeta SdkMcpTool SdkPluginConfig ServerToolName ServerToolResultBlock
+ServerToolUseBlock SessionCronSummary SessionKey SessionListSubkeysKey SessionMessage
+SessionStartHookSpecificOutput SessionStore SessionStoreEntry SessionStoreFlushMode SessionStoreListEntry
+SessionSummaryEntry SettingSource StopHookInput StopHookSpecificOutput StreamEvent SubagentStartHookInput
+SubagentStartHookSpecificOutput SubagentStopHookInput SubagentStopHookSpecificOutput SystemInitData
+SystemInitMcpServer SystemInitPlugin SystemInitPluginError SystemMessage TERMINAL_TASK_STATUSES TaskBudget
+TaskNotificationMessage TaskNotificationOriginSubkind TaskNotificationStatus TaskProgressMessage
+TaskStartedMessage TaskUpdatedMessage TaskUpdatedStatus TaskUsage TextBlock ThinkingBlock ThinkingConfig
+ThinkingConfigAdaptive ThinkingConfigDisabled ThinkingConfigEnabled ToolAnnotations ToolPermissionContext
+ToolResultBlock ToolUseBlock Transport UserMessage UserPromptExpansionHookSpecificOutput
+UserPromptSubmitHookInput UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput __version__
+create_sdk_mcp_server delete_session delete_session_via_store fold_session_summary fork_session
+fork_session_via_store get_session_info get_session_info_from_store get_session_messages
+get_session_messages_from_store get_subagent_messages get_subagent_messages_from_store import_session_to_store
+list_sessions list_sessions_from_store list_subagents list_subagents_from_store project_key_for_directory
+query rename_session rename_session_via_store tag_session tag_session_via_store tool
+"""
+"""The public names of the official SDK, 0.2.182."""
+FROM_TYPES = """
+PermissionRuleValue PermissionUpdateDestination PermissionBehavior HookEvent HookSpecificOutput
+SystemPromptPreset SystemPromptCustom SystemPromptFile ToolsPreset McpStdioServerConfig McpSSEServerConfig
+McpHttpServerConfig McpSdkServerConfigStatus SyncHookJSONOutput AsyncHookJSONOutput ThinkingDisplay
+"""
+"""What programs import from its `types`, beside the public names."""
 LIGHT = frozenset({"parley", "parley.version"})
 
 
@@ -47,3 +88,15 @@ def test_type_checkers_see_the_names_that_programs_get() -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = parley.no_such_name
+
+
+def test_every_name_of_the_official_sdk_is_here() -> None:
+    assert [name for name in OFFICIAL.split() if not hasattr(parley, name)] == []
+
+
+def test_the_modules_that_programs_reach_into_are_here() -> None:
+    types, errors = import_module("parley.types"), import_module("parley._errors")
+
+    in_types = [name for name in OFFICIAL.split() if name.endswith(("Message", "Block", "HookInput", "Result"))]
+    assert [name for name in (*FROM_TYPES.split(), *in_types) if not hasattr(types, name)] == []
+    assert issubclass(errors.MessageParseError, parley.ClaudeSDKError)

@@ -43,7 +43,7 @@ class Tape(Transport):
         self.answers: dict[str, Json] = {}
         self._greeted = anyio.Event()
         self._answered = anyio.Event()
-        self._asked = {line["request_id"] for line in lines if line["type"] == "control_request"}
+        self._asked = {line["request_id"] for line in lines if line.get("type") == "control_request"}
         self._greeting: Json = {}
 
     async def connect(self) -> None:
@@ -109,7 +109,7 @@ def test_a_tape_of_the_original_is_understood_whole(path: Path) -> None:
     assert [message.raw for message in messages] == said
     assert [message for message in messages if isinstance(message, Unknown | Unreadable)] == []
     withdrawn = {line["request_id"] for line in lines if line["type"] == "control_cancel_request"}
-    asked = {line["request_id"] for line in lines if line["type"] == "control_request"}
+    asked = {line["request_id"] for line in lines if line.get("type") == "control_request"}
     assert asked - withdrawn <= set(tape.answers) <= asked
 
 

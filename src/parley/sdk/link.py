@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from parley.protocol.base import UNSET, Message, Refused, spell
+from parley.protocol.base import UNSET, Message, Refused, decode, spell
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.control import (
@@ -23,6 +23,7 @@ from parley.protocol.messages.control import (
     RequestId,
     Success,
 )
+from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import Payload, Request
 from parley.protocol.rules import Role
@@ -186,6 +187,8 @@ class Link:
                 log.debug("an answer to what nobody asks any more: %s", message.reason)
             case KeepAlive():
                 pass
+            case JsonRpc(result={"type": str()} as frame):
+                self._deliver(decode(spell(frame)))
             case _:
                 self._deliver(message)
 

@@ -57,7 +57,15 @@ def of_generic(kind: Any) -> Json:
 
 def of_typed_dict(kind: Any) -> Json:
     hints = get_type_hints(kind, include_extras=True)
-    return of_fields(hints, [name for name in hints if name in kind.__required_keys__])
+    return of_fields(hints, [name for name, hint in hints.items() if is_required(kind, name, hint)])
+
+
+def is_required(kind: Any, name: str, hint: Any) -> bool:
+    """Where annotations are strings only the hint tells: `__required_keys__` does not look into them."""
+    origin = get_origin(hint)
+    if origin in (typing.Required, typing.NotRequired):
+        return origin is typing.Required
+    return name in kind.__required_keys__
 
 
 def of_fields(fields: Mapping[str, Any], required: list[str]) -> Json:
