@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import anyio
@@ -254,3 +255,52 @@ def test_callbacks_are_answered_beside_each_other(stage: Stage, engine: str) -> 
         assert await results(options)
 
     run("asyncio", play, stage.options(engine, calls("Read", '{ file_path = "none" }')))
+
+
+BACKGROUND = """
+at_end = "repeat"
+[[turn]]
+when = "begin"
+tools = [{ name = "Agent", input = { description = "d", prompt = "WORK", run_in_background = true } }]
+[[turn]]
+when = "WORK"
+delay_ms = 300
+tools = [{ name = "Write", input = { file_path = "note.txt", content = "a" } },
+         { name = "mcp__mine__add", input = { a = 1, b = 2 } }]
+[[turn]]
+text = "Noted."
+"""
+
+
+async def one(text: str) -> AsyncIterator[dict[str, Any]]:
+    yield {"type": "user", "message": {"role": "user", "content": text}}
+
+
+@pytest.mark.parametrize("as_generator", [False, True])
+def test_callbacks_are_answered_for_agents_that_outlive_the_turn(stage: Stage, engine: str, as_generator: bool) -> None:
+    heard: list[str] = []
+
+    async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
+        heard.append(name)
+        return PermissionResultAllow()
+
+    async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+        heard.append(f"hook {input['tool_name']}")
+        return {}
+
+    async def play(options: Options) -> list[Any]:
+        prompt = one("begin") if as_generator else "begin"
+        return [message async for message in query(prompt=prompt, options=options)]
+
+    options = stage.options(
+        engine,
+        BACKGROUND,
+        can_use_tool=may,
+        hooks={"PostToolUse": [HookMatcher(hooks=[hook])]},
+        mcp_servers={"mine": create_sdk_mcp_server("mine", tools=[add])},
+    )
+    messages = run("asyncio", play, options)
+
+    assert sorted(heard) == sorted(["Write", "mcp__mine__add", "hook Agent", "hook Write", "hook mcp__mine__add"])
+    assert (stage.folder / "work" / "note.txt").exists()
+    assert len([one for one in messages if isinstance(one, ResultMessage)]) == 2

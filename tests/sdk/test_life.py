@@ -6,6 +6,7 @@ process, in the middle of a turn whose model would think for a minute.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,29 @@ async def leave_by_closing_a_query(options: Options) -> None:
     assert [message async for message in stream] == []
 
 
+async def leave_by_cancelling_again(options: Options) -> None:
+    """Cancelled while it is being closed, by a loop's own means where there are such."""
+    if library() == "trio":
+        await leave_by_cancel(options)
+        return
+    client = Client(options)
+    await client.connect()
+    await until_it_works(await client.ask("go"))
+    closing = asyncio.get_running_loop().create_task(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with suppress(asyncio.CancelledError):
+        await closing
+
+
+def library() -> str:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return "trio"
+    return "asyncio"
+
+
 WAYS: list[Callable[[Options], Any]] = [
     leave_by_break,
     leave_by_exception,
@@ -158,6 +183,7 @@ WAYS: list[Callable[[Options], Any]] = [
     leave_open,
     leave_at_once,
     leave_while_connecting,
+    leave_by_cancelling_again,
 ]
 
 

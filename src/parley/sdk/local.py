@@ -144,6 +144,9 @@ class Here:
                 self._seat.stop()
                 self._serving.cancel()
                 await self._serving.wait()
+            except asyncio.CancelledError:
+                self.abandon()
+                raise
         return self._seat.ended()
 
     def abandon(self) -> None:

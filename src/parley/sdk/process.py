@@ -187,8 +187,8 @@ class Process:
 
         if self._child is None:
             return Ended()
-        with CancelScope(shield=True):
-            try:
+        try:
+            with CancelScope(shield=True):
                 if self._writing is not None:
                     self._writing.cancel()
                 self._close(self.child.stdin)
@@ -204,8 +204,11 @@ class Process:
                 with move_on_after(TERMINATED_SECONDS):
                     if self._complaining is not None:
                         await self._complaining.wait()
-            finally:
-                self._release()
+        except BaseException:
+            # Nothing shields from asyncio's own cancellation; somebody else ends it then.
+            self.abandon()
+            raise
+        self._release()
         return self._end()
 
     def abandon(self) -> None:
