@@ -75,6 +75,7 @@ def main() -> int:
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         weight, lag, done = asyncio.run(measure(Path(folder), wanted.agents, wanted.wait_ms))
+    sys.stdout.write(f"{done} agents done; {weight:.3f} MB for an idle one, the loop late by {lag:.1f} ms (p99)\n")
     return 0 if done == wanted.agents and weight <= 1 and lag <= 50 else 1
 
 

@@ -140,5 +140,5 @@ def test_a_plugin_folder_without_a_manifest_is_told_and_the_others_count(tmp_pat
     lines, stderr = tell(options=("--plugin-dir", "bare", "--plugin-dir", "kit"))
     assert [plugin["name"] for plugin in lines[0]["plugins"]] == ["kit"]
     [error] = lines[0]["plugin_errors"]
-    assert (error["plugin"], error["type"]) == ("bare", "manifest-not-found")
+    assert (error["plugin"], error["type"]) == ("inline[0]", "manifest-not-found")
     assert "there is no .claude-plugin/plugin.json in it" in stderr

@@ -97,7 +97,7 @@ def test_a_session_asks_no_model_as_an_agent_that_nobody_defines(tmp_path: Path)
     room = visit(tmp_path, script("Never."), saying("go"), agent="ghost")
     [result] = room.told("result")
     assert (result["subtype"], result["num_turns"]) == ("error_during_execution", 0)
-    assert result["errors"][0].startswith("There is no agent 'ghost' (--agent). There are: Bash, Explore")
+    assert result["errors"][0].startswith("There is no agent 'ghost' (--agent, or agent in settings). There are: Bash")
 
 
 def test_its_skills_hooks_and_servers_are_the_sessions(tmp_path: Path) -> None:

@@ -143,3 +143,11 @@ You help."""
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)
     assert len(list(tmp_path.glob("sprung-*"))) == len(traps)
+
+
+def test_a_variable_says_the_model_of_agents_that_name_none(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text('[[turn]]\ntext = "Small answer."\n')
+    script = CALL % 'prompt = "SUBTASK"' + '[[turn]]\nwhen = "Small answer."\ntext = "Done."\n'
+    small = {"CLAUDE_CODE_SUBAGENT_MODEL": f"scripted:{tmp_path}/small.toml"}
+    room = visit(tmp_path, script, saying("go"), small)
+    assert next(room.told("result"))["result"] == "Done."

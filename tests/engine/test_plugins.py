@@ -58,10 +58,10 @@ def test_a_folder_that_is_no_plugin_is_told_and_the_rest_goes_on(tmp_path: Path)
     init = next(line for line in room.told("system") if line["subtype"] == "init")
     assert [one["name"] for one in init["plugins"]] == ["good"]
     assert [(one["plugin"], one["type"]) for one in init["plugin_errors"]] == [
-        ("good", "hooks-invalid"),
-        ("bare", "manifest-not-found"),
-        ("twice", "manifest-invalid"),
-        ("odd", "manifest-invalid"),
+        ("good@inline", "hooks-invalid"),
+        ("inline[1]", "manifest-not-found"),
+        ("inline[2]", "manifest-validation-error"),
+        ("inline[3]", "manifest-validation-error"),
     ]
     assert any("bare: there is no .claude-plugin/plugin.json in it" in text for text in room.complaints)
 

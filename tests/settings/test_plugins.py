@@ -79,7 +79,7 @@ def test_a_broken_manifest_makes_no_plugin(tmp_path: Path, text: str) -> None:
     put(tmp_path, ".claude-plugin/plugin.json", text)
     found = gather([str(tmp_path)])
     assert found.found == ()
-    assert [error["type"] for error in found.errors] == ["manifest-invalid"]
+    assert [error["type"] for error in found.errors] == ["manifest-validation-error"]
 
 
 def test_a_plugin_brings_agents_under_its_name_but_not_what_would_act(tmp_path: Path) -> None:

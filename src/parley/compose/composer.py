@@ -103,6 +103,7 @@ class Composer:
             agents=extensions.agents,
             agent=options.agent or (None if options.safe_mode else basis.settings.merged.get("agent")),
             model_is_given=options.model is not None,
+            subagent_model=environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
             agent_memory=lambda scope, name: extensions.agent_memory(scope, name, context.hides),
             forwards_subagent_text=options.forward_subagent_text,
             open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),

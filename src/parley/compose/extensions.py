@@ -31,7 +31,7 @@ class Extensions:
         found = gather(self._located(options.plugin_dirs), self._located(options.plugin_dirs_no_mcp))
         basis.settings.bring([plugin.hooks for plugin in found.found if plugin.hooks is not None])
         for flaw in found.errors:
-            basis.complain(f"plugin {shown(flaw['path'])}: {flaw['message']}")
+            basis.complain(f"plugin {shown(str(flaw.get('path') or flaw['plugin']))}: {flaw['message']}")
         return found
 
     def _located(self, folders: tuple[str, ...] | None) -> list[str]:

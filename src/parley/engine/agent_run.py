@@ -156,7 +156,7 @@ class AgentRun:
             return ended
         finally:
             if outfit is not None:
-                await outfit.take_off()
+                outfit.take_off()
 
     def _close(self, why: str) -> None:
         """Leave a record in which every call has its result, and nothing open."""

@@ -12,7 +12,7 @@ from parley.engine.compaction import Policy
 from parley.engine.prompt import Instructions
 from parley.engine.setup import Setup
 from parley.models.names import Choice, resolve
-from parley.protocol.base import Struct
+from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
 from parley.tools.delegation import AgentInput
 from parley.tools.offer import canonical
@@ -62,7 +62,7 @@ def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: 
             form=None,
             partial=False,
         ),
-        model=model_for(call.model or (kind.model if isinstance(kind.model, str) else None), above.model),
+        model=model_for(call.model or kind.model or session.setup.subagent_model, above.model),
         mode=lambda: mode_for(wished, above.mode(), may_bypass=session.setup.may_bypass),
     )
 
@@ -114,9 +114,9 @@ def is_meant(name: str, pattern: str) -> bool:
     return server.startswith("mcp__") and server.count("__") == 1 and name.startswith(f"{server}__")
 
 
-def model_for(wanted: str | None, above: Choice) -> Choice:
+def model_for(wanted: str | UnsetType | None, above: Choice) -> Choice:
     """The model of an agent. A short name means one of a backend, so it does not lead away from another backend."""
-    if wanted in (None, "", "inherit") or (above.adapter != "anthropic" and ":" not in str(wanted)):
+    if not wanted or wanted == "inherit" or (above.adapter != "anthropic" and ":" not in str(wanted)):
         return above
     return resolve(str(wanted))
 

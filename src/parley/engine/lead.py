@@ -50,7 +50,8 @@ class Lead:
         agents = self._session.setup.agents
         kind = agents.find(self._name)
         if kind is None:
-            self.flaw = f"There is no agent {self._name!r} (--agent). There are: {', '.join(agents.names())}"
+            known = ", ".join(agents.names())
+            self.flaw = f"There is no agent {self._name!r} (--agent, or agent in settings). There are: {known}"
             return
         self._kind, self.flaw = kind, ""
         self._speak(kind)

@@ -2,7 +2,7 @@
 
     outfit = Outfit(session, "reviewer", kind)
     contexts = await outfit.put_on(agent_id, shelf)      # its servers are there, its hooks listen
-    await outfit.take_off()                              # nothing of it is left
+    outfit.take_off()                                    # nothing of it is left
 
 Whether it may bring them is decided where it is read (settings/agents.py). What is wrong with one of them costs
 that one, and is told.
@@ -76,10 +76,12 @@ class Outfit:
             session.setup.complain(f"agent {self._name!r}: {words}")
         return [f"Of your own tools some are missing: {words}" for words in said]
 
-    async def take_off(self) -> None:
+    def take_off(self) -> None:
+        """Nobody waits for the end of its servers: an interrupt must not."""
         self._session.listeners.undress(self._agent_id)
         servers, self._servers = self._servers, []
-        await asyncio.gather(*(server.close() for server in servers))
+        for server in servers:
+            self._session.servers.retire(server)
 
 
 def hooks_of(session: Session, name: str, kind: AgentDefinition, other_names: dict[str, str]) -> Value | None:

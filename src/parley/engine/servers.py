@@ -41,6 +41,8 @@ class Servers:
         """Who tells of them; nobody before there is one."""
         self._hurry = asyncio.Event()
         self._tools: frozenset[str] = frozenset()
+        self._retiring: set[asyncio.Task[None]] = set()
+        """The ends of servers that agents had for themselves."""
         self._flaw = ""
         """Why a command of the turn could not be expanded."""
         self._asleep: list[Spec] = list(supply.specs) if supply is not None else []
@@ -274,9 +276,15 @@ class Servers:
         if self._supply is not None:
             self._shelve(self._supply)
 
+    def retire(self, server: Server) -> None:
+        """End one that is not of our own, beside everything else."""
+        ending = asyncio.create_task(server.close())
+        self._retiring.add(ending)
+        ending.add_done_callback(self._retiring.discard)
+
     async def close(self) -> None:
         """The end of all of them."""
-        await asyncio.gather(*(server.close() for server in self))
+        await asyncio.gather(*(server.close() for server in self), *self._retiring)
 
 
 def made(session: Session, supply: Supply, spec: Spec, changed: Callable[[Server], None]) -> Server:

@@ -124,6 +124,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     """The kind that the session itself runs as, if it does."""
     model_is_given: bool = False
     """Whether the command line says the model, so that an agent's own does not count."""
+    subagent_model: str | None = None
+    """The model of subagents whose kind names none; else it is their caller's."""
     agent_memory: Callable[[str, str], str] = lambda scope, name: ""
     """What an agent is told of the memory that it keeps, by scope and name."""
     forwards_subagent_text: bool = False

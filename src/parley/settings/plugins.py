@@ -35,22 +35,30 @@ def gather(folders: Iterable[str], without_servers: Iterable[str] = ()) -> Plugi
     found: dict[str, Plugin] = {}
     errors: list[Json] = []
     bare = frozenset(without_servers)
-    for folder in dict.fromkeys([*folders, *bare]):
+    for number, folder in enumerate(dict.fromkeys([*folders, *bare])):
         try:
             plugin = read(folder, errors, with_servers=folder not in bare)
             if plugin.name in found:
                 raise file.Unfit(f"there is another plugin called {plugin.name!r}: {found[plugin.name].path}")
         except file.Absent:
-            errors.append(error(folder, "manifest-not-found", f"there is no {MANIFEST} in it, so it is no plugin"))
+            text = f"there is no {MANIFEST} in it, so it is no plugin"
+            errors.append(not_loaded(number, folder, "manifest-not-found", text))
         except file.Unfit as flaw:
-            errors.append(error(folder, "manifest-invalid", f"is not used as a plugin: {flaw}"))
+            text = f"is not used as a plugin: {flaw}"
+            errors.append(not_loaded(number, folder, "manifest-validation-error", text))
         else:
             found[plugin.name] = plugin
     return Plugins(found=tuple(found.values()), errors=tuple(errors))
 
 
-def error(folder: str, kind: str, text: str) -> Json:
-    return {"plugin": os.path.basename(folder.rstrip("/")), "type": kind, "message": text, "path": folder}
+def error(name: str, kind: str, text: str) -> Json:
+    """What is wrong with a part of a plugin that counts all the same."""
+    return {"plugin": f"{name}@inline", "type": kind, "message": text}
+
+
+def not_loaded(number: int, folder: str, kind: str, text: str) -> Json:
+    """As hosts know it: what has no name yet is known by its place on the command line, and by its path."""
+    return {"plugin": f"inline[{number}]", "type": kind, "message": text, "path": folder}
 
 
 def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
@@ -60,7 +68,7 @@ def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
         raise file.Unfit(f"{MANIFEST}: name must be letters, digits, `-`, `_` and single dots, not {name!r}")
     if ignored := [key for key in NOT_HEEDED if key in manifest]:
-        errors.append(error(folder, "not-heeded", f"{MANIFEST}: not heeded: {', '.join(ignored)}"))
+        errors.append(error(name, "not-heeded", f"{MANIFEST}: not heeded: {', '.join(ignored)}"))
     hooks = part(folder, manifest, "hooks", HOOKS, errors)
     servers = part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers else {}
     return Plugin(
@@ -69,11 +77,11 @@ def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
         version=version if isinstance(version, str) else "",
         hooks=Value(value=hooks, source="flag", path=os.path.join(folder, HOOKS), root=folder) if hooks else None,
         servers={f"plugin:{name}:{server}": entry for server, entry in servers.items()},
-        agents={f"{name}:{agent}": kind for agent, kind in agents_in(folder, errors).items()},
+        agents={f"{name}:{agent}": kind for agent, kind in agents_in(folder, name, errors).items()},
     )
 
 
-def agents_in(folder: str, errors: list[Json]) -> dict[str, Any]:
+def agents_in(folder: str, name: str, errors: list[Json]) -> dict[str, Any]:
     """The agents of a plugin, by the names their files give them."""
     place = Path(folder, "agents")
     if not place.is_dir():
@@ -81,7 +89,7 @@ def agents_in(folder: str, errors: list[Json]) -> dict[str, Any]:
     from parley.settings.agents import OF_PLUGIN, gather
 
     found, flaws = gather(place, (folder,), withheld=OF_PLUGIN)
-    errors += [error(folder, "agent-invalid", f"{os.path.relpath(flaw.path, folder)} {flaw.text}") for flaw in flaws]
+    errors += [error(name, "agent-invalid", f"{os.path.relpath(flaw.path, folder)} {flaw.text}") for flaw in flaws]
     return found
 
 
@@ -95,10 +103,11 @@ def part(folder: str, manifest: Json, key: str, usual: str, errors: list[Json]) 
             raise file.Unfit(f"must have the object {key}")
     except file.Absent as flaw:
         if key in manifest:
-            errors.append(error(folder, f"{key}-invalid", f"{said} {flaw}"))
+            errors.append(error(manifest["name"], f"{key}-invalid", f"{said} {flaw}"))
         return {}
     except file.Unfit as flaw:
-        errors.append(error(folder, f"{key}-invalid", f"{said if isinstance(said, str) else MANIFEST}: {flaw}"))
+        place = said if isinstance(said, str) else MANIFEST
+        errors.append(error(manifest["name"], f"{key}-invalid", f"{place}: {flaw}"))
         return {}
     filled: Json = rooted(inner, folder)
     return filled
