@@ -258,18 +258,35 @@ def test_a_client_tool_goes_before_one_of_ours_until_it_is_withdrawn(tmp_path: P
     assert second["is_error"] is True
 
 
-def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp_path: Path) -> None:
-    async def first() -> tuple[str, Json]:
-        room = Room(tmp_path, script(CALL))
-        room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
-        await room.__aenter__()
-        await room.ask("initialize", clientTools=[WEATHER])
-        room.prompt("go")
-        line = await called(room, "t1")
-        await room.until(lambda line: line.get("state") == "requires_action")
-        await room.crash()
-        return room.session.id, line
+async def left_waiting(folder: Path) -> tuple[str, Json]:
+    """A session whose engine ended while a client tool was waited for: its id, and the line with the call."""
+    room = Room(folder, script(CALL))
+    room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
+    await room.__aenter__()
+    await room.ask("initialize", clientTools=[WEATHER])
+    room.prompt("go")
+    line = await called(room, "t1")
+    await room.until(lambda line: line.get("state") == "requires_action")
+    await room.crash()
+    return room.session.id, line
 
+
+def test_a_call_that_waits_is_told_again_in_a_dialect_of_whole_answers_too(tmp_path: Path) -> None:
+    """Such a dialect holds an answer until it is complete; this one was complete before."""
+
+    async def resumed(session_id: str) -> Json:
+        async with Room(tmp_path, "[[turn]]\ntext = 'On.'\n", resume=session_id, dialect="spec001") as room:
+            await room.ask("initialize", clientTools=[WEATHER])
+            again = await called(room, "t1")
+            room.say(results(("t1", "sunny")))
+            await room.hear("result")
+        return again
+
+    session_id, _ = asyncio.run(left_waiting(tmp_path))
+    assert "uuid" not in asyncio.run(resumed(session_id))
+
+
+def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp_path: Path) -> None:
     async def second(session_id: str) -> tuple[Json, Room]:
         async with Room(tmp_path, "[[turn]]\ntext = 'Now done.'\n", resume=session_id) as room:
             await room.ask("initialize", clientTools=[WEATHER])
@@ -278,7 +295,7 @@ def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp
             await room.hear("result")
         return again, room
 
-    session_id, line = asyncio.run(first())
+    session_id, line = asyncio.run(left_waiting(tmp_path))
     again, room = asyncio.run(second(session_id))
 
     assert again == line

@@ -24,7 +24,9 @@ from parley.host import Host
 from parley.protocol.base import Json, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.conversation import Assistant
+from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
+from parley.stores.base import Entry
 
 if TYPE_CHECKING:
     from parley.engine.record import Record
@@ -118,7 +120,12 @@ class Unfinished:
         """Tell the lines once more that hand calls to a client: the one it was told to may be gone."""
         if not calls:
             return
-        for entry in self._session.setup.log.entries():
-            content = entry.message["message"]["content"] if entry.kind == "assistant" else ()
-            if any(isinstance(block, dict) and block.get("id") in calls for block in content):
-                self._session.host.tell(convert(entry.message, Assistant))
+        said = [entry.message for entry in self._session.setup.log.entries() if has_call(entry, calls)]
+        for line in said:
+            self._session.host.tell(convert(line, Assistant))
+        self._session.tell(AnswerComplete(message_id=str(said[-1]["message"].get("id")) if said else ""))
+
+
+def has_call(entry: Entry, calls: list[str]) -> bool:
+    content = entry.message["message"]["content"] if entry.kind == "assistant" else ()
+    return any(isinstance(block, dict) and block.get("id") in calls for block in content)

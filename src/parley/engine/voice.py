@@ -15,6 +15,7 @@ from parley.engine.agent_task import AgentTask
 from parley.protocol.base import UNSET, Message
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, User
+from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import PermissionDenied
 
@@ -75,7 +76,8 @@ class Voice:
             if isinstance(content, list) and any(isinstance(block, ToolResult) for block in content):
                 return True
             return message.isSynthetic is not True and (not self._task.in_background or self._forwards_text())
-        return True
+        # Dialects that hold an answer until it is complete hold that of the session, not an agent's.
+        return not isinstance(message, AnswerComplete)
 
     def _signed(self, message: Message) -> Message:
         task = self._task
