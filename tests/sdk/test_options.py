@@ -1,0 +1,269 @@
+"""Every option comes to where the engine takes it: the command line, `initialize`, the environment, or the client."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from parley import AgentDefinition, HookMatcher, Options, PermissionResultAllow, ResultError
+from parley.sdk.errors import CLIConnectionError
+from parley.sdk.hooks import Registry
+from parley.sdk.spelling import Spelled, spelled
+
+
+async def may(*asked: Any) -> PermissionResultAllow:
+    return PermissionResultAllow()
+
+
+async def hook(*told: Any) -> dict[str, Any]:
+    return {}
+
+
+def spell(**given: Any) -> Spelled:
+    options = Options(**{"engine": "local", **given})  # here files stay text on the command line
+    return spelled(options, Registry(options.hooks), {"PATH": "/bin", "CLAUDECODE": "1"})
+
+
+def told(made: Spelled) -> Any:
+    """The `initialize` request as it goes out."""
+    return json.loads(msgspec.json.encode(made.initialize))
+
+
+AGENT = AgentDefinition(description="d", prompt="p")
+SCHEMA = {"type": "object", "properties": {}}
+
+ON_THE_COMMAND_LINE: dict[str, tuple[Any, list[str]]] = {
+    "tools": (["Read", "Grep"], ["--tools=Read,Grep"]),
+    "allowed_tools": (["Read", "Bash(ls *)"], ["--allowedTools=Read,Bash(ls *)"]),
+    "disallowed_tools": (["Bash"], ["--disallowedTools=Bash"]),
+    "mcp_servers": ({"a": {"command": "b"}}, ['--mcp-config={"mcpServers":{"a":{"command":"b"}}}']),
+    "strict_mcp_config": (True, ["--strict-mcp-config"]),
+    "permission_mode": ("plan", ["--permission-mode=plan"]),
+    "continue_conversation": (True, ["--continue"]),
+    "resume": ("-x", ["--resume=-x"]),
+    "session_id": ("s", ["--session-id=s"]),
+    "fork_session": (True, ["--fork-session"]),
+    "resume_session_at": ("u", ["--resume-session-at=u"]),
+    "resume_drops_turn": ("", ["--resume-drops-turn="]),
+    "max_turns": (3, ["--max-turns=3"]),
+    "max_budget_usd": (0.5, ["--max-budget-usd=0.5"]),
+    "task_budget": ({"total": 9}, ["--task-budget=9"]),
+    "model": ("m", ["--model=m"]),
+    "fallback_model": ("f", ["--fallback-model=f"]),
+    "betas": (["b1"], ["--betas=b1"]),
+    "permission_prompt_tool_name": ("mcp__a__b", ["--permission-prompt-tool=mcp__a__b"]),
+    "can_use_tool": (may, ["--permission-prompt-tool=stdio"]),
+    "on_question": (may, ["--permission-prompt-tool=stdio"]),
+    "on_plan": (may, ["--permission-prompt-tool=stdio"]),
+    "skills": (["a"], ["--allowedTools=Skill(a)", "--setting-sources=user,project"]),
+    "setting_sources": ([], ["--setting-sources="]),
+    "settings": ("/s.json", ["--settings=/s.json"]),
+    "sandbox": ({"enabled": True}, ['--settings={"sandbox":{"enabled":true}}']),
+    "plugins": ([{"type": "local", "path": "/p"}], ["--plugin-dir=/p"]),
+    "add_dirs": (["/a", Path("/b")], ["--add-dir=/a", "--add-dir=/b"]),
+    "extra_args": ({"x": None, "y": "1", "z": "-v"}, ["--x", "--y=1", "--z=-v"]),
+    "include_partial_messages": (True, ["--include-partial-messages"]),
+    "include_hook_events": (True, ["--include-hook-events"]),
+    "thinking": ({"type": "enabled", "budget_tokens": 5, "display": "omitted"}, ["--max-thinking-tokens=5"]),
+    "max_thinking_tokens": (5, ["--max-thinking-tokens=5"]),
+    "effort": ("low", ["--effort=low"]),
+    "session_store": (object(), ["--session-mirror"]),
+    "agent": ("a", ["--agent=a"]),
+    "persist_session": (False, ["--no-session-persistence"]),
+    "allow_dangerously_skip_permissions": (True, ["--allow-dangerously-skip-permissions"]),
+    "debug": (True, ["--debug="]),
+    "debug_file": ("/d", ["--debug-file=/d"]),
+    "replay_user_messages": (True, ["--replay-user-messages"]),
+    "fail_on_denial": (True, ["--fail-on-denial"]),
+    "store": ("folder", ["--store=folder"]),
+    "database": ("/db", ["--db=/db"]),
+    "steal": (True, ["--steal"]),
+    "offline": (True, ["--offline"]),
+    "record": ("/t", ["--record=/t"]),
+    "faults": (["reset"], ["--fault=reset"]),
+    "bare": (True, ["--bare"]),
+    "max_budget_tokens": (7, ["--max-budget-tokens=7"]),
+    "max_budget_calls": (7, ["--max-budget-calls=7"]),
+    "max_budget_seconds": (7.0, ["--max-budget-seconds=7.0"]),
+    "autocompact": ("off", ["--autocompact=off"]),
+}
+IN_INITIALIZE: dict[str, tuple[Any, dict[str, Any]]] = {
+    "system_prompt": ("Be brief.", {"systemPrompt": "Be brief."}),
+    "hooks": (
+        {"Stop": [HookMatcher(matcher="a", hooks=[hook], timeout=3, on_failure="block")]},
+        {"hooks": {"Stop": [{"matcher": "a", "hookCallbackIds": ["hook_0"], "timeout": 3, "onFailure": "block"}]}},
+    ),
+    "agents": ({"a": AGENT}, {"agents": {"a": {"description": "d", "prompt": "p"}}}),
+    "forward_subagent_text": (True, {"forwardSubagentText": True}),
+    "output_format": ({"type": "json_schema", "schema": SCHEMA}, {"jsonSchema": SCHEMA}),
+    "output_type": (dict[str, int], {"jsonSchema": {"type": "object", "additionalProperties": {"type": "integer"}}}),
+    "supported_dialog_kinds": (["k"], {"supportedDialogKinds": ["k"]}),
+    "title": ("t", {"title": "t"}),
+    "tool_aliases": ({"Bash": "mcp__x__sh"}, {"toolAliases": {"Bash": "mcp__x__sh"}}),
+    "plan_mode_instructions": ("p", {"planModeInstructions": "p"}),
+    "prompt_suggestions": (True, {"promptSuggestions": True}),
+    "agent_progress_summaries": (True, {"agentProgressSummaries": True}),
+    "guard": (True, {"guard": True}),
+}
+IN_THE_ENVIRONMENT: dict[str, tuple[Any, dict[str, str]]] = {
+    "env": ({"A": "b"}, {"A": "b"}),
+    "cwd": ("/", {"PWD": "/"}),
+    "client_app": ("app/1", {"CLAUDE_AGENT_SDK_CLIENT_APP": "app/1"}),
+    "enable_file_checkpointing": (True, {"CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true"}),
+    "api_key": ("k", {"ANTHROPIC_API_KEY": "k"}),
+}
+THE_CLIENTS_OWN = {
+    "cli_path": "test_an_engine_that_is_not_there_is_named",
+    "user": "the process has it; only root can change the user",
+    "max_buffer_size": "test_a_line_that_is_too_long_fails_alone",
+    "stderr": "test_a_query_yields_its_turn_and_ends",
+    "debug_stderr": "of no effect, as in the official SDK",
+    "verbatim_prompts": "test_verbatim_prompts_are_marked_on_every_line",
+    "session_store_flush": "test_a_store_has_what_the_disk_has",
+    "load_timeout_ms": "test_a_session_goes_on_from_a_store_where_the_disk_is_empty",
+    "engine": "test_both_engines_say_the_same_line_for_line_and_key_for_key",
+    "on_elicitation": "answered by the client",
+    "on_user_dialog": "answered by the client",
+    "control_timeout_seconds": "test_an_engine_that_never_answers_is_given_up_and_ended",
+}
+"""What never leaves the client, and where it is shown."""
+
+
+def test_every_option_has_its_place() -> None:
+    placed = {*ON_THE_COMMAND_LINE, *IN_INITIALIZE, *IN_THE_ENVIRONMENT, *THE_CLIENTS_OWN}
+
+    assert sorted({one.name for one in fields(Options)} ^ placed) == []
+
+
+@pytest.mark.parametrize("name", ON_THE_COMMAND_LINE)
+def test_an_option_is_a_flag(name: str) -> None:
+    value, flags = ON_THE_COMMAND_LINE[name]
+    argv = spell(**{name: value}).argv
+
+    assert [flag for flag in flags if flag not in argv] == []
+    assert len(argv) >= len(spell().argv) + len(flags)
+
+
+@pytest.mark.parametrize("name", IN_INITIALIZE)
+def test_an_option_is_part_of_initialize(name: str) -> None:
+    value, part = IN_INITIALIZE[name]
+
+    made = spell(**{name: value})
+
+    assert {key: told(made)[key] for key in part} == part
+    assert made.argv == spell().argv
+
+
+@pytest.mark.parametrize("name", IN_THE_ENVIRONMENT)
+def test_an_option_is_a_variable(name: str) -> None:
+    value, variables = IN_THE_ENVIRONMENT[name]
+
+    made = spell(**{name: value})
+
+    assert variables.items() <= made.environment.items()
+    assert not any(word == "k" for word in made.argv)
+
+
+def test_nothing_said_is_no_flag_but_those_of_the_protocol() -> None:
+    assert spell().argv == ["--output-format=stream-json", "--input-format=stream-json", "--verbose"]
+    assert "CLAUDECODE" not in spell().environment
+
+
+PROMPT_KEYS = ("systemPrompt", "appendSystemPrompt", "excludeDynamicSections")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "part"),
+    [
+        (None, {"systemPrompt": [""]}),
+        ({"type": "preset", "preset": "claude_code"}, {}),
+        ({"type": "preset", "preset": "claude_code", "append": "And."}, {"appendSystemPrompt": "And."}),
+        (
+            {"type": "preset", "preset": "claude_code", "exclude_dynamic_sections": True},
+            {"excludeDynamicSections": True},
+        ),
+    ],
+)
+def test_a_system_prompt_may_be_nothing_or_a_preset(prompt: Any, part: dict[str, Any]) -> None:
+    found = told(spell(system_prompt=prompt))
+
+    assert {key: value for key, value in found.items() if key in PROMPT_KEYS} == part
+
+
+def test_a_system_prompt_may_be_a_file() -> None:
+    assert "--system-prompt-file=/p.md" in spell(system_prompt={"type": "file", "path": "/p.md"}).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "flag"),
+    [([], "--tools="), ({"type": "preset", "preset": "claude_code"}, "--tools=default")],
+)
+def test_tools_may_be_none_or_a_preset(given: Any, flag: str) -> None:
+    assert flag in spell(tools=given).argv
+
+
+@pytest.mark.parametrize(
+    ("wish", "flags"),
+    [
+        ({"type": "adaptive"}, ["--thinking=adaptive"]),
+        ({"type": "disabled"}, ["--thinking=disabled"]),
+        ({"type": "adaptive", "display": "omitted"}, ["--thinking=adaptive", "--thinking-display=omitted"]),
+    ],
+)
+def test_thinking_is_one_wish_with_several_flags(wish: Any, flags: list[str]) -> None:
+    assert set(flags) <= set(spell(thinking=wish).argv)
+
+
+@pytest.mark.parametrize(
+    ("given", "flaw", "words"),
+    [
+        ({"can_use_tool": may, "permission_prompt_tool_name": "x"}, ValueError, "exclude each other"),
+        ({"session_store": object(), "enable_file_checkpointing": True}, ValueError, "session_store"),
+        ({"skills": ["a b"]}, ValueError, "name of a skill"),
+        ({"skills": ["-x"]}, ValueError, "name of a skill"),
+        ({"extra_args": {"x y": None}}, ValueError, "cannot be a flag"),
+        ({"extra_args": {"x": "a\0b"}}, ValueError, "NUL"),
+        ({"plugins": [{"type": "remote", "path": "/p"}]}, ValueError, "local"),
+        ({"settings": "/no/such/file", "sandbox": {"enabled": True}}, CLIConnectionError, "cannot be read"),
+        ({"settings": "{"}, CLIConnectionError, "no JSON object"),
+        ({"mcp_servers": "/no/such/file"}, CLIConnectionError, "cannot be read"),
+        ({"system_prompt": {"type": "poem"}}, ValueError, "system_prompt"),
+        ({"engine": "elsewhere"}, ValueError, "engine must be"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_the_start(given: Any, flaw: type[Exception], words: str) -> None:
+    with pytest.raises(flaw, match=words):
+        spell(**given)
+
+
+def test_what_is_secret_or_long_goes_into_a_file_that_only_the_person_can_read() -> None:
+    made = spell(engine="process", mcp_servers={"a": {"type": "http", "url": "http://x", "headers": {"k": "secret"}}})
+    try:
+        [flag] = [word for word in made.argv if word.startswith("--mcp-config=")]
+        path = Path(flag.partition("=")[2])
+        assert "secret" not in " ".join(made.argv)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert "secret" in path.read_text()
+    finally:
+        made.remove_files()
+    assert not path.exists()
+
+
+def test_a_result_error_survives_the_way_between_processes() -> None:
+    flaw = ResultError("it failed", {"subtype": "error_max_turns", "errors": ["too many"], "session_id": "s"}, 1)
+
+    again = pickle.loads(pickle.dumps(flaw))
+
+    assert (str(again), again.subtype, again.errors, again.session_id, again.exit_code) == (
+        str(flaw),
+        "error_max_turns",
+        ["too many"],
+        "s",
+        1,
+    )

@@ -1,0 +1,100 @@
+"""The schema of a tool's input, from whatever a program describes it with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Union
+
+import pytest
+
+from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
+from parley.sdk.schema import of_input, of_type
+from parley.sdk.servers import Server
+
+
+class Sought(TypedDict):
+    words: Annotated[str, "what is sought"]
+    limit: NotRequired[int]
+
+
+@dataclass
+class Place:
+    x: float
+    y: float = 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (str, {"type": "string"}),
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (list, {"type": "array"}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict, {"type": "object"}),
+        (dict[str, int], {"type": "object"}),
+        (Optional[int], {"type": "integer"}),  # noqa: UP045  # the old spelling is meant
+        (int | None, {"type": "integer"}),
+        (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}),  # noqa: UP007  # the old spelling is meant
+        (Annotated[str, "a name"], {"type": "string", "description": "a name"}),
+        (Literal["a", "b"], {"enum": ["a", "b"]}),
+        (Any, {}),
+        (object, {"type": "string"}),
+    ],
+)
+def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema: Any) -> None:
+    assert of_type(kind) == schema
+
+
+def test_names_with_types_are_all_required() -> None:
+    assert of_input({"a": int, "b": str}) == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+        "required": ["a", "b"],
+    }
+
+
+def test_a_typed_dict_says_itself_what_is_required() -> None:
+    assert of_input(Sought) == {
+        "type": "object",
+        "properties": {"words": {"type": "string", "description": "what is sought"}, "limit": {"type": "integer"}},
+        "required": ["words"],
+    }
+
+
+def test_a_schema_stays_as_it_is() -> None:
+    given = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0}}, "required": ["n"]}
+
+    assert of_input(given) == given
+
+
+def test_a_dataclass_is_an_object_with_its_defaults() -> None:
+    schema = of_input(Place)
+
+    assert (schema["type"], schema["required"], schema["properties"]["y"]["default"]) == ("object", ["x"], 0.0)
+
+
+def test_what_is_no_schema_is_refused_where_the_tool_is_made() -> None:
+    with pytest.raises(TypeError, match="input_schema"):
+        tool("bad", "Bad.", 3)
+
+
+@pytest.mark.parametrize("spelling", ["readOnlyHint", "read_only_hint"])
+def test_hints_are_told_in_the_spelling_of_the_wire(spelling: str) -> None:
+    @tool("look", "Look.", {"at": str}, annotations=ToolAnnotations(**{spelling: True}, maxResultSizeChars=9))
+    async def look(args: dict[str, Any]) -> dict[str, Any]:
+        return {"content": []}
+
+    assert isinstance(look, SdkMcpTool)
+    listed = look.listed()
+    assert listed["annotations"] == {"readOnlyHint": True}
+    assert listed["_meta"] == {"anthropic/maxResultSizeChars": 9}
+
+
+def test_a_server_is_a_configuration_with_an_instance() -> None:
+    server = create_sdk_mcp_server("mine", "2.0.0", [])
+
+    assert (server["type"], server["name"]) == ("sdk", "mine")
+    assert isinstance(server["instance"], Server)
+    assert server["instance"].version == "2.0.0"
