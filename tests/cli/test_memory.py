@@ -187,3 +187,36 @@ def test_without_a_memory_nothing_of_it_is_loaded_or_written(run: Any, tmp_path:
     with tables.reading() as there:
         assert there is None
     assert not list((tmp_path / "home").rglob("memory.db"))
+
+
+def test_a_host_that_speaks_miriad_hears_of_it_between_turns_and_the_next_process_goes_on(
+    run: Any, tmp_path: Path
+) -> None:
+    def say(*texts: str) -> str:
+        return "".join(
+            json.dumps({"type": "user", "message": {"role": "user", "content": text}}) + "\n" for text in texts
+        )
+
+    curator = scripted(tmp_path, create("ada", "Keeps bees in Turin."), DONE)
+    argv = ("--stdio", "--model", "offline", *HERE)
+    first = rows(run(*argv, *curator, stdin=say(LONG), IS_SANDBOX="1"))
+    assert first[-1] == {
+        "type": "system",
+        "subtype": "consolidation",
+        "entries_created": 1,
+        "entries_updated": 0,
+        "entries_archived": 0,
+        "summary": "Noted.",
+    }
+    second = rows(run(*argv, stdin=say('call memory_search {"query": "sister turin"}'), IS_SANDBOX="1"))
+    [call] = [
+        block
+        for line in second
+        if line["type"] == "assistant"
+        for block in line["message"]["content"]
+        if block["type"] == "tool_use"
+    ]
+    [told] = [line["tool_result"]["content"] for line in second if line.get("subtype") == "tool_result"]
+    assert (call["name"], call["input"]) == ("memory_search", {"query": "sister turin"})
+    assert "ada (ada): Keeps bees in Turin." in told
+    assert "#0 user" in told  # one conversation per database: the process before was in the same
