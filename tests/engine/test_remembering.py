@@ -12,6 +12,7 @@ import pytest
 from room import Json, Room
 
 from parley.engine.setup import Setup
+from parley.errors import UsageError
 from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database
 from parley.memory.tree import Tree
@@ -160,12 +161,67 @@ def test_the_line_is_told_also_if_it_failed_and_the_next_one_takes_it_up(tmp_pat
         async with Remembering(tmp_path, says("one", "two"), CREATE + refused + says("Done.")) as room:
             room.prompt(LONG)
             failed = await room.hear("system", "consolidation")
-            room.prompt("and more")
+            room.prompt(LONG)
             await room.hear("result")
             again = await room.hear("system", "consolidation")
         assert told(failed) == {**NOTHING, "entries_created": 1, "summary": "It failed: no"}
         assert told(again) == {**NOTHING, "summary": "Done."}
         assert room.complaints == []
+
+    run(talk)
+
+
+def test_one_that_cannot_be_asked_is_not_asked_after_every_turn(tmp_path: Path) -> None:
+    refused = '[[turn]]\nerror = {status = 403, type = "permission_error", message = "no"}\n'
+
+    async def talk() -> None:
+        async with Remembering(tmp_path, says("one", "two", "three", "four"), refused * 9) as room:
+            for _ in range(4):
+                room.prompt(LONG)
+                await room.hear("result")
+                assert room.session.remembering is not None
+                await room.session.remembering.settled(60)
+        # At 1, 2 and 4 times what is enough by itself.
+        assert len([line for line in room.lines if line.get("subtype") == "consolidation"]) == 3
+
+    run(talk)
+
+
+def test_a_call_for_the_memory_holds_up_no_call_of_a_turn_where_money_is_counted(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Held(tmp_path, says("one", "two"), says("Nothing."), max_budget_usd=5.0) as room:
+            room.prompt(LONG)
+            await room.hear("result")
+            await room.waits.wait()
+            room.prompt("and?")
+            assert (await room.hear("result"))["result"] == "two"
+            room.free.set()
+            await room.hear("system", "consolidation")
+
+    run(talk)
+
+
+def test_a_model_that_can_never_be_asked_is_told_at_the_start(tmp_path: Path) -> None:
+    for key in ("model", "summaryModel"):
+        with pytest.raises(UsageError, match=r"missing.toml cannot be read"):
+            Remembering(tmp_path, says("one"), "", {key: "scripted:missing.toml"}).composed()
+
+
+def test_a_fork_is_not_looked_through_once_more(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Remembering(tmp_path, says("one"), says("Nothing.")) as room:
+            room.prompt(LONG)
+            await room.hear("system", "consolidation")
+        fork: Json = {
+            "resume": room.session.id,
+            "fork_session": True,
+            "session_id": "6f1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b",
+        }
+        async with Remembering(tmp_path, says("two"), says("Again nothing."), **fork) as other:
+            other.prompt("Rome " * 500)
+            await other.hear("system", "consolidation")
+            [request] = other.asked("curator.toml")
+        assert "bees" not in request.messages[0]["content"][0]["text"]
 
     run(talk)
 

@@ -109,6 +109,13 @@ def test_messages_are_shown_word_for_word(desk: Desk) -> None:
     assert desk.call(MemoryRead(), messages="1").content == "[#1 assistant]\nNoted."
 
 
+def test_messages_of_another_session_are_shown_by_its_id(desk: Desk) -> None:
+    shown = desk.call(MemoryRead(), messages="0", session=OTHER).content
+
+    assert shown == "[#0 user]\nAnother ferry, to Galway, leaves at nine."
+    assert "No conversation found" in desk.refusal(MemoryRead(), messages="0", session="nobody")
+
+
 def test_what_is_too_much_says_where_to_go_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.tools.recollection.MOST_CHARS", 60)
 

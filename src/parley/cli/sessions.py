@@ -120,7 +120,7 @@ class Desk:
             raise UsageError(f"Session ID {new} is already in use.")
         fill(store, new, copied(store.read(session_id), new))
         adorn(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
-        self.sessions.inherit_files(new, session_id)
+        self.sessions.inherit(new, session_id)
         return self.named(new)
 
     def rename(self, session_id: str, title: str) -> Iterator[bytes]:

@@ -52,6 +52,7 @@ class Composer:
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
         bounds, prices, form = limits.limits(basis), models.prices(), limits.form(basis)
         models.check_first()
+        memory.check(basis, models)
         for complaint in basis.settings.complaints():
             complain(complaint)
         session_id, log = sessions.open()

@@ -19,6 +19,7 @@ from parley.stores.choice import choose
 from parley.stores.claude import project_key
 
 if TYPE_CHECKING:
+    from parley.compose.models import Models
     from parley.compose.sessions import Sessions
     from parley.memory.base import Keeper, Policy, Recall
     from parley.memory.database import Database
@@ -37,6 +38,11 @@ def place(basis: Basis) -> Path | None:
         return None
     if asked is not None and asked.lower() not in ON:
         return Path(basis.cwd, os.path.expanduser(asked))
+    return usual_place(basis)
+
+
+def usual_place(basis: Basis) -> Path:
+    """Where a memory is that was not put elsewhere. Raises UsageError."""
     chosen = choose(basis.options, basis.environment)
     if chosen is not None and chosen.name == "sqlite":
         return Path(basis.cwd, os.path.expanduser(chosen.place))
@@ -48,6 +54,14 @@ def policy(basis: Basis) -> Policy:
     from parley.settings.remembering import policy_fields
 
     return Policy(**policy_fields(basis.settings.merged.get("memory") or {}))
+
+
+def check(basis: Basis, models: Models) -> None:
+    """What is wrong with a model of the memory is told at the start. Raises UsageError."""
+    if place(basis) is not None and (wished := basis.settings.merged.get("memory")):
+        for key in ("model", "summaryModel"):
+            if named := wished.get(key):
+                models.check_first(named)
 
 
 def keeper(basis: Basis, sessions: Sessions, session_id: str) -> Callable[[], Keeper] | None:
@@ -105,11 +119,20 @@ def recall(sessions: Sessions, path: Path) -> Recall:
 
 def forget(basis: Basis, session_id: str) -> None:
     """A session is deleted: its summaries go with it. Raises SessionError."""
-    path = place(basis)
-    if path is not None:
+    path = place(basis) or usual_place(basis)
+    if path.exists():
         from parley.memory.summaries import Summaries
 
         Summaries(opened(path), basis.stamp.now).forget(session_id)
+
+
+def inherit(basis: Basis, fork: str, session_id: str) -> None:
+    """A copy of a session has its summaries, and need not be looked through once more. Raises SessionError."""
+    path = place(basis) or usual_place(basis)
+    if path.exists():
+        from parley.memory.summaries import Summaries
+
+        Summaries(opened(path), basis.stamp.now).inherit(fork, session_id)
 
 
 def redaction(basis: Basis) -> Callable[[str], str]:

@@ -40,9 +40,9 @@ class Models:
         """The model for errands."""
         return self.basis.environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku"
 
-    def check_first(self) -> None:
-        """What is wrong with the first model is told at the start, not in the first turn. Raises UsageError."""
-        chosen = resolve(self.name())
+    def check_first(self, name: str | None = None) -> None:
+        """What is wrong with a model, the session's by itself, is told at the start. Raises UsageError."""
+        chosen = resolve(self.name() if name is None else name)
         self.check(chosen)
         if chosen.adapter not in ADDRESSES:
             self.bare(chosen)  # reads the script or the tape

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from parley.compose import memory
 from parley.compose.basis import Basis
 from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
@@ -66,7 +67,7 @@ class Sessions:
             store = self.store(wanted.resume)
         opened = open_session(wanted, store, self._basis.stamp.new_uuid)
         if opened.copied is not None and wanted.keep:
-            self.inherit_files(opened.session_id, opened.copied)
+            self.inherit(opened.session_id, opened.copied)
         return opened.session_id, opened.log
 
     def named(self, name: str) -> str:
@@ -75,8 +76,9 @@ class Sessions:
 
         return titled(name, map(self._open_store, self._chosen()), self._basis.cwd) or name
 
-    def inherit_files(self, fork: str, session_id: str) -> None:
-        """A fork can go back to the states of files of the session it comes from."""
+    def inherit(self, fork: str, session_id: str) -> None:
+        """A fork can go back to the states of files of the session it comes from, and knows what that one knew."""
+        memory.inherit(self._basis, fork, session_id)
         Checkpoints(file_history(self._basis, fork)).inherit(Checkpoints(file_history(self._basis, session_id)))
 
     def store(self, session_id: str | None = None) -> Store:

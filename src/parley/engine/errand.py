@@ -70,13 +70,14 @@ class Errand:
         return await self._ask(own, self._request(own, asking(prompt), tools))
 
     async def converse(self, choice: Choice, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
-        """The blocks of one answer. Raises ModelError."""
-        return await self._ask(choice, self._request(choice, marked(messages), tools, system))
+        """The blocks of one answer. Nobody waits for it, so it holds up no other call. Raises ModelError."""
+        request = self._request(choice, marked(messages), tools, system)
+        return await self._ask(choice, request, gives_way=True)
 
-    async def _ask(self, choice: Choice, request: ModelRequest) -> list[Json]:
+    async def _ask(self, choice: Choice, request: ModelRequest, *, gives_way: bool = False) -> list[Json]:
         growing = Growing()
         try:
-            async with self._ledger.call():
+            async with self._ledger.call(gives_way=gives_way):
                 begun = self._clock()
                 try:
                     await self._read(choice, request, growing)

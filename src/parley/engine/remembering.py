@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from parley.engine.digest import digest
 from parley.engine.history import Said, tokens
 from parley.engine.summary import block_text
-from parley.errors import ModelError, SessionError
+from parley.errors import ModelError, SessionError, UsageError
 from parley.memory.base import Keeper, Policy, Tally
 from parley.models.names import PUPPETS, Choice, resolve
 from parley.protocol.base import UNSET, Json
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HEAVIEST_BLOCK_TOKENS = 200
 """A long result does not make a turn worth remembering by itself."""
+MOST_DOUBLINGS = 6
 INTERRUPTED = "It was interrupted; what is left waits for the next time."
 TOO_LONG = "Its time was up; what is left waits for the next time."
 
@@ -44,6 +45,8 @@ class Remembering:
         self._again = False
         """Whether more was said, and is to be looked through, since the one that runs began."""
         self._progress: int | None = None
+        self._failures = 0
+        """In a row."""
 
     @cached_property
     def keeper(self) -> Keeper:
@@ -57,7 +60,11 @@ class Remembering:
     def turn_ended(self) -> None:
         """What is too little by itself waits for more; nothing is passed over."""
         policy = self.keeper.policy
-        if policy.consolidates and self._curator() is not None and self._pending_tokens() >= policy.trivial_tokens:
+        if not policy.consolidates or self._curator() is None:
+            return
+        # A curator that cannot be asked is not asked after every turn.
+        enough = policy.trivial_tokens * 2 ** min(self._failures, MOST_DOUBLINGS)
+        if self._pending_tokens() >= enough:
             self.begin()
 
     def begin(self) -> None:
@@ -120,11 +127,15 @@ class Remembering:
             raise
         except TimeoutError:
             words = TOO_LONG
-        except (ModelError, SessionError) as flaw:
+        except (ModelError, SessionError, UsageError) as flaw:
+            self._failures += 1
             words = f"It failed: {flaw}"
         except Exception as bug:  # a fault of ours costs this consolidation, not the session
             self._session.setup.complain("".join(traceback.format_exception(bug)))
+            self._failures += 1
             words = f"It failed: internal error: {type(bug).__name__}: {bug}"
+        else:
+            self._failures = 0
         finally:
             self._progress = None
             self._tell(last, words)

@@ -56,13 +56,17 @@ class Ledger:
         self._turn_begun = self._clock()
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
+    async def call(self, *, gives_way: bool = False) -> AsyncIterator[None]:
         """Around every model call. Raises BudgetSpent if there shall be none.
 
         Where a budget is only known to be spent when a call is over, agents call one after the other:
-        several at once would overshoot it together.
+        several at once would overshoot it together. One that `gives_way` waits for others, and nobody for it.
         """
-        async with self._one_at_a_time if self._budget.is_priced else nullcontext():
+        if gives_way and self._budget.is_priced:
+            async with self._one_at_a_time:
+                pass
+        in_turn = self._budget.is_priced and not gives_way
+        async with self._one_at_a_time if in_turn else nullcontext():
             self.check_budget()
             self._calls += 1
             yield

@@ -132,8 +132,8 @@ class Recall(Protocol):
     def summary(self, id: int) -> tuple[Summary, list[Summary]] | None:
         """A summary, and the summaries it stands for."""
 
-    def messages(self, first: int, last: int) -> list[Line]:
-        """What was said in this session, from one record to another."""
+    def messages(self, first: int, last: int, session_id: str | None = None) -> list[Line]:
+        """What was said from one record to another, in this session or another. Raises UnknownSession."""
 
 
 class Keeper(Protocol):

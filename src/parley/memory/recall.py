@@ -62,9 +62,9 @@ class LocalRecall:
         found = self._summaries.get(id)
         return None if found is None else (found, self._summaries.within(found))
 
-    def messages(self, first: int, last: int) -> list[Line]:
+    def messages(self, first: int, last: int, session_id: str | None = None) -> list[Line]:
         lines: list[Line] = []
-        for entry in self._store.read(self._session_id, after=first - 1):
+        for entry in self._store.read(session_id or self._session_id, after=first - 1):
             if entry.seq > last:
                 break
             if text := said(entry.kind, entry.message):

@@ -59,6 +59,22 @@ class Summaries:
                     hits.setdefault(row[0], as_summary(row))
         return list(hits.values())[:limit]
 
+    def inherit(self, fork: str, session: str) -> None:
+        """A session was copied: what is known of the one holds for the other. Raises SessionError."""
+        with self._database.reading() as there:
+            if there is None:
+                return
+        with self._database.writing() as run:
+            run.execute(
+                "INSERT OR IGNORE INTO memory_summaries (session, rank, first, last, text, at) "
+                "SELECT ?, rank, first, last, text, at FROM memory_summaries WHERE session = ?",
+                (fork, session),
+            )
+            run.execute(
+                "INSERT OR IGNORE INTO memory_progress SELECT ?, seq FROM memory_progress WHERE session = ?",
+                (fork, session),
+            )
+
     def forget(self, session: str) -> None:
         """A session is deleted: nothing of what was said in it stays here. Raises SessionError."""
         with self._database.reading() as there:

@@ -228,7 +228,7 @@ def fork_session(
     new = Stamp().new_uuid()
     fill(found, new, copied(entries, new))
     adorn(found, new, title or f"{info.title or info.first_prompt or 'session'} (fork)", info.tag)
-    shelf.sessions.inherit_files(new, session_id)
+    shelf.sessions.inherit(new, session_id)
     return ForkSessionResult(new)
 
 

@@ -33,9 +33,8 @@ class SearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slug: Annotated[str | None, Meta(description="An entry of the knowledge tree")] = None
-    messages: Annotated[str | None, Meta(description="Messages of this session by their numbers: 120 or 120-140")] = (
-        None
-    )
+    messages: Annotated[str | None, Meta(description="Messages by their numbers: 120 or 120-140")] = None
+    session: Annotated[str | None, Meta(description="The session whose messages are meant, if not this one")] = None
     summary: Annotated[int | None, Meta(description="A summary by its id: itself, and what it stands for")] = None
 
 
@@ -70,8 +69,8 @@ class MemoryRead:
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = ReadInput
     description: ClassVar[str] = (
-        "Shows the whole of something from your memory: an entry of the knowledge tree by its slug, messages of this "
-        "session by their numbers, word for word, or a summary by its id. Give exactly one of the three. "
+        "Shows the whole of something from your memory: an entry of the knowledge tree by its slug, messages by "
+        "their numbers, word for word, or a summary by its id. Give exactly one of the three. "
         f"At most {MOST_CHARS:,} characters are shown at a time."
     )
 
@@ -105,7 +104,7 @@ def shown(recall: Recall, call: ReadInput) -> Result:
         above, below = found
         return Result(content=cut("\n\n".join(map(summarised, [above, *below]))), detail={**REPEATS, **plain(above)})
     first, last = range_of(call.messages or "")
-    lines = recall.messages(first, last)
+    lines = recall.messages(first, last, call.session)
     if not lines:
         raise ToolError(f"Nothing was said from #{first} to #{last}.")
     detail: Json = {**REPEATS, "first": first, "last": last, "messages": len(lines)}
