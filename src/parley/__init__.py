@@ -133,7 +133,7 @@ if TYPE_CHECKING:
         create_sdk_mcp_server as create_sdk_mcp_server, tool as tool,
     )
     from parley.sdk.turns import Turn as Turn
-    from parley.sdk.wire import Transport as Transport
+    from parley.sdk.wire import Ended as Ended, Transport as Transport, Wire as Wire
     # isort: on
     # fmt: on
 
@@ -200,7 +200,7 @@ HOMES: dict[str, str] = {
     "parley.sdk.sync": "SyncClient SyncTurn query_sync",
     "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
     "parley.sdk.turns": "Turn",
-    "parley.sdk.wire": "Transport",
+    "parley.sdk.wire": "Ended Transport Wire",
 }
 """Where each name lives."""
 

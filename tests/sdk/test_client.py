@@ -14,6 +14,7 @@ from parley import (
     Client,
     CLINotFoundError,
     ControlError,
+    HookMatcher,
     Options,
     ProcessError,
     ResultError,
@@ -310,3 +311,37 @@ def test_the_init_line_is_a_system_message_with_its_data(stage: Stage, engine: s
     assert isinstance(init, SystemMessage)
     assert init.data["session_id"] == messages[-1].session_id
     assert init.raw == init.data
+
+
+def test_what_an_engine_offers_can_be_asked_for(stage: Stage, engine: str) -> None:
+    async def play(options: Options) -> list[Any]:
+        async with Client(options) as client:
+            servers = await client.set_mcp_servers({})
+            return [
+                all("name" in one for one in await client.supported_commands()),
+                isinstance(await client.supported_agents(), list),
+                isinstance(await client.account_info(), dict),
+                isinstance(await client.supported_models(), list),
+                isinstance(servers, dict),
+            ]
+
+    assert run("asyncio", play, stage.options(engine)) == [True] * 5
+
+
+def test_hands_can_be_shaken_again_with_other_hooks(stage: Stage, engine: str) -> None:
+    heard: list[str] = []
+
+    async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+        heard.append(input["prompt"])
+        return {}
+
+    async def play(options: Options) -> None:
+        async with Client(options) as client:
+            await (await client.ask("one"))
+            options.hooks = {"UserPromptSubmit": [HookMatcher(hooks=[hook])]}
+            assert "commands" in await client.reinitialize()
+            await (await client.ask("two"))
+
+    run("asyncio", play, stage.options(engine))
+
+    assert heard == ["two"]

@@ -11,9 +11,7 @@ callbacks are answered as long as anything runs. A client may be used and closed
 
 from __future__ import annotations
 
-import math
 import os
-import sys
 import weakref
 from collections.abc import AsyncIterable, Sequence
 from types import TracebackType
@@ -27,6 +25,8 @@ from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.answering import Answerer
 from parley.sdk.controls import Controls
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, NotConnected
+from parley.sdk.handshake import initialize, stream_close_seconds
+from parley.sdk.hooks import Registry
 from parley.sdk.inbox import Inbox, flaw_of
 from parley.sdk.kept import Kept
 from parley.sdk.link import LINE_CAP_BYTES, Link
@@ -38,7 +38,7 @@ from parley.sdk.servers import Hosted, hosted
 from parley.sdk.spelling import Spelled, spelled
 from parley.sdk.structured import parser_of
 from parley.sdk.turns import Response, Stream, Turn
-from parley.sdk.wire import Custom, Ended, Wire
+from parley.sdk.wire import Custom, Ended, Wire, to_stderr
 
 Prompt = str | Sequence[Json]
 """Text, or content blocks as the model's API has them."""
@@ -53,6 +53,7 @@ class Client(Controls):
         self._link: Link | None = None
         self.inbox = Inbox()
         self.servers: dict[str, Hosted] = {}
+        self.answerer = Answerer(self.options, self.servers)
         self._info: Json | None = None
         self._feeding: Job | None = None
         self._finalizer: weakref.finalize[Any, Client] | None = None
@@ -67,11 +68,11 @@ class Client(Controls):
         """
         if self._link is not None:
             return
-        link, made, answerer = self._linked(await self._taken_up())
+        link, made = self._linked(await self._taken_up())
         self._finalizer = weakref.finalize(self, link.abandon)
         try:
             await link.open()
-            self._info = await self._shaken(link, made.initialize, answerer)
+            self._info = await self._shaken(link, made.initialize, self.answerer)
         except BaseException as flaw:
             await self._undo(link, flaw)
             raise
@@ -89,11 +90,11 @@ class Client(Controls):
         self._kept = Kept(options)
         return options if self._transport is not None else await self._kept.taken_up()
 
-    def _linked(self, options: Options) -> tuple[Link, Spelled, Answerer]:
+    def _linked(self, options: Options) -> tuple[Link, Spelled]:
         inbox = Inbox()
         self.inbox = inbox
         servers: dict[str, Hosted] = {}
-        answerer = Answerer(options, servers)
+        answerer = self.answerer = Answerer(options, servers)
         made = spelled(options, answerer.hooks, os.environ)
         try:
             servers.update((name, hosted(instance)) for name, instance in made.servers.items())
@@ -105,12 +106,12 @@ class Client(Controls):
         if self._kept is not None:
             self._kept.mirror_into(inbox)
         link.on_end = lambda: inbox.finish(flaw_of(link.end or Ended(), link.flaw, inbox.last_result), link.closing)
-        return link, made, answerer
+        return link, made
 
     def _wire(self, made: Spelled, options: Options) -> Wire:
         if self._transport is not None:
             made.remove_files()
-            return Custom(self._transport)
+            return self._transport if hasattr(self._transport, "chunks") else Custom(self._transport)
         cwd = os.path.abspath(options.cwd or os.curdir)
         told = options.stderr or to_stderr
         if options.engine == "local":
@@ -241,6 +242,17 @@ class Client(Controls):
         self.connected()
         return self._info
 
+    async def _greeting(self) -> Json:
+        return await self.get_server_info() or {}
+
+    async def reinitialize(self) -> Json:
+        """Shake hands again, with the options as they are now: hooks, agents, prompts. What the engine answers."""
+        link = self.connected()
+        self.answerer.hooks = Registry(self.options.hooks)
+        request = initialize(self.options, self.answerer.hooks, self.servers)
+        self._info = await self._shaken(link, request, self.answerer)
+        return self._info
+
     @property
     def server_info(self) -> Json | None:
         return self._info
@@ -279,20 +291,6 @@ class Client(Controls):
         """What was said before the end can still be read after it."""
         if self._info is None:
             raise NotConnected("the client is not connected: call connect() first")
-
-
-def to_stderr(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def stream_close_seconds(env: dict[str, str]) -> float:
-    """The official SDK's variable for how long the handshake may take."""
-    given = env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or os.environ.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or "0"
-    try:
-        seconds = float(given) / 1000
-    except ValueError:
-        return 0.0
-    return seconds if math.isfinite(seconds) else 0.0
 
 
 ClaudeSDKClient = Client

@@ -54,6 +54,10 @@ class Controls:
 
     mcp_toggle = toggle_mcp_server
 
+    async def set_mcp_servers(self, servers: Json) -> Json:
+        """Replace the servers that were set this way before; what was added, removed and failed."""
+        return await self._object(wire.McpSetServers(servers=servers))
+
     async def mcp_call(self, tool: str, arguments: Json | None = None) -> Any:
         """Call a server's tool, past the model."""
         return await self.request(wire.McpCall(tool=tool, arguments=arguments or {}))
@@ -109,6 +113,24 @@ class Controls:
         found = await self._object(wire.ListModels())
         models = found.get("models", [])
         return models if isinstance(models, list) else []
+
+    async def supported_commands(self) -> list[Json]:
+        return await self._told("commands")
+
+    async def supported_agents(self) -> list[Json]:
+        return await self._told("agents")
+
+    async def account_info(self) -> Json:
+        found = (await self._greeting()).get("account")
+        return found if isinstance(found, dict) else {}
+
+    async def _told(self, name: str) -> list[Json]:
+        found = (await self._greeting()).get(name)
+        return found if isinstance(found, list) else []
+
+    async def _greeting(self) -> Json:
+        """What the engine told of itself when hands were shaken."""
+        raise NotImplementedError
 
     async def session_cost(self) -> Json:
         return await self._object(wire.GetSessionCost())

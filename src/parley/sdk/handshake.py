@@ -5,6 +5,8 @@ Here goes whatever may be long: prompts, agents, schemas, and the names of the p
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -92,3 +94,13 @@ def mcp(options: Options) -> tuple[Json, dict[str, Any]]:
         return found.get("mcpServers", found), {}
     own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # its type says so
     return {name: dict(server) for name, server in given.items() if name not in own}, own
+
+
+def stream_close_seconds(env: dict[str, str]) -> float:
+    """The official SDK's variable for how long the handshake may take."""
+    given = env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or os.environ.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or "0"
+    try:
+        seconds = float(given) / 1000
+    except ValueError:
+        return 0.0
+    return seconds if math.isfinite(seconds) else 0.0

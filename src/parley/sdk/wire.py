@@ -8,6 +8,7 @@ Custom      such a transport as a Wire
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -145,3 +146,7 @@ def spelled(message: Json) -> bytes:
         return msgspec.json.encode(message)
     except (TypeError, ValueError, msgspec.MsgspecError) as flaw:
         return repr(flaw).encode()
+
+
+def to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
