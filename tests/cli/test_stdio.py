@@ -98,6 +98,27 @@ def test_a_database_holds_one_conversation_with_one_id(run: Any, tmp_path: Path)
     assert second == [first[0]]
 
 
+def test_the_id_is_that_of_the_database_before_anything_was_said_and_for_everybody(run: Any) -> None:
+    before = [read(run("--stdio", *OFFLINE, stdin=lines(STATUS)))[0]["session_id"] for _ in range(2)]
+    done = run("--stdio", *OFFLINE, stdin=lines(prompt("say One")))
+
+    assert {line["session_id"] for line in results(read(done))} == set(before)
+
+
+def test_another_session_in_the_database_does_not_take_the_place_of_the_conversation(run: Any) -> None:
+    own = read(run("--stdio", *OFFLINE, stdin=lines(prompt("say One"))))[-1]["session_id"]
+    other = json.loads(run("-p", "--output-format", "json", *OFFLINE, "say Two").stdout)["session_id"]
+
+    assert other != own
+    assert read(run("--stdio", *OFFLINE, stdin=lines(STATUS)))[0]["session_id"] == own
+
+
+def test_a_session_that_was_in_the_database_before_is_its_conversation(run: Any) -> None:
+    other = json.loads(run("-p", "--output-format", "json", *OFFLINE, "say One").stdout)["session_id"]
+
+    assert read(run("--stdio", *OFFLINE, stdin=lines(STATUS)))[0]["session_id"] == other
+
+
 def test_status_is_answered_without_a_look_at_what_was_said(run: Any, tmp_path: Path) -> None:
     """A large database must not be read for it; here there is nothing that could be."""
     own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
@@ -135,8 +156,9 @@ def test_a_last_line_without_its_end_is_answered(run: Any) -> None:
     assert len(results(read(run("--stdio", *OFFLINE, stdin=json.dumps(prompt("say Hi")))))) == 1
 
 
-def test_a_host_that_says_nothing_leaves_nothing_behind(run: Any, tmp_path: Path) -> None:
-    done = run("--stdio", *OFFLINE)
+@pytest.mark.parametrize("argv", [["--stdio"], ["--dialect", "miriad"]])
+def test_a_host_that_says_nothing_leaves_nothing_behind(run: Any, tmp_path: Path, argv: list[str]) -> None:
+    done = run(*argv, *OFFLINE)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "agent.db").exists()

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from parley.cli.streams import CHUNK_BYTES, wait_for, write
-from parley.compose.conversation import conversation
+from parley.compose.conversation import with_conversation
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
 from parley.engine.stamp import Stamp
 from parley.errors import SessionError, UsageError
@@ -62,6 +62,9 @@ def spoken_in(options: Options, heard: bytes) -> Options:
 
 def converse(options: Options, stamp: Stamp, heard: bytes) -> Guest | None:
     """Answer what needs no session, until something does. Raises UsageError."""
+    heard = heard or next(chunks(), b"")
+    if not heard:
+        return None
     options = with_session(options, stamp)
     spoken = dialect(options, stamp)
     connection = Connection(Role.ENGINE, spoken)
@@ -99,13 +102,13 @@ def prepare() -> None:
 
 def with_session(options: Options, stamp: Stamp) -> Options:
     """The options with the id of the session, which the host may ask for. Raises UsageError."""
-    if options.resume or options.session_id or options.continue_conversation or options.no_session_persistence:
-        return options
     try:
-        kept = conversation(options, os.getcwd())
+        found = with_conversation(options, os.getcwd(), stamp.new_uuid)
     except (SessionError, OSError):
         return options  # whoever opens it will tell
-    return options.but(resume=kept) if kept is not None else options.but(session_id=stamp.new_uuid())
+    if found.session_id or found.resume or found.continue_conversation or found.no_session_persistence:
+        return found
+    return found.but(session_id=stamp.new_uuid())
 
 
 def first_line() -> bytes:

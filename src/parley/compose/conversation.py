@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from parley.compose.rows import OVER_STDIO, STORES, dialect_name, variety
 from parley.protocol.options import Options
-from parley.stores.base import Store
 from parley.stores.line import Context
 
 
-def conversation(options: Options, cwd: str) -> str | None:
-    """Its id; None if there is none yet, or the options name a session themselves. Raises SessionError."""
+def with_conversation(options: Options, cwd: str, new_id: Callable[[], str]) -> Options:
+    """The options with the session they mean, where they name none. Raises SessionError."""
     named = options.session_id or options.resume or options.continue_conversation or options.no_session_persistence
     if dialect_name(options) not in OVER_STDIO or not options.database or named:
-        return None
+        return options
     path = Path(cwd, os.path.expanduser(options.database))
-    store: Store = variety(STORES, "sqlite", "store")(path, Context(cwd=cwd, version="", entrypoint=""))
-    return next((found.id for found in store.list(limit=1)), None)
+    store: Any = variety(STORES, "sqlite", "store")(path, Context(cwd=cwd, version=""))
+    session_id = store.conversation(new_id)
+    return options.but(resume=session_id) if store.exists(session_id) else options.but(session_id=session_id)

@@ -16,6 +16,7 @@ from parley.compose.limits import line_bytes
 from parley.compose.places import file_history
 from parley.compose.rows import STORES, manners, variety
 from parley.protocol.base import Json, Message
+from parley.protocol.options import Options
 from parley.stores.base import Agent, Log, Store
 from parley.stores.choice import Chosen, choose
 from parley.stores.claude import project_key
@@ -37,19 +38,20 @@ class Sessions:
         self._basis = basis
 
     @cached_property
-    def _kept(self) -> str | None:
-        """The session that is meant where none is named. Raises SessionError."""
-        if not self._basis.options.database:
-            return None
-        from parley.compose.conversation import conversation
+    def _options(self) -> Options:
+        """The options, with the session that is meant where they name none. Raises SessionError."""
+        basis = self._basis
+        if not basis.options.database:
+            return basis.options
+        from parley.compose.conversation import with_conversation
 
-        return conversation(self._basis.options, self._basis.cwd)
+        return with_conversation(basis.options, basis.cwd, basis.stamp.new_uuid)
 
     def wanted(self) -> Wanted:
-        options = self._basis.options
+        options = self._options
         return Wanted(
             session_id=options.session_id,
-            resume=options.resume or self._kept,
+            resume=options.resume,
             newest=options.continue_conversation,
             fork=options.fork_session,
             steal=options.steal,

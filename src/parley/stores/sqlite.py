@@ -29,6 +29,9 @@ from parley.stores.sqlite_file import connect, told
 from parley.stores.sqlite_log import ENTRIES, AgentLog, SqliteLog, entries, reading
 from parley.stores.words import excerpt, passage, queries, said, telling, words
 
+CONVERSATION = """
+CREATE TABLE IF NOT EXISTS conversation (one INTEGER PRIMARY KEY CHECK (one = 1), session TEXT NOT NULL);
+"""
 INFO = "SELECT id, cwd, title, first_prompt, created, modified, size_bytes, messages, tag, git_branch FROM sessions "
 FOUND = (
     "SELECT session, seq, kind, at, message FROM said JOIN entries ON entries.id = said.rowid "
@@ -81,6 +84,20 @@ class Sqlite:
     def newest(self) -> str | None:
         found = self.list(self._context.cwd, limit=1)
         return found[0].id if found else None
+
+    def conversation(self, new_id: Callable[[], str]) -> str:
+        """The session that is meant where none is named: the newest there is, or a new one, and the same ever after.
+
+        Raises SessionError.
+        """
+        with told(self._path), closing(connect(self._path)) as database:
+            run = database.execute
+            if not run("SELECT 1 FROM sqlite_master WHERE name = 'conversation'").fetchone():
+                newest = run("SELECT id FROM sessions ORDER BY turn DESC LIMIT 1").fetchone() or (new_id(),)
+                database.executescript(f"BEGIN IMMEDIATE; {CONVERSATION}")
+                run("INSERT OR IGNORE INTO conversation VALUES (1, ?)", newest)  # somebody else may have been faster
+                run("COMMIT")
+            return str(run("SELECT session FROM conversation").fetchone()[0])
 
     def info(self, session_id: str) -> Info | None:
         found = self._query(INFO + "WHERE id = ?", session_id)
