@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 from room import Json, Room
 
-from parley.engine.lost_tasks import TaskBook
+from parley.engine.lost_tasks import LeftBehind, TaskBook
 from parley.protocol.base import Message, plain
 from parley.stores.base import Entry
 
@@ -22,10 +23,21 @@ def book(*messages: tuple[str, Json]) -> TaskBook:
 
 
 def reported(made: TaskBook) -> tuple[list[str], list[Json], list[Json]]:
+    """The words for the model, the lines for the host, and what was put on record."""
     notes: list[Json] = []
     told: list[Message] = []
-    news = made.report(lambda kind, record: notes.append(record), told.append, lambda: 1.0)
+
+    def note(kind: str, record: Json) -> None:
+        notes.append(record)
+        made.apply(Entry(seq=0, kind=kind, at="", message=record))
+
+    left = LeftBehind(made)
+    news = left.news(lambda book: book.report(note, told.append, lambda: 1.0, lambda: "u1"))
     return news, [plain(line) for line in told], notes
+
+
+def heard(*texts: str) -> tuple[str, Json]:
+    return "user", {"uuid": "x", "message": {"content": [{"type": "text", "text": text} for text in texts]}}
 
 
 def test_a_task_that_never_ended_was_lost() -> None:
@@ -33,7 +45,12 @@ def test_a_task_that_never_ended_was_lost() -> None:
 
     assert "was lost" in news[0]
     assert [line["subtype"] for line in told] == ["task_updated", "task_notification"]
-    assert notes == [{"task_id": "b1", "status": "failed", "notice": None}]
+    assert notes == [{"task_id": "b1", "status": "failed", "notice": "u1", "text": news[0]}]
+
+
+def test_an_agent_that_was_lost_can_go_on() -> None:
+    [words], _, _ = reported(book(("task", {**BEGUN, "task_type": "local_agent"})))
+    assert "SendMessage to b1 lets it go on." in words
 
 
 def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_not() -> None:
@@ -41,13 +58,16 @@ def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_not() -
 
     assert reported(book(("task", BEGUN), ("task", end)))[0] == ["It is done."]
     assert reported(book(("task", BEGUN), ("task", end), ("user", {"uuid": "n1"})))[0] == []
+    assert reported(book(("task", BEGUN), ("task", end), heard("Hello.", "It is done.")))[0] == []
     assert reported(book(("task", BEGUN), ("task", end), ("task", {**end, "notice": None, "known": ["n1"]})))[0] == []
 
 
-def test_what_was_reported_is_not_reported_by_the_next_engine() -> None:
-    _, _, notes = reported(book(("task", BEGUN)))
+def test_what_was_reported_is_told_to_the_host_once_and_to_the_model_until_it_knows() -> None:
+    [words], _, notes = reported(book(("task", BEGUN)))
+    later = [("task", BEGUN), *(("task", note) for note in notes)]
 
-    assert reported(book(("task", BEGUN), *(("task", note) for note in notes))) == ([], [], [])
+    assert reported(book(*later)) == ([words], [], [])
+    assert reported(book(*later, heard(words))) == ([], [], [])
 
 
 def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_path: Path) -> None:
@@ -93,5 +113,32 @@ def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_on(tmp_
                 await room.hear("result")
             lost = [line for line in room.lines if line.get("subtype") == "task_notification"]
             assert [line["status"] for line in lost] == ["failed"] * expected
+
+    asyncio.run(talk())
+
+
+def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_path: Path) -> None:
+    job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
+    script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
+
+    async def talk() -> None:
+        died = Room(tmp_path, script, skip_permissions=True)
+        async with died:
+            died.prompt("begin")
+            await died.hear("result")
+            [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
+            left = log.read_bytes()
+            died.session.tasks.end()
+        log.write_bytes(left)
+        blocking = {"hooks": [{"type": "command", "command": "grep -q blocked && exit 2 || exit 0"}]}
+        hooks = json.dumps({"hooks": {"UserPromptSubmit": [blocking]}})
+        room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id, settings=hooks)
+        async with room:
+            for prompt in ("this is blocked", "this is not", "nor is this"):
+                room.prompt(prompt)
+                await room.hear("result")
+        spoken = room.session.record.history.messages()
+        texts = [block.get("text", "") for one in spoken if one["role"] == "user" for block in one["content"]]
+        assert sum("was lost" in text for text in texts) == 1
 
     asyncio.run(talk())

@@ -2,12 +2,13 @@
 
 The log says which tasks began, how they ended, and the id of the prompt that was to tell the
 model of it. One that never ended died with its engine. One whose prompt never came to be a
-turn is over, and the model does not know yet. Both are told before the first turn.
+turn is over, and the model does not know yet. The host is told before the first turn; the
+model with the first turn that takes place, and it knows when the words are in the conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from parley.engine.task import RUNNING, notification
 from parley.protocol.base import Json, Message
@@ -29,6 +30,9 @@ class TaskBook:
         if entry.kind == "user" and self._unheard:
             for uuid in (entry.message.get("uuid"), *(entry.message.get("user_message_uuids") or ())):
                 self._unheard.pop(str(uuid), None)
+            said = texts_of(entry.message)
+            for uuid in [uuid for uuid, words in self._unheard.items() if words in said]:
+                del self._unheard[uuid]
         if entry.kind != "task":
             return
         task = entry.message
@@ -41,17 +45,24 @@ class TaskBook:
         for uuid in task.get("known", ()):
             self._unheard.pop(uuid, None)
 
+    def unheard(self, among: Iterable[str]) -> dict[str, str]:
+        """The words of those that the model has not heard yet, by the ids of their prompts."""
+        return {uuid: self._unheard[uuid] for uuid in among if uuid in self._unheard}
+
     def report(
-        self, note: Callable[[str, Json], None], tell: Callable[[Message], None], seconds: Callable[[], float]
+        self,
+        note: Callable[[str, Json], None],
+        tell: Callable[[Message], None],
+        seconds: Callable[[], float],
+        new_uuid: Callable[[], str],
     ) -> list[str]:
-        """Tell of what was left behind; the words for the model. Raises SessionError."""
-        news = list(self._unheard.values())
-        for uuid in list(self._unheard):
-            note("task", {"task_id": "", "status": "known", "known": [uuid]})
+        """Tell the host of what was lost; the ids under which the model's news wait. Raises SessionError."""
+        waiting = list(self._unheard)
         for task in list(self._open.values()):
-            words = f"The task {task['task_id']} ({task['description']}) {LOST}."
-            news.append(notification(words, "failed", task["output_file"]))
-            note("task", {"task_id": task["task_id"], "status": "failed", "notice": None})
+            words = f"The task {task['task_id']} ({task['description']}) {LOST}.{way_on(task)}"
+            text, uuid = notification(words, "failed", task["output_file"]), new_uuid()
+            note("task", {"task_id": task["task_id"], "status": "failed", "notice": uuid, "text": text})
+            waiting.append(uuid)
             patch = {"status": "failed", "end_time": round(seconds() * 1000)}
             tell(TaskUpdated(task_id=task["task_id"], run_id=task["run_id"], patch=patch))
             tell(
@@ -63,4 +74,30 @@ class TaskBook:
                     summary=f"{task['description']} {LOST}",
                 )
             )
-        return news
+        return waiting
+
+
+class LeftBehind:
+    """What an earlier engine left behind, until the model knows all of it."""
+
+    def __init__(self, book: TaskBook) -> None:
+        self._book = book
+        self._waiting: list[str] | None = None
+
+    def news(self, report: Callable[[TaskBook], list[str]]) -> list[str]:
+        """The words for the model that it has not heard; the first time the host is told, by `report`."""
+        if self._waiting is None:
+            self._waiting = report(self._book)
+        unheard = self._book.unheard(self._waiting)
+        self._waiting = list(unheard)
+        return list(unheard.values())
+
+
+def way_on(task: Json) -> str:
+    """An agent has its transcript, and can go on with it."""
+    return f" SendMessage to {task['task_id']} lets it go on." if task.get("task_type") == "local_agent" else ""
+
+
+def texts_of(line: Json) -> list[str]:
+    content = (line.get("message") or {}).get("content")
+    return [str(block.get("text", "")) for block in content] if isinstance(content, list) else []

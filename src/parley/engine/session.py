@@ -57,6 +57,7 @@ from parley.tools.base import Result as ToolResult
 if TYPE_CHECKING:
     from parley.engine.client_tools import ClientTools
     from parley.engine.lead import Lead
+    from parley.engine.lost_tasks import LeftBehind
     from parley.engine.remembering import Remembering
     from parley.engine.subagents import Subagents
     from parley.engine.suggestion import Suggester
@@ -102,8 +103,8 @@ class Session:
         self._abort_next: str | None = None
         """The prompt that an interrupt met before its turn had begun."""
         self.record.read(self.ledger, setup.complain)
-        self._left_behind = self.record.tasks
-        """What an earlier engine left behind, until it is told."""
+        self._left_behind = self._tasks_before()
+        """What an earlier engine left behind; None if there was none."""
         self._left_open = self.record.elicited
         self.questions = Questions(self.record, setup.stamp.new_uuid)
         self._regain()
@@ -166,6 +167,13 @@ class Session:
         from parley.engine.remembering import Remembering
 
         return Remembering(self, self.setup.make_keeper)
+
+    def _tasks_before(self) -> LeftBehind | None:
+        if self.record.tasks is None:
+            return None
+        from parley.engine.lost_tasks import LeftBehind
+
+        return LeftBehind(self.record.tasks)
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""
@@ -404,9 +412,11 @@ class Session:
 
     def _heed_servers(self, turn: Turn) -> None:
         """Let the model know what has become of its MCP servers and tasks, and how servers want to be used."""
-        left, self._left_behind = self._left_behind, None
-        if left is not None:
-            turn.hearing.contexts += left.report(self.record.note, self.tell, self.stamp.seconds)
+        if self._left_behind is not None:
+            note, stamp = self.record.note, self.stamp
+            turn.hearing.contexts += self._left_behind.news(
+                lambda book: book.report(note, self.tell, stamp.seconds, stamp.new_uuid)
+            )
         asked, self._left_open = self._left_open, None
         if asked is not None:
             turn.hearing.contexts += asked.report(self.record.note, self.tell)
