@@ -106,3 +106,16 @@ def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: Path, a
     notice = next(line for line in tasks(room) if line["subtype"] == "task_notification")
     text = Path(notice["output_file"]).read_text()
     assert (len(text), text[-11:]) == (100_011, "early\nlate\n")
+
+
+def test_where_nothing_may_run_in_the_background_everything_is_waited_for(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        assert (await room.hear("result"))["result"] == "Done."
+
+    agent = ("Agent", {"description": "d", "prompt": "work", "run_in_background": True})
+    calls = script([("Bash", {"command": "echo hi", "run_in_background": True})], [agent], "Report.", "Done.")
+    closed = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
+    room = visit(tmp_path, calls, talk, closed, skip_permissions=True)
+    bash, report = [line["tool_use_result"] for line in room.told("user") if "tool_use_result" in line]
+    assert (bash["stdout"], report["status"]) == ("hi", "completed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 from room import Json, Room
 from test_commands import saying
 from yard import results, visit
+
+sys.path.append(str(Path(__file__).parent.parent / "programmes"))
+
+from endings import Engine  # programmes are no package: their folder must be on the path first
 
 AGENT = '[[turn]]\nwhen = "%s"\ntools = [{ name = "Agent", id = "%s", input = { description = "d", %s } }]\n'
 SEND = '[[turn]]\nwhen = "%s"\ntools = [{ name = "SendMessage", id = "%s", input = { to = "%s", message = "%s" } }]\n'
@@ -74,6 +79,31 @@ def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> N
     assert [(agent.id, agent.meta["agentType"]) for agent in kept] == [(agent_id, "general-purpose")]
     if not store.startswith("sqlite"):
         assert lines_of(room) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
+
+
+def test_an_agent_of_an_engine_that_was_killed_goes_on_and_knows_that_its_call_was_cut_off(tmp_path: Path) -> None:
+    script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
+    script += '[[turn]]\nwhen = "ONE"\ntools = [{ name = "Bash", id = "t9", input = { command = "sleep 600" } }]\n'
+    (tmp_path / "script.toml").write_text(script + TEXT % ("launched", "Started."))
+    killed = Engine(tmp_path, ())
+    killed.say("go")
+    assert killed.until(1, "task_progress")
+    assert killed.until(1, "result")
+    killed.end(kill=True)
+    script = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("goes on", "Sent.")
+    (tmp_path / "script.toml").write_text(script + TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told."))
+    second = Engine(tmp_path, ("--resume", killed.lines[0].line["session_id"]))
+    second.say("more")
+    assert second.until(2, "result")
+    second.end()
+    assert [heard.line["result"] for heard in second.told("result")] == ["Sent.", "All told."]
+    assert [heard.line["status"] for heard in second.told("task_notification")] == ["failed", "completed"]
+    [path] = tmp_path.rglob("subagents/*.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    said = [row["message"] for row in rows if row["type"] in ("user", "assistant")]
+    assert [one["role"] for one in said] == ["user", "assistant", "user", "user", "assistant"]
+    assert said[2]["content"][0]["tool_use_id"] == "t9"
+    assert said[2]["content"][0]["is_error"] is True
 
 
 def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path: Path) -> None:

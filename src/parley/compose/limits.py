@@ -46,6 +46,7 @@ def limits(basis: Basis) -> Limits:
         max_parallel_tools=max(1, whole_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
         line_bytes=line_bytes(basis),
         fail_on_denial=basis.options.fail_on_denial,
+        may_work_behind=not truthy(environment.get("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS")),
         heartbeat_seconds=heartbeat_seconds(environment),
         background_wait_seconds=background_wait_seconds(environment),
     )

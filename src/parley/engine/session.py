@@ -92,6 +92,7 @@ class Session:
             tell=self.tell,
             inbox=self.inbox,
             note=self.record.note,
+            are_allowed=setup.limits.may_work_behind,
         )
         self.servers = Servers(self, setup.mcp)
         self.subagents: Subagents | None = None

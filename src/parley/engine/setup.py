@@ -50,6 +50,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """No line is longer; what does not fit is in a file."""
     fail_on_denial: bool = False
     """Whether a turn with a denied call ends as an error."""
+    may_work_behind: bool = True
+    """Whether anything may run in the background."""
     heartbeat_seconds: float | None = EVERY_SECONDS
     """How long a turn may go on without a line before a sign of life is told; None for ever."""
     background_wait_seconds: float | None = 600.0

@@ -62,7 +62,7 @@ class Subagents:
 
     def move_behind(self, tool_use_id: str | None) -> None:
         """The callers of the agents that run in the foreground, or of one of them, wait no longer."""
-        for task in self._tasks():
+        for task in self._tasks() if self._session.tasks.are_allowed else ():
             waited_for = task.status == RUNNING and not task.in_background
             if waited_for and tool_use_id in (None, task.tool_use_id):
                 self._session.tasks.move_behind(task)
@@ -114,6 +114,7 @@ class Subagents:
             raise ToolError(f"Agent type '{call.subagent_type}' not found. Available agents: {known}")
         self._check_room(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
+        background = background and session.tasks.are_allowed
         made = made_for(session, call, kind, parent)
         try:
             log = session.setup.open_agent_log(id, meta)
@@ -169,6 +170,8 @@ class Subagents:
             task.letters.append(message)
             return sent(f"Agent {task.id} is running. It reads your message before its next step.")
         id, call = (task.id, task.call) if task is not None else self._known(to)
+        if not self._session.tasks.are_allowed:
+            raise ToolError(f"Agent {id} is done, and nothing may run in the background here. Begin another one.")
         going_on = AgentInput(
             description=call.description,
             prompt=message,

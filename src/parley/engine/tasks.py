@@ -77,11 +77,14 @@ class Tasks:
         tell: Callable[[Message], None],
         inbox: Inbox,
         note: Callable[[str, Json], None] = lambda kind, record: None,
+        are_allowed: bool = True,
     ) -> None:
         self._processes = processes
         self._place = place
         self._stamp = stamp
         self.tell = tell
+        self.are_allowed = are_allowed
+        """Whether anything may run in the background; else everything is waited for."""
         self._inbox = inbox
         self._note = note
         """Keeps a record in the session's log."""
@@ -134,7 +137,7 @@ class Tasks:
 
     def send_behind(self, tool_use_id: str | None) -> bool:
         """Commands that are waited for, or that of one call, go on in the background; whether there is one."""
-        return self._attended is not None and self._attended.move_behind(tool_use_id)
+        return self.are_allowed and self._attended is not None and self._attended.move_behind(tool_use_id)
 
     def adopt(self, task: CommandTask, timeout_seconds: float, *, is_told: bool) -> None:
         """A command that runs already; `is_told` says whether the host knows of it."""

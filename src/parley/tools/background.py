@@ -57,6 +57,9 @@ class Tail(Protocol):
 class Background(Protocol):
     """Every `task_id` is one that `find` knows."""
 
+    are_allowed: bool
+    """Whether anything may run in the background; else everything is waited for."""
+
     async def start_command(
         self,
         argv: list[str],

@@ -65,7 +65,7 @@ class Bash:
     async def run(self, call: BashInput, context: Context, reach: Reach) -> Result:
         argv = [*SHELL, script(call.command)]
         folder, note = standing(context)
-        if call.run_in_background:
+        if call.run_in_background and (context.tasks is None or context.tasks.are_allowed):
             return await start(argv, call, context, folder, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
