@@ -97,6 +97,17 @@ def test_a_prompt_gets_an_id_and_keeps_the_one_it_has() -> None:
     assert (first.uuid, second.uuid) == ("u1", "mine")
 
 
+def test_texts_that_follow_each_other_in_a_prompt_are_lines_of_one() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+    texts = [{"type": "text", "text": word} for word in ("one", "two", "three")]
+    line = {"type": "user", "message": {"role": "user", "content": [*texts[:2], picture, texts[2]]}}
+
+    (message,) = heard(opened(), line)
+
+    assert isinstance(message, User)
+    assert message.message.content == [Text.of("one\ntwo"), block(picture), Text.of("three")]
+
+
 def test_what_a_prompt_brings_along_goes_before_it() -> None:
     line = prompt(system_prompt="Be kind.", environment={"A": "1"}, mcp_servers={"s": {"command": "x"}})
 

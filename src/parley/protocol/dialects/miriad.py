@@ -31,6 +31,7 @@ from parley.protocol.dialects.miriad_frames import (
     subtype,
     system,
     text_of,
+    with_one_text,
 )
 from parley.protocol.dialects.prompts import Prompts
 from parley.protocol.dialects.tool_names import there
@@ -96,7 +97,8 @@ class Miriad:
         uuid = message.uuid if isinstance(message.uuid, str) and message.uuid else self._world.new_uuid()
         if not is_tool_result(message):
             self.prompts.came(uuid, message.session_id if isinstance(message.session_id, str) else None)
-        return [*brought, msgspec.structs.replace(message, uuid=uuid)]
+        inner = msgspec.structs.replace(message.message, content=with_one_text(message.message.content))
+        return [*brought, msgspec.structs.replace(message, uuid=uuid, message=inner)]
 
     def brought(self, message: User) -> list[Message]:
         """The instructions, servers and variables that a line may bring. Raises msgspec.ValidationError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parley.protocol.base import UNSET, Json
-from parley.protocol.blocks import ToolResult
+from parley.protocol.blocks import Block, Text, ToolResult
 from parley.protocol.messages.control import Success
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Consolidation, Injected, SystemFault
@@ -19,6 +19,20 @@ def system(subtype: str, **fields: Any) -> Json:
 
 def fault(text: str) -> Json:
     return system("error", message=text)
+
+
+def with_one_text(content: str | list[Block]) -> str | list[Block]:
+    """A prompt whose texts are one where they follow each other, a line each; other blocks stay in their places."""
+    if isinstance(content, str):
+        return content
+    found: list[Block] = []
+    for block in content:
+        last = found[-1] if found else None
+        if isinstance(last, Text) and isinstance(block, Text):
+            found[-1] = Text({**last.json, **block.json, "text": f"{last.text}\n{block.text}"})
+        else:
+            found.append(block)
+    return found
 
 
 def is_tool_result(message: User) -> bool:
