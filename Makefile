@@ -17,7 +17,7 @@ types: .venv/ready-dev
 	$(BIN)/mypy
 
 test: .venv/ready-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: .venv/ready
 	$(BIN)/python bench/engines.py parley=$(BIN)/parley

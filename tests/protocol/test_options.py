@@ -96,16 +96,17 @@ FLAGS = [
 ]
 
 by_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.field)
-by_flag = pytest.mark.parametrize(("flag", "row"), BY_FLAG.items(), ids=str)
+by_flag = pytest.mark.parametrize(("flag", "row"), BY_FLAG.items(), ids=list(BY_FLAG))
 
 CHOICES = {
     "output_format": ("text", "json", "stream-json", "message"),
     "input_format": ("text", "stream-json"),
-    "dialect": ("stream-json", "spec001", "miriad", "jsonrpc"),
+    "dialect": ("stream-json", "spec001", "miriad", "jsonrpc", "auto"),
     "thinking": ("adaptive", "disabled", "enabled"),
     "effort": ("low", "medium", "high", "xhigh", "max"),
     "permission_mode": ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto", "manual"),
     "permission_prompts": ("host", "none"),
+    "fsync": table.SYNC_POLICIES,
 }
 
 # A value of each kind as a word, and what it is read as.
