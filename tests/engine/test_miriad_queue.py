@@ -18,7 +18,7 @@ from parley.engine.session import Session
 
 
 def test_no_message_is_lost_or_doubled_and_every_turn_has_one_result(tmp_path: Path) -> None:
-    ends = miriad_queue.run(tmp_path, schedules=200, seed=7)
+    ends = miriad_queue.run(tmp_path, schedules=120, seed=7)
 
     assert {"success", "cancelled", "injected"} == ends.keys()
 
