@@ -31,7 +31,7 @@ TURN = ["SystemMessage:init", "AssistantMessage", "ResultMessage:success"]
 SLOW = """
 at_end = "repeat"
 [[turn]]
-tools = [{ name = "Bash", input = { command = "sleep 1" } }]
+tools = [{ name = "Bash", input = { command = "sleep 0.5" } }]
 [[turn]]
 text = "Slept."
 """
@@ -131,7 +131,7 @@ def test_an_interrupt_ends_the_turn_and_the_next_one_is_clean(stage: Stage, engi
             again = await client.ask("again")
             return turn.result, await again.text()
 
-    script = SLOW.replace("sleep 1", "sleep 60")
+    script = SLOW.replace("sleep 0.5", "sleep 60")
     result, text = run("asyncio", play, stage.options(engine, script, permission_mode="bypassPermissions"))
 
     assert (result.subtype, result.is_error, text) == ("error_during_execution", True, "Slept.")

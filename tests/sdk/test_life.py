@@ -187,19 +187,21 @@ WAYS: list[Callable[[Options], Any]] = [
 ]
 
 
-# The other loops differ where a task is cancelled or a loop ends; programmes/lives.py tries every way on every loop.
-CASES = [("asyncio", way) for way in WAYS]
-CASES += [(loop, way) for loop in ("trio", "uvloop") for way in (leave_by_break, leave_by_cancel, leave_open)]
+# What differs between loops and engines; programmes/lives.py tries every way on every loop with both.
+CASES = [("process", "asyncio", way) for way in WAYS]
+CASES += [("local", "asyncio", way) for way in (leave_by_break, leave_by_cancel, leave_by_dropping, leave_open)]
+CASES += [("process", "trio", way) for way in (leave_by_cancel, leave_by_dropping_a_query, leave_open)]
+CASES += [("local", "trio", way) for way in (leave_by_break, leave_by_dropping, leave_open)]
+CASES += [("process", "uvloop", way) for way in (leave_by_break, leave_open)]
 
 
-@pytest.mark.parametrize(("loop", "way"), CASES, ids=lambda part: getattr(part, "__name__", part))
+@pytest.mark.parametrize(("engine", "loop", "way"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_nothing_stays_behind(stage: Stage, engine: str, loop: str, way: Callable[[Options], Any]) -> None:
     run(loop, way, stage.options(engine, BUSY))
 
 
-@pytest.mark.parametrize("way", [leave_by_break, leave_by_timeout, leave_by_dropping], ids=lambda way: way.__name__)
-def test_commands_of_the_model_end_too(stage: Stage, engine: str, way: Callable[[Options], Any]) -> None:
-    run("asyncio", way, stage.options(engine, COMMAND, permission_mode="bypassPermissions"))
+def test_commands_of_the_model_end_too(stage: Stage, engine: str) -> None:
+    run("asyncio", leave_by_dropping, stage.options(engine, COMMAND, permission_mode="bypassPermissions"))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])

@@ -24,7 +24,7 @@ from parley.protocol.messages import requests as wire
 from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.answering import Answerer
 from parley.sdk.controls import Controls
-from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, NotConnected
+from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, NotConnected, Unfit
 from parley.sdk.handshake import initialize, stream_close_seconds
 from parley.sdk.hooks import Registry
 from parley.sdk.inbox import Inbox, flaw_of
@@ -42,7 +42,7 @@ from parley.sdk.wire import Custom, Ended, Wire, to_stderr
 
 Prompt = str | Sequence[Json]
 """Text, or content blocks as the model's API has them."""
-LAST_WORDS_SECONDS = 2.0
+LAST_WORDS_SECONDS = 1.0
 """How long an engine that does not listen any more has to say why."""
 
 
@@ -129,13 +129,13 @@ class Client(Controls):
         info = await link.ask(initialize, patience)
         info = info if isinstance(info, dict) else {}
         if answerer.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
-            raise CLIConnectionError("the engine does not support hooks that block when they fail (on_failure='block')")
+            raise Unfit("the engine does not support hooks that block when they fail (on_failure='block')")
         self.inbox.turns.tells_lives = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info
 
     async def _undo(self, link: Link, flaw: BaseException) -> None:
         """End an engine that could not be connected to; what it said of the reason counts more than that it ended."""
-        if isinstance(flaw, CLIConnectionError):
+        if isinstance(flaw, CLIConnectionError) and not isinstance(flaw, Unfit):
             await link.over(LAST_WORDS_SECONDS)
         before, link.closing = link.end, True
         await link.close(busy=True)

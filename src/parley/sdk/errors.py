@@ -3,7 +3,8 @@
     ClaudeSDKError
     ├── CLIConnectionError     no engine, or none any more
     │   ├── CLINotFoundError   there is no such program
-    │   └── NotConnected       a method was called before connect() or after the end
+    │   ├── NotConnected       a method was called before connect() or after the end
+    │   └── Unfit              the engine cannot do what the options ask for
     ├── ProcessError           the engine ended badly: exit code, stderr, argv
     │   └── ResultError        it did so after a result that says why
     ├── ControlError           the engine refused a control request
@@ -32,6 +33,10 @@ class CLIConnectionError(ClaudeSDKError):
 
 class NotConnected(CLIConnectionError):
     """There is no engine at the other end yet, or none any more."""
+
+
+class Unfit(CLIConnectionError):
+    """The engine is there and cannot do what the options ask for."""
 
 
 class CLINotFoundError(CLIConnectionError):

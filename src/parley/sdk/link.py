@@ -36,6 +36,8 @@ LINE_CAP_BYTES = 64 * 1024 * 1024
 WAIT_SECONDS = 60.0
 CALLBACK_GRACE_SECONDS = 5.0
 """How long callbacks have to end once they are cancelled."""
+READ_GRACE_SECONDS = 1.0
+"""How long a way that is closed may still have something to say."""
 
 Answer = Callable[[Payload | Request, Signal], Awaitable[Any]]
 """Answers a question of the engine; what it raises is told as the reason why it cannot."""
@@ -134,7 +136,7 @@ class Link:
                 for job, _ in jobs:
                     await job.wait()
             if self._reading is not None:
-                with move_on_after(CALLBACK_GRACE_SECONDS):
+                with move_on_after(READ_GRACE_SECONDS):
                     await self._reading.wait()
                 self._reading.cancel()
             self._finish(self.end or ended)
