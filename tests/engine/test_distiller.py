@@ -231,6 +231,18 @@ def test_before_it_begins_what_was_not_looked_through_is_and_nobody_waits(tmp_pa
     run(talk)
 
 
+def test_tools_that_are_not_there_are_not_spoken_of(tmp_path: Path) -> None:
+    async def talk() -> None:
+        denied: Json = {"disallowed_tools": ("memory_search",)}
+        async with room(tmp_path, says("one", "two", "three"), says("Counted."), **denied) as here:
+            await prompted(here, "first", "second", "/compact", "third")
+            *_, last = here.asked("script.toml")
+        assert "memory_search" not in last.messages[0]["content"][0]["text"]
+        assert "memory_read shows" in last.messages[0]["content"][0]["text"]
+
+    run(talk)
+
+
 def test_a_memory_that_cannot_be_written_does_not_end_the_turn(tmp_path: Path) -> None:
     async def talk() -> None:
         place: Json = {"database": None, "memory": str(tmp_path / "broken.db")}

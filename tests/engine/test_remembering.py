@@ -226,6 +226,21 @@ def test_a_fork_is_not_looked_through_once_more(tmp_path: Path) -> None:
     run(talk)
 
 
+def test_what_was_said_in_a_turn_that_failed_waits_for_the_next(tmp_path: Path) -> None:
+    refused = '[[turn]]\nerror = {status = 403, type = "permission_error", message = "no"}\n'
+
+    async def talk() -> None:
+        async with Remembering(tmp_path, refused + says("two"), says("Nothing.")) as room:
+            room.prompt(LONG)
+            assert (await room.hear("result"))["is_error"]
+            room.prompt("and?")
+            await room.hear("system", "consolidation")
+            [request] = room.asked("curator.toml")
+        assert "bees" in request.messages[0]["content"][0]["text"]
+
+    run(talk)
+
+
 def test_a_curator_that_never_ends_is_stopped_after_its_calls(tmp_path: Path) -> None:
     script = 'at_end = "repeat"\n' + calls("memory_search", query="bees")
 

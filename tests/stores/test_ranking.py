@@ -43,6 +43,13 @@ def test_what_has_all_that_a_question_asks_for_comes_first(store: Sqlite) -> Non
     assert store.ranked("?", 9, ID) == []
 
 
+def test_words_that_stand_together_count_for_more(store: Sqlite) -> None:
+    far = f"The boat came up. {'And so on. ' * 9} It rained in Bergen."
+    say(store, ID, far, "Of the boat and the train in Bergen, and of much else besides that nobody needs to know.", far)
+
+    assert [hit.seq for hit in store.ranked("boat Bergen", 9, ID)] == [1, 0, 2]
+
+
 def test_one_session_or_all(store: Sqlite) -> None:
     say(store, ID, "bees here")
     say(store, OTHER, "bees there")
@@ -72,8 +79,8 @@ def test_words_of_which_questions_are_full_do_not_count_unless_there_are_no_othe
     assert telling(text) == words
 
 
-def test_first_all_of_the_words_then_any() -> None:
-    assert queries(["a", "b"]) == ['"a" "b"', '"a" OR "b"']
+def test_first_all_of_the_words_together_then_anywhere_then_any() -> None:
+    assert queries(["a", "b"]) == ['NEAR("a" "b", 10)', '"a" "b"', '"a" OR "b"']
     assert queries(["a"]) == ['"a"']
     assert queries([]) == []
 

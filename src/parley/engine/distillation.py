@@ -13,7 +13,7 @@ Not here: who writes summaries (distiller.py), when it is time (compaction.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from parley.engine.compaction import is_paired, keep_from, results_in
 from parley.engine.history import Said, Spoken, tokens, weight
@@ -34,9 +34,13 @@ RESULT_CHARS = 2_000
 """What a summary is made from of the body of a result."""
 LEAD = (
     "This session is older than what you see of it. What was said before is told in summaries, the oldest first; "
-    "each names the messages it stands for. Nothing is lost: memory_search finds words in all that was said, and "
-    'memory_read shows messages by their numbers, as in messages "12-40".'
+    "each names the messages it stands for."
 )
+TOOLS = {
+    "memory_search": " memory_search finds words in all that was said.",
+    "memory_read": ' memory_read shows messages by their numbers, as in messages "12-40".',
+}
+"""What a model is told of the tools it may have for that."""
 ASK = """\
 [Here is a stretch of a conversation between a person and an agent that works for them, each message under its number. \
 It will be replaced by what you write; the agent can look up messages by their numbers. Write for the agent, in at \
@@ -55,6 +59,11 @@ messages they stand for. Write one that takes their place, in at most {words} wo
 requests, decisions, names, paths, numbers, what is still open, and the numbers of messages in which \
 there is more to find.]"""
 WORDS_PER_TOKEN = 0.7
+
+
+def lead(tools: Container[str]) -> str:
+    """What stands before the row."""
+    return LEAD + "".join(words for name, words in TOOLS.items() if name in tools)
 
 
 def row_tokens(room: int) -> int:

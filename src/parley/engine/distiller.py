@@ -15,11 +15,11 @@ from parley.engine.compactor import Compactor, Condensed
 from parley.engine.distillation import (
     ASK,
     ASK_AGAIN,
-    LEAD,
     WORDS_PER_TOKEN,
     blocks,
     covered,
     due,
+    lead,
     merged,
     pieces,
     row_in,
@@ -88,7 +88,7 @@ class Distiller(Compactor):
         await self._keep(new)
         request, date = self._reminders(at)
         behind = [f"{summary.REQUEST}\n{summary.shortened(request, self._most_chars)}"] if request else []
-        texts = (LEAD, *blocks(row), *behind, *([date] if date else []))
+        texts = (lead(talk.tool_names()), *blocks(row), *behind, *([date] if date else []))
         return Condensed(said="\n\n".join(blocks(row)), texts=texts, more={"distilled": covered(row)})
 
     async def _keep(self, summaries: list[Summary]) -> None:

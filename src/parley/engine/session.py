@@ -483,7 +483,8 @@ class Session:
             self._tell_state("idle")
         if self.suggester is not None:
             self.suggester.look(ended)
-        if self.remembering is not None and not ended.is_aborted:
+        # What was said in a turn that failed or was stopped is looked through with the next one.
+        if self.remembering is not None and not (ended.is_aborted or ended.is_error):
             self.remembering.turn_ended()
 
     def abort(self) -> None:

@@ -22,6 +22,8 @@ where which who whom whose why will with would you your
 EMPTY = frozenset(QUESTIONS.split())
 """Words of which questions are full, and which say nothing of what they are about."""
 MOST_WORDS = 64
+NEAR = 10
+"""So many other words may stand between the first and the last of those that are looked for."""
 
 
 def words(text: str) -> list[str]:
@@ -36,9 +38,11 @@ def telling(text: str) -> list[str]:
 
 
 def queries(wanted: list[str]) -> list[str]:
-    """For SQLite's full-text search: what has all the words, then what has any."""
+    """For SQLite's full-text search: what has all the words near each other, then anywhere, then what has any."""
     quoted = [f'"{word}"' for word in wanted]
-    return quoted if len(quoted) < 2 else [" ".join(quoted), " OR ".join(quoted)]
+    if len(quoted) < 2:
+        return quoted
+    return [f"NEAR({' '.join(quoted)}, {NEAR})", " ".join(quoted), " OR ".join(quoted)]
 
 
 def said(kind: str, message: Json) -> str:
