@@ -164,8 +164,8 @@ class Stage:
                 heard = json.loads(line)
                 self.lines.append(heard)
                 self.heard_at.append(self.loop.time())
-                self.results += heard["type"] == "result"
-                if heard["type"] == "control_request":
+                self.results += heard.get("type") == "result"
+                if heard.get("type") == "control_request":
                     tasks.create_task(self._answer(heard["request_id"]))
 
     async def _answer(self, request_id: str) -> None:

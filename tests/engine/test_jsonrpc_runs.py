@@ -1,0 +1,27 @@
+"""A short run of tests/programmes/jsonrpc_runs.py, which goes as far as you like, and what its laws catch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "programmes"))
+
+import jsonrpc_runs  # programmes are no package: their folder must be on the path first
+from schedules import Broken
+
+from parley.engine.session import Session
+
+
+def test_every_run_has_one_end_and_every_cancel_one_answer(tmp_path: Path) -> None:
+    ends = jsonrpc_runs.run(tmp_path, schedules=80, seed=7)
+
+    assert {"success", "cancelled", "-32001", "-32002"} == ends.keys()
+
+
+def test_the_laws_catch_a_cancel_that_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "abort", lambda session: None)
+    with pytest.raises(Broken, match="no run was cancelled before it"):
+        jsonrpc_runs.run(tmp_path, schedules=80, seed=7)
