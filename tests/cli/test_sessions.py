@@ -169,3 +169,22 @@ def test_a_password_on_the_command_line_is_warned_of(run: Any) -> None:
     assert done.returncode == 1
     assert "PARLEY_STORE does not" in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("where", STORES, ids=lambda where: where[1])
+def test_what_subagents_said_is_shown_and_moves_with_their_session(run: Any, where: tuple[str, str]) -> None:
+    errand = json.dumps({"description": "count plums", "prompt": "say Two plums."})
+    begin(run, *where, prompt=f"call Agent {errand}\nsay Counted.")
+    (agent,) = rows(run("sessions", "agents", ID, "--json", *where))
+    assert agent["meta"]["agentType"] == "general-purpose"
+    said = run("sessions", "agents", ID, agent["id"], *where).stdout
+    assert ("user: say Two plums." in said, "assistant: Two plums." in said) == (True, True)
+
+    exported = run("sessions", "export", ID, *where).stdout
+    run("sessions", "export", ID, "out.ndjson", *where)
+    run("sessions", "delete", ID, *where)
+    assert run("sessions", "import", "out.ndjson", "--db", "other.db").returncode == 0
+    assert run("sessions", "agents", ID, agent["id"], "--db", "other.db").stdout == said
+    assert run("sessions", "export", ID, "--db", "other.db").stdout.splitlines()[1:] == exported.splitlines()[1:]
+    nobody = run("sessions", "agents", ID, "a9", "--db", "other.db")
+    assert (nobody.returncode, nobody.stderr) == (1, f"Error: session {ID} has no subagent 'a9'\n")

@@ -21,7 +21,7 @@ from parley.errors import SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
 from parley.protocol.options import Options, parse
 from parley.settings.base import shown
-from parley.stores.base import Entry, Hit, Info, Store, copied
+from parley.stores.base import Agent, Entry, Hit, Info, Store, copied
 from parley.stores.opening import is_uuid
 from parley.stores.portable import adorn, fill, packed, unpacked
 from parley.stores.words import said
@@ -29,6 +29,7 @@ from parley.stores.words import said
 USAGE = """\
 usage: parley sessions list [--all] [--limit N] [--offset N]     those of this folder, or all, the latest first
        parley sessions show SESSION                              what was said
+       parley sessions agents SESSION [AGENT]                    its subagents, or what one of them said
        parley sessions search TEXT [--limit N]                   where all these words were said
        parley sessions export SESSION [FILE]                     all of it as lines of JSON, to stdout without FILE
        parley sessions import FILE [--session-id ID]             from such lines, - for stdin
@@ -40,7 +41,7 @@ usage: parley sessions list [--all] [--limit N] [--offset N]     those of this f
 
 --json gives lines of JSON. --store NAME[:PLACE] and --db FILE say where; there are claude, folder, sqlite, postgres."""
 NUMBERS = ("--limit", "--offset")
-Found = TypeVar("Found", Info, Hit)
+Found = TypeVar("Found", Info, Hit, Agent)
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -87,13 +88,26 @@ class Desk:
         for entry in store.read(session_id):
             yield from self.text(speech(entry))
 
+    def agents(self, session_id: str, agent_id: str | None = None) -> Iterator[bytes]:
+        store, _ = self.known(session_id)
+        found = {agent.id: agent for agent in store.agents(session_id)}
+        if agent_id is None:
+            return self.told(found.values(), lambda agent: f"{agent.id}  {agent.meta.get('agentType', '')}")
+        if agent_id not in found:
+            raise UsageError(f"session {session_id} has no subagent {agent_id!r}")
+        entries = store.read_agent(session_id, agent_id)
+        if self.wish.as_json:
+            return (spell(entry) + b"\n" for entry in entries)
+        return self.text(text for entry in entries for text in speech(entry))
+
     def search(self, *words: str) -> Iterator[bytes]:
         found = self.store().search(" ".join(words), self.wish.limit or 20)
         return self.told(found, lambda hit: f"{hit.id}  {hit.seq:>6}  {hit.kind:9}  {hit.excerpt}")
 
     def export(self, session_id: str, path: str | None = None) -> Iterator[bytes]:
         store, info = self.known(session_id)
-        lines = packed(info, store.read(session_id))
+        agents = [(agent, store.read_agent(session_id, agent.id)) for agent in store.agents(session_id)]
+        lines = packed(info, store.read(session_id), agents)
         if path is None:
             yield from lines
             return
@@ -109,7 +123,7 @@ class Desk:
         store = self.store()
         if store.exists(session_id):
             raise UsageError(f"Session ID {session_id} is already in use. --session-id gives it another.")
-        fill(store, session_id, copied(parcel.entries, session_id))
+        fill(store, session_id, copied(parcel.entries, session_id), parcel.agents)
         adorn(store, session_id, parcel.info.title, parcel.info.tag)
         return self.named(session_id)
 
@@ -171,6 +185,7 @@ class Desk:
 COMMANDS: dict[str, tuple[Callable[..., Iterator[bytes]], int, int]] = {
     "list": (Desk.list, 0, 0),
     "show": (Desk.show, 1, 1),
+    "agents": (Desk.agents, 1, 2),
     "search": (Desk.search, 1, 100),
     "export": (Desk.export, 1, 2),
     "import": (Desk.import_, 1, 1),

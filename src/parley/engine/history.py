@@ -205,11 +205,12 @@ def marked(messages: list[Json]) -> list[Json]:
 
 def weight(block: Json) -> int:
     """About how many tokens a block takes, or another object."""
-    if block.get("type") == "image":
-        return IMAGE_TOKENS
-    if block.get("type") == "text":
+    kind = block.get("type")
+    if kind == "text":
         return tokens(len(block.get("text") or ""))
-    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+    if kind == "image":
+        return IMAGE_TOKENS
+    if kind == "tool_result" and isinstance(block.get("content"), list):
         return sum(weight(part) for part in block["content"])
     return tokens(len(msgspec.json.encode(block)))
 

@@ -2,36 +2,56 @@
 
     {"parley":"session","version":1,"info":{"id":…,"title":…}}
     {"seq":0,"kind":"user","at":…,"message":{…},"context":{…}}
-    {"parley":"end","entries":1}
+    {"parley":"agent","id":…,"meta":{…}}
+    {"seq":0,"kind":"user","at":…,"message":{…},"context":{…}}
+    {"parley":"end","entries":2}
 
-The last line tells a whole file from one that was cut off.
+What stands behind a subagent's line was said by it. The last line tells a whole file from one that was cut off.
+Files without subagents have version 1, and those with them version 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 
 import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct, spell
-from parley.stores.base import Entry, Info, Store
+from parley.stores.base import Agent, Entry, Info, Store, copied
 
-VERSION = 1
+VERSION = 2
+IS_AGENT = b'{"parley":"agent",'
+
+
+class Crew(Struct, frozen=True):
+    """A subagent, and what it said."""
+
+    agent: Agent
+    entries: list[Entry]
 
 
 class Parcel(Struct, frozen=True):
     info: Info
     entries: list[Entry]
+    agents: list[Crew]
 
 
-def packed(info: Info, entries: Iterable[Entry]) -> Iterator[bytes]:
+def packed(
+    info: Info, entries: Iterable[Entry], agents: Sequence[tuple[Agent, Iterable[Entry]]] = ()
+) -> Iterator[bytes]:
     """The lines of a session."""
-    yield spell({"parley": "session", "version": VERSION, "info": info}) + b"\n"
+    yield spell({"parley": "session", "version": VERSION if agents else 1, "info": info}) + b"\n"
     count = 0
     for entry in entries:
         count += 1
         yield spell(entry) + b"\n"
+    for agent, said in agents:
+        yield spell({"parley": "agent", "id": agent.id, "meta": agent.meta}) + b"\n"
+        for entry in said:
+            count += 1
+            yield spell(entry) + b"\n"
     yield spell({"parley": "end", "entries": count}) + b"\n"
 
 
@@ -40,13 +60,21 @@ def unpacked(data: bytes) -> Parcel:
     lines = [line for line in data.split(b"\n") if line.strip()]
     if len(lines) < 2:
         raise SessionError("this is no exported session: it has no beginning and end")
-    info = head(lines[0])
-    entries = [read(line, number) for number, line in enumerate(lines[1:-1], 2)]
-    if decoded(lines[-1], len(lines)) != {"parley": "end", "entries": len(entries)}:
-        raise SessionError(f"the exported session is not whole: its end is missing behind {len(entries)} entries")
-    if [entry.seq for entry in entries] != sorted({entry.seq for entry in entries}):
+    parcel = Parcel(head(lines[0]), [], [])
+    heap = parcel.entries
+    for number, line in enumerate(lines[1:-1], 2):
+        if line.startswith(IS_AGENT):
+            parcel.agents.append(Crew(agent(line, number), []))
+            heap = parcel.agents[-1].entries
+        else:
+            heap.append(read(line, number))
+    heaps = [parcel.entries, *(crew.entries for crew in parcel.agents)]
+    count = sum(map(len, heaps))
+    if decoded(lines[-1], len(lines)) != {"parley": "end", "entries": count}:
+        raise SessionError(f"the exported session is not whole: its end is missing behind {count} entries")
+    if any([entry.seq for entry in heap] != sorted({entry.seq for entry in heap}) for heap in heaps):
         raise SessionError("the entries of the exported session are not in their order")
-    return Parcel(info, entries)
+    return parcel
 
 
 def head(line: bytes) -> Info:
@@ -54,12 +82,20 @@ def head(line: bytes) -> Info:
     found = decoded(line, 1)
     if found.get("parley") != "session":
         raise SessionError("this is no exported session: its first line does not say so")
-    if found.get("version") != VERSION:
+    if found.get("version") not in range(1, VERSION + 1):
         raise SessionError(f"the exported session has version {found.get('version')}; this is {VERSION}")
     try:
         return msgspec.convert(found.get("info"), Info)
     except msgspec.ValidationError as flaw:
         raise SessionError(f"line 1 of the exported session: {flaw}") from None
+
+
+def agent(line: bytes, number: int) -> Agent:
+    """Raises SessionError."""
+    try:
+        return msgspec.json.decode(line, type=Agent)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
+        raise SessionError(f"line {number} of the exported session: {flaw}") from None
 
 
 def read(line: bytes, number: int) -> Entry:
@@ -78,12 +114,16 @@ def decoded(line: bytes, number: int) -> Json:
         raise SessionError(f"line {number} of the exported session: {flaw}") from None
 
 
-def fill(store: Store, session_id: str, entries: Iterable[Entry]) -> None:
+def fill(store: Store, session_id: str, entries: Iterable[Entry], agents: Iterable[Crew] = ()) -> None:
     """Make a session of these entries, or none at all. Raises SessionError."""
     log = store.create(session_id)
     try:
         for entry in entries:
             log.append(entry)
+        for crew in agents:
+            with closing(store.agent_log(session_id, crew.agent.id, crew.agent.meta)) as own:
+                for entry in copied(crew.entries, session_id):
+                    own.append(entry)
         log.sync()
     except BaseException:
         log.close()

@@ -22,6 +22,7 @@ from parley.errors import DamagedSession
 from parley.protocol.base import Struct
 from parley.stores.base import Entry
 
+DECODER = msgspec.json.Decoder()
 Row = tuple[Any, ...]
 """Number, kind, time, message and context as UTF-8, checksum: as a damaged file gives them, of whatever type."""
 
@@ -50,7 +51,7 @@ class Rows:
             if stored != total and (stored is not None or self._has_begun):
                 raise DamagedSession(self._session_id, f"entry {seq} in {self._place}")
             self.total, self._has_begun = total, stored is not None
-            spoken, about = msgspec.json.decode(message), msgspec.json.decode(context)
+            spoken, about = DECODER.decode(message), DECODER.decode(context)
             return Entry(seq=seq, kind=kind.decode(), at=at.decode(), message=spoken, context=about)
         except (TypeError, AttributeError, UnicodeDecodeError, msgspec.DecodeError, RecursionError):
             raise DamagedSession(self._session_id, f"entry {seq} in {self._place}") from None

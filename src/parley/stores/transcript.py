@@ -93,7 +93,7 @@ class Reader:
         if not is_ours and checksum(body) is not None:
             return DAMAGED
         try:
-            json = msgspec.json.decode(body)
+            json = DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return DAMAGED
         if not isinstance(json, dict):
@@ -115,6 +115,7 @@ def rewound(file: BinaryIO) -> BinaryIO:
 
 
 DAMAGED = object()
+DECODER = msgspec.json.Decoder()
 COPIED = frozenset({"forkedFrom", MIRRORED})
 """The fields by which a line says that it is a copy of ours. Copies are not chained."""
 
