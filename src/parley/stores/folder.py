@@ -38,7 +38,7 @@ class FolderLog:
 
     def append(self, entry: Entry) -> None:
         self._transcript.append(entry)
-        self._state |= state(entry)
+        fold(self._state, entry)
         if self._is_new or entry.kind == "result":
             self._is_new = False
             self._describe()
@@ -48,7 +48,7 @@ class FolderLog:
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         for entry in self._transcript.entries():
-            self._state |= state(entry)
+            fold(self._state, entry)
             if entry.seq > after:
                 yield entry
 
@@ -63,23 +63,20 @@ class FolderLog:
             self._complain(str(flaw))  # the entry is in the log, and that is what counts
 
 
-def state(entry: Entry) -> Json:
-    """What an entry says of how the session stands."""
-    found: Json = {}
+def fold(state: Json, entry: Entry) -> None:
+    """Take in what an entry says of how the session stands."""
     message = entry.message
-    inner = message.get("message")
-    if mode := entry.context.get("permissionMode"):
-        found["mode"] = mode
-    if entry.kind == "mode" and "mode" in message:
-        found["mode"] = message["mode"]
-    if entry.kind == "assistant" and isinstance(inner, dict):
-        found |= {"model": inner["model"]} if inner.get("model") else {}
+    if entry.context and (mode := entry.context.get("permissionMode")):
+        state["mode"] = mode
+    if entry.kind == "assistant" and isinstance(inner := message.get("message"), dict):
+        state |= {"model": inner["model"]} if inner.get("model") else {}
         for block in inner.get("content") or ():
             if block.get("type") == "tool_use" and block.get("name") == "TodoWrite":
-                found["todos"] = block["input"].get("todos", [])
-    if entry.kind == "result":
-        found |= {name: message[field] for name, field in RESULT.items() if field in message}
-    return found
+                state["todos"] = block["input"].get("todos", [])
+    elif entry.kind == "result":
+        state |= {name: message[field] for name, field in RESULT.items() if field in message}
+    elif entry.kind == "mode" and "mode" in message:
+        state["mode"] = message["mode"]
 
 
 RESULT = {"usage": "usage", "cost_usd": "total_cost_usd", "turns": "num_turns"}
