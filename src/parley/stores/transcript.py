@@ -10,6 +10,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +19,7 @@ import msgspec
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, spell
 from parley.stores.base import Entry
-from parley.stores.chain import BEFORE, BEHIND, LENGTH, Hole, Seal, checksum, has_shape
+from parley.stores.chain import Hole, Seal, checksum, has_shape
 from parley.stores.lease import Lease
 from parley.stores.line import MIRRORED, Context, entry, line, next_parent
 
@@ -44,38 +45,65 @@ class Reader:
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         """The entries with a higher number. Raises SessionError, DamagedSession."""
-        seq, lost = 0, 0
         try:
             with self._path.open("rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return  # a device may have no end
-                dropped = self._abandoned(file)
-                for number, raw in enumerate(file, 1):
-                    found = self._read(raw, number, seq)
-                    if found is DAMAGED:
-                        lost = lost or number
-                    elif isinstance(found, Entry):
-                        seq = found.seq + 1
-                        if dropped and found.message.get("uuid") in dropped:
-                            continue
-                        self.parent = next_parent(found) or self.parent
-                        if found.seq > after:
-                            yield found
+                ours = self._ours(file)
+                file.seek(0)
+                found = self._mixed(file) if ours is None else self._own(islice(file, ours))
+                yield from found if after < 0 else (entry for entry in found if entry.seq > after)
         except FileNotFoundError:
             return
         except OSError as flaw:
             raise SessionError(f"the session cannot be read from {self._path}: {flaw.strerror}") from None
+
+    def _ours(self, file: BinaryIO) -> int | None:
+        """How many lines there are, if all of them are records of ours in their places; else None."""
+        seal, count = Seal(), 0
+        try:
+            for raw in file:
+                if not seal.holds(raw.rstrip(b"\n")) and not is_label(raw):
+                    return None
+                count += 1
+        except Hole:
+            return None
+        self.seal = seal
+        return count
+
+    def _own(self, lines: Iterable[bytes]) -> Iterator[Entry]:
+        """The entries of records of ours: each follows on the one before it, so there are no branches."""
+        seq, session_id, of_agent = 0, self._session_id, self._of_agent
+        for raw in lines:
+            found = entry(DECODER.decode(raw), session_id, seq, of_agent=of_agent)
+            if found is not None:
+                seq = found.seq + 1
+                self.parent = next_parent(found) or self.parent
+                yield found
+
+    def _mixed(self, file: BinaryIO) -> Iterator[Entry]:
+        """The entries of a file that others have written to, or that is damaged. Raises DamagedSession."""
+        seq, lost = 0, 0
+        dropped = self._abandoned(file)
+        for number, raw in enumerate(file, 1):
+            found = self._read(raw, number, seq)
+            if found is DAMAGED:
+                lost = lost or number
+            elif isinstance(found, Entry):
+                seq = found.seq + 1
+                if dropped and found.message.get("uuid") in dropped:
+                    continue
+                self.parent = next_parent(found) or self.parent
+                yield found
         if lost:
             self._complain(f"line {lost} of {self._path} is torn or damaged, and is left out")
 
     def _abandoned(self, file: BinaryIO) -> frozenset[str]:
         """The lines on branches that do not count. The file is read from its beginning, and stands there again."""
-        found: frozenset[str] = frozenset()
-        if os.fstat(file.fileno()).st_size == 0:
-            return found
         from parley.stores import branches
 
-        if not all(map(is_sealed, file)) and not branches.is_straight(rewound(file)):
+        found: frozenset[str] = frozenset()
+        if not branches.is_straight(file):
             file.seek(0)
             found = branches.abandoned(whole(file))
         file.seek(0)
@@ -103,17 +131,17 @@ class Reader:
         return entry(json, self._session_id, seq, of_agent=self._of_agent)
 
 
-def is_sealed(raw: bytes) -> bool:
-    """Whether a line looks like a record of ours, which always follows on the one before it."""
-    end = len(raw) - raw.endswith(b"\n")
-    return raw.startswith(BEFORE, end - LENGTH) and raw.startswith(BEHIND, end - len(BEHIND))
+def is_label(raw: bytes) -> bool:
+    """Whether a line is a title or a tag that somebody gave the session: these stand in no chain."""
+    if not raw.startswith(LABELS) or not raw.endswith(b"\n"):
+        return False
+    try:
+        return not was_ours(DECODER.decode(raw), raw.rstrip(b"\n"))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
-def rewound(file: BinaryIO) -> BinaryIO:
-    file.seek(0)
-    return file
-
-
+LABELS = (b'{"type":"custom-title",', b'{"type":"tag",')
 DAMAGED = object()
 DECODER = msgspec.json.Decoder()
 COPIED = frozenset({"forkedFrom", MIRRORED})
