@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from parley.compose.basis import Basis
-from parley.engine.tasks import Place
+from parley.engine.task import Place
 from parley.stores.claude import project_key
 
 

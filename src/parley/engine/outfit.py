@@ -53,8 +53,8 @@ class Outfit:
 
     async def _connect(self, shelf: Shelf) -> list[str]:
         """Wait for its servers, each as long as a server is waited for; what is to be said of those that failed."""
+        from parley.engine.server_talk import made
         from parley.engine.server_tool import tools_of
-        from parley.engine.servers import made
 
         session = self._session
         supply, inherited = session.setup.mcp, shelf.lent

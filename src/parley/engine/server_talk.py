@@ -10,7 +10,7 @@ import msgspec
 
 from parley.errors import SessionError
 from parley.host import AnswerIsError, HostGone
-from parley.mcp.base import ServerError
+from parley.mcp.base import ServerError, Spec, Supply
 from parley.mcp.content import clean
 from parley.mcp.server import Server, refused
 from parley.protocol.base import UNSET, Json, UnsetType, convert
@@ -85,3 +85,10 @@ class Talk:
 
 def text(value: Any) -> str | UnsetType:
     return value if isinstance(value, str) else UNSET
+
+
+def made(session: Session, supply: Supply, spec: Spec, changed: Callable[[Server], None]) -> Server:
+    """A server that has not begun."""
+    talk = Talk(session, changed)
+    capabilities = {} if spec.kind == "sdk" else talk.capabilities
+    return Server(spec, lambda: supply.open_wire(spec, session.host), talk, supply.patience, capabilities)

@@ -64,6 +64,7 @@ class Servers:
 
     def _add(self, spec: Spec) -> Server:
         from parley.engine.server_news import News
+        from parley.engine.server_talk import made
 
         session, supply = self._session, self._supply
         assert supply is not None
@@ -285,16 +286,6 @@ class Servers:
     async def close(self) -> None:
         """The end of all of them."""
         await asyncio.gather(*(server.close() for server in self), *self._retiring)
-
-
-def made(session: Session, supply: Supply, spec: Spec, changed: Callable[[Server], None]) -> Server:
-    """A server that has not begun."""
-    from parley.engine.server_talk import Talk
-    from parley.mcp.server import Server
-
-    talk = Talk(session, changed)
-    capabilities = {} if spec.kind == "sdk" else talk.capabilities
-    return Server(spec, lambda: supply.open_wire(spec, session.host), talk, supply.patience, capabilities)
 
 
 def own_prefix(server: Server) -> str:

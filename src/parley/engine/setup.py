@@ -15,7 +15,7 @@ from parley.engine.form import Form
 from parley.engine.heartbeat import EVERY_SECONDS
 from parley.engine.prompt import Instructions
 from parley.engine.stamp import Stamp
-from parley.engine.tasks import Place
+from parley.engine.task import Place
 from parley.engine.thinking import Wish
 from parley.mcp.base import Supply
 from parley.models.base import Model

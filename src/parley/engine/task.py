@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 from parley.engine.stamp import Stamp
-from parley.protocol.base import UNSET, Json, UnsetType
+from parley.errors import ToolError
+from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.system import TaskUsage
-from parley.workspace.output import Record
+from parley.workspace.output import Record, private_folder
 from parley.workspace.processes import Command, End
 
 RUNNING = "running"
 TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
 """What a notification calls a task's last status."""
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Tail(Struct, frozen=True, kw_only=True):
+    """The end of what a task wrote."""
+
+    text: str
+    total_bytes: int
+    is_cut: bool
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where output files go: a private folder below a temporary one, or a folder of the session if that is taken."""
+
+    temporary: Path
+    names: tuple[str, ...]
+    otherwise: Path
+
+    def folder(self) -> Path:
+        try:
+            return private_folder(self.temporary, *self.names)
+        except ToolError:
+            return self.otherwise
 
 
 class Task:

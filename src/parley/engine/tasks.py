@@ -17,7 +17,6 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
@@ -26,6 +25,8 @@ from parley.engine.task import (
     RUNNING,
     TOLD_AS,
     CommandTask,
+    Place,
+    Tail,
     Task,
     how_it_ended,
     notification,
@@ -34,35 +35,13 @@ from parley.engine.task import (
     shown_code,
 )
 from parley.errors import SessionError, ToolError
-from parley.protocol.base import Json, Message, Struct
+from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
-from parley.workspace.output import Record, private_folder
+from parley.workspace.output import Record
 from parley.workspace.processes import Finished, Processes
 
 if TYPE_CHECKING:
     from parley.engine.attended import Attended
-
-
-class Tail(Struct, frozen=True, kw_only=True):
-    """The end of what a task wrote."""
-
-    text: str
-    total_bytes: int
-    is_cut: bool
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """Where output files go: a private folder below a temporary one, or a folder of the session if that is taken."""
-
-    temporary: Path
-    names: tuple[str, ...]
-    otherwise: Path
-
-    def folder(self) -> Path:
-        try:
-            return private_folder(self.temporary, *self.names)
-        except ToolError:
-            return self.otherwise
 
 
 class Tasks:
