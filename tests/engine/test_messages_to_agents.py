@@ -140,6 +140,19 @@ def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path)
     assert len(started(room)) == 1
 
 
+def test_a_message_is_no_way_around_a_rule_about_agents(tmp_path: Path) -> None:
+    script = FIRST.replace('prompt = "ONE"', 'prompt = "ONE", subagent_type = "Plan"')
+    first = visit(tmp_path, script, saying("go"))
+    again = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("A rule stands against", "Well.")
+    for rule in ("Agent(Plan)", "Task"):
+        room = visit(tmp_path, again, saying("more"), resume=first.session.id, disallowed_tools=(rule,))
+        assert results(room)[-1].startswith("A rule stands against agents of the type 'Plan'")
+    asking = json.dumps({"permissions": {"ask": ["Agent(Plan)"]}})
+    room = visit(tmp_path, again, saying("more"), resume=first.session.id, settings=asking)
+    assert results(room)[-1].startswith("A rule stands against agents of the type 'Plan'")
+    assert started(room) == []
+
+
 def test_a_message_to_nobody_is_told_with_those_there_are(tmp_path: Path) -> None:
     script = FIRST + SEND % ("more", "t2", "../../etc", "x") + TEXT % ("There is no agent", "Well.")
     room = visit(tmp_path, script, saying("go", "more"))

@@ -27,6 +27,7 @@ from parley.engine.agent_stats import Stats
 from parley.engine.agent_task import AgentTask, Parent
 from parley.engine.task import RUNNING, run_id
 from parley.errors import SessionError, ToolError
+from parley.permissions.base import Allow, Request
 from parley.protocol.base import Json
 from parley.tools.base import Result
 from parley.tools.delegation import SEND, AgentInput
@@ -34,6 +35,7 @@ from parley.tools.delegation import SEND, AgentInput
 if TYPE_CHECKING:
     from parley.engine.session import Session
 
+AGENT = "Agent"
 DEEPEST = 5
 MOST_RUNNING = 200
 MOST_NAMED = 20
@@ -172,6 +174,7 @@ class Subagents:
         id, call = (task.id, task.call) if task is not None else self._known(to)
         if not self._session.tasks.are_allowed:
             raise ToolError(f"Agent {id} is done, and nothing may run in the background here. Begin another one.")
+        self._check_rules(call, parent)
         going_on = AgentInput(
             description=call.description,
             prompt=message,
@@ -186,6 +189,16 @@ class Subagents:
             f"Agent {id} goes on in the background with your message and all it knew. You will be told when it is "
             f"done. Its output goes to {begun.output_file}."
         )
+
+    def _check_rules(self, call: AgentInput, parent: Parent | None) -> None:
+        """A message is no way around a rule about agents. Raises ToolError."""
+        session = self._session
+        mode = session.mode if parent is None else parent.conversation.mode()
+        input = {"subagent_type": call.subagent_type, "description": call.description, "prompt": call.prompt}
+        request = Request(tool=AGENT, input=input, cwd=session.setup.tool_context.cwd, reads_only=True)
+        if not isinstance(session.setup.permits.decide(request, mode), Allow):
+            kind = call.subagent_type
+            raise ToolError(f"A rule stands against agents of the type {kind!r}: it does not go on by a message.")
 
     def _known(self, to: str) -> tuple[str, AgentInput]:
         """An agent that another process began. Raises ToolError."""
