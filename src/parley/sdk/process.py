@@ -51,7 +51,8 @@ class Process:
         self._complaining: Job | None = None
         self._broken = False
         self._tail = bytearray()
-        self._reaping = threading.Lock()
+        self._used: set[object] = set()
+        """The pipes that a job reads or writes. Only it may close one: the loop may be waiting for it."""
 
     @property
     def pid(self) -> int | None:
@@ -97,8 +98,12 @@ class Process:
     async def chunks(self) -> AsyncIterator[bytes]:
         output = self.child.stdout
         assert output is not None
-        while not output.closed and (chunk := await read(output.fileno())):
-            yield chunk
+        self._used.add(output)
+        try:
+            while not output.closed and (chunk := await read(output.fileno())):
+                yield chunk
+        finally:
+            self._close(output)
 
     def write(self, data: bytes) -> None:
         if self._broken or self.child.stdin is None or self.child.stdin.closed:
@@ -127,8 +132,9 @@ class Process:
     async def _write_held(self) -> None:
         pipe = self.child.stdin
         assert pipe is not None
+        self._used.add(pipe)
         try:
-            while self._held and not pipe.closed:
+            while self._held and not pipe.closed and not self._broken:
                 await writable(pipe.fileno())
                 left = await written(pipe.fileno(), self._held[0])
                 if left:
@@ -140,6 +146,9 @@ class Process:
             self._held.clear()
         finally:
             self._writing = None
+            self._used.discard(pipe)
+            if self._broken:
+                self._close(pipe)
 
     async def flush(self) -> None:
         while (job := self._writing) is not None:
@@ -156,6 +165,7 @@ class Process:
         """stderr, line by line."""
         pipe, rest = self.child.stderr, b""
         assert pipe is not None
+        self._used.add(pipe)
         try:
             while not pipe.closed and (chunk := await read(pipe.fileno())):
                 self._tail = (self._tail + chunk)[-TAIL_BYTES:]
@@ -163,6 +173,7 @@ class Process:
                 for line in lines:
                     self._tell(line)
         finally:
+            self._close(pipe)
             if rest:
                 self._tell(rest)
 
@@ -208,6 +219,7 @@ class Process:
             # Nothing shields from asyncio's own cancellation; somebody else ends it then.
             self.abandon()
             raise
+        self._used.clear()
         self._release()
         return self._end()
 
@@ -215,7 +227,9 @@ class Process:
         if self._child is None or self._child.returncode is not None:
             self._release()
             return
-        self._close(self._child.stdin)
+        self._broken = True
+        if self._writing is None:
+            self._close(self._child.stdin)
         self._signal(signal.SIGTERM)
         try:
             # No daemon: a program that ends now waits for it, and leaves nothing behind.
@@ -224,7 +238,7 @@ class Process:
             self._reap()
 
     def _reap(self) -> None:
-        with self._reaping, suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired):
             self.child.wait(TERMINATED_SECONDS)
         self._kill()
         self.child.wait()
@@ -249,7 +263,8 @@ class Process:
     def _release(self) -> None:
         if self._child is not None:
             for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-                self._close(pipe)
+                if pipe not in self._used:
+                    self._close(pipe)
         self._cleanup()
 
     def _close(self, pipe: object) -> None:
