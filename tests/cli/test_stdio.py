@@ -214,6 +214,18 @@ def test_a_file_that_is_no_database_is_told(run: Any, tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+def test_a_wrong_command_line_is_told_to_the_one_who_waits(run: Any) -> None:
+    argv = ("--stdio", "--db", "agent.db", "--model", "scripted:nowhere.toml")
+    done = run(*argv, stdin=lines(STATUS, prompt("say Hi")))
+    over_rpc = run(*argv, stdin=lines(call("run", 1, prompt="say Hi")))
+
+    status, ended = read(done)
+    assert (status["subtype"], ended["subtype"]) == ("status", "error")
+    assert "nowhere.toml" in ended["result"]
+    assert [line["error"]["code"] for line in read(over_rpc)] == [-32602]
+    assert (done.returncode, over_rpc.returncode) == (1, 1)
+
+
 def test_the_first_line_under_stdio_chooses_json_rpc(run: Any) -> None:
     found = read(run("--stdio", *OFFLINE, stdin=lines(call("status", 1), call("run", "r", prompt="say Hi"))))
 

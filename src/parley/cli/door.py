@@ -61,7 +61,11 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
             return code if printer.close() else 1
         return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug))
     except CannotOpen as flaw:
-        return cannot_open(options, flaw, connection, stamp)
+        return cannot_open(options, str(flaw), connection, stamp)
+    except UsageError as flaw:
+        if guest is None:
+            raise
+        return cannot_open(options, str(flaw), connection, stamp)  # it waits for an answer already
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
         return INTERRUPTED
 
@@ -204,12 +208,12 @@ class Stop:
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(options: Options, flaw: CannotOpen, connection: Connection, stamp: Stamp) -> int:
+def cannot_open(options: Options, flaw: str, connection: Connection, stamp: Stamp) -> int:
     """No session, but a client on a stream still gets its result."""
-    complain(str(flaw))
+    complain(flaw)
     if options.output_format in ("stream-json", "message", "json") or dialect_name(options) in OVER_STDIO:
         from parley.engine.absence import no_session
 
         asked = options.resume or options.session_id or stamp.new_uuid()
-        write(connection.send(no_session(str(flaw), asked, stamp)))
+        write(connection.send(no_session(flaw, asked, stamp)))
     return 1
