@@ -69,8 +69,10 @@ def kinds(messages: list[Message]) -> list[str]:
 
 
 def children() -> set[int]:
-    """The processes that this one has started and that are still there."""
+    """The processes that this one has started and that are still there, so far as the system tells."""
     found: set[int] = set()
+    if not os.path.isdir("/proc/self/task"):
+        return found
     for task in os.listdir(f"/proc/{os.getpid()}/task"):
         try:
             found |= {int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{task}/children").read_text().split()}

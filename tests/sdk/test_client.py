@@ -345,3 +345,32 @@ def test_hands_can_be_shaken_again_with_other_hooks(stage: Stage, engine: str) -
     run("asyncio", play, stage.options(engine))
 
     assert heard == ["two"]
+
+
+async def prompt_of_a_generator() -> AsyncIterator[dict[str, Any]]:
+    yield {"type": "user", "message": {"role": "user", "content": "Hi"}}
+
+
+@pytest.mark.parametrize("make", [lambda: "Hi", prompt_of_a_generator])
+def test_a_client_may_begin_with_a_prompt(stage: Stage, engine: str, make: Any) -> None:
+    async def play(options: Options) -> list[Any]:
+        client = Client(options)
+        await client.connect(make())
+        messages = [message async for message in client.receive_response()]
+        await client.disconnect()
+        return messages
+
+    assert kinds(run("asyncio", play, stage.options(engine))) == TURN
+
+
+def test_a_session_that_the_program_ends_in_the_middle_is_no_error(stage: Stage, engine: str) -> None:
+    async def play(options: Options) -> list[Any]:
+        async with Client(options) as client:
+            await client.query("Hi")
+            first = await anext(client.receive_messages())
+        return [first, *[message async for message in client.receive_messages()]]
+
+    slow = 'at_end = "repeat"\n[[turn]]\ntext = "Never."\ndelay_ms = 60000\n'
+    messages = run("asyncio", play, stage.options(engine, slow))
+
+    assert kinds(messages)[0] == "SystemMessage:init"

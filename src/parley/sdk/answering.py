@@ -15,10 +15,10 @@ from parley.protocol.messages.requests import (
     Elicitation,
     HookCallback,
     McpMessage,
-    Payload,
     Request,
     RequestUserDialog,
     SdkControlInterrupt,
+    UnknownRequest,
 )
 from parley.sdk import hooks, permissions, questions
 from parley.sdk.permissions import PermissionResultDeny, Signal
@@ -37,14 +37,14 @@ class Answerer:
         self._options = options
         self._servers = servers
 
-    async def __call__(self, request: Payload | Request, signal: Signal) -> Any:
+    async def __call__(self, request: Request | UnknownRequest, signal: Signal) -> Any:
         row = ROWS.get(type(request))
         if row is None:
-            raise NotImplementedError(f"this host does not answer {request.subtype}")  # type: ignore[union-attr]
+            raise NotImplementedError(f"this host does not answer {request.subtype}")
         try:
             return await row(self, request, signal)
         except Exception:
-            log.warning("the callback for %s failed", request.subtype, exc_info=True)  # type: ignore[union-attr]
+            log.warning("the callback for %s failed", request.subtype, exc_info=True)
             raise
 
     async def may_use(self, question: CanUseTool, signal: Signal) -> Json:

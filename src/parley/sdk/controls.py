@@ -6,7 +6,6 @@ from typing import Any
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
-from parley.sdk.permissions import told
 from parley.sdk.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
 
 
@@ -136,5 +135,5 @@ class Controls:
         return await self._object(wire.GetSessionCost())
 
     async def _object(self, request: wire.Request) -> Json:
-        answer = told(await self.request(request))
+        answer = await self.request(request)
         return answer if isinstance(answer, dict) else {}

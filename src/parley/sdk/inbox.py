@@ -60,7 +60,7 @@ class Inbox:
         """The engine is gone; `closed`: because the client wanted it so."""
         cut_off = flaw or CLIConnectionError("the engine ended before the turn did")
         self.turns.finish(lambda: None if closed else cut_off)
-        self.stream.finish(lambda: flaw)
+        self.stream.finish(lambda: None if closed else flaw)
 
 
 def flaw_of(ended: Ended, broken: BaseException | None, last: ours.ResultMessage | None) -> ClaudeSDKError | None:

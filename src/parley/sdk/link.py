@@ -25,7 +25,7 @@ from parley.protocol.messages.control import (
 )
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.requests import Payload, Request
+from parley.protocol.messages.requests import Request, UnknownRequest
 from parley.protocol.rules import Role
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout
 from parley.sdk.permissions import Signal
@@ -39,7 +39,7 @@ CALLBACK_GRACE_SECONDS = 5.0
 READ_GRACE_SECONDS = 1.0
 """How long a way that is closed may still have something to say."""
 
-Answer = Callable[[Payload | Request, Signal], Awaitable[Any]]
+Answer = Callable[[Request | UnknownRequest, Signal], Awaitable[Any]]
 """Answers a question of the engine; what it raises is told as the reason why it cannot."""
 
 

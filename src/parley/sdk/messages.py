@@ -13,7 +13,7 @@ stream goes on behind it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -270,4 +270,3 @@ Message = (
 )
 
 TERMINAL_TASK_STATUSES: frozenset[str] = frozenset({"completed", "failed", "stopped", "killed"})
-TaskEnd = Literal["completed", "failed", "stopped", "killed"]
