@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.conftest import PARLEY, PATIENCE_SECONDS
 from parley.memory.base import CURATOR, Source
 from parley.memory.database import Database
 from parley.memory.tree import Draft, Tree
@@ -153,6 +155,21 @@ def test_what_one_process_learns_the_next_one_knows(run: Any, tmp_path: Path) ->
         if line.get("tool_use_result")
     ]
     assert read.startswith("[#0 user]\nsay My sister Ada")
+
+
+def test_a_one_shot_run_prints_its_answer_before_it_is_looked_through(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    curator = scripted(tmp_path, "[[turn]]\ndelay_ms = 600000\ntext = 'Much too late.'\n")
+    argv = [PARLEY, "-p", "--model", "offline", *HERE, *curator, LONG]
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=tmp_path, env=environment
+    ) as engine:
+        assert engine.stdout is not None
+        assert engine.stdout.readline().startswith(b"My sister Ada")
+        engine.terminate()
+        assert engine.wait(PATIENCE_SECONDS) == 143
+        assert engine.stdout.read() == b""
 
 
 def test_a_dry_run_of_a_consolidation_shows_what_would_change(run: Any, tmp_path: Path) -> None:

@@ -27,11 +27,13 @@ from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
+from parley.tools.aside import aside
 from parley.transports.stdio import Stdio
 
 if TYPE_CHECKING:
     from parley.cli.debug import Debug
     from parley.cli.foyer import Guest
+    from parley.engine.remembering import Remembering
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -122,9 +124,20 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
     stop = Stop(session)
     session.handle(user(prompt))
     session.finish()
+    early = None
+    if session.remembering is not None and not printer.waits_for_all:
+        early = asyncio.create_task(print_early(session.remembering, printer))
     await session.run_turns()
+    if early is not None:
+        early.cancel()  # a thread that prints by now goes on
     hub.close(session.id)
     return stop.exit_code()
+
+
+async def print_early(remembering: Remembering, printer: Printer) -> None:
+    """The answer is there, and only what is worth remembering of it is still looked for: nobody shall wait for that."""
+    await remembering.awaited.wait()
+    await aside(printer.close)
 
 
 async def stream(

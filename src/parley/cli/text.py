@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ class Printer:
         self._as_json = as_json
         self._everything = as_json and everything
         self._said: list[Message] = []
+        self._printing = threading.Lock()
+        self._printed: bool | None = None
         self._last: Result | None = None
 
     def tell(self, message: Message) -> None:
@@ -46,11 +49,22 @@ class Printer:
     def pending(self) -> list[ControlRequest]:
         return []
 
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether also what is told behind the last result is printed."""
+        return self._everything
+
     def close(self) -> bool:
-        """Print the one document there is to print; whether that went well.
+        """Print the one document there is to print, unless that was done; whether that went well.
 
         It may take as long as the reader likes, so no event loop must be waiting for it.
         """
+        with self._printing:
+            if self._printed is None:
+                self._printed = self._print()
+            return self._printed
+
+    def _print(self) -> bool:
         if self._last is None:
             return True
         if self._everything:

@@ -44,6 +44,8 @@ class Remembering:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         """Whether more was said, and is to be looked through, since the one that runs began."""
+        self.awaited = asyncio.Event()
+        """Set when nothing else is left to be done."""
         self._progress: int | None = None
         self._failures = 0
         """In a row."""
@@ -98,6 +100,7 @@ class Remembering:
 
     async def settled(self, ceiling_seconds: float | None) -> None:
         """Until nothing is looked through any more, or the time is up."""
+        self.awaited.set()
         while self._task is not None and not self._task.done():
             done, _ = await asyncio.wait({self._task}, timeout=ceiling_seconds)
             if not done:
