@@ -27,7 +27,6 @@ from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
-from parley.tools.aside import aside
 from parley.transports.stdio import Stdio
 
 if TYPE_CHECKING:
@@ -136,6 +135,8 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
 
 async def print_early(remembering: Remembering, printer: Printer) -> None:
     """The answer is there, and only what is worth remembering of it is still looked for: nobody shall wait for that."""
+    from parley.tools.aside import aside
+
     await remembering.awaited.wait()
     await aside(printer.close)
 
