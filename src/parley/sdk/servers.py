@@ -39,6 +39,7 @@ class Server:
         self.version = version
         self.tools = {tool.name: tool for tool in tools}
         self._calls: dict[Any, CancelScope] = {}
+        self._validators: dict[str, Any] = {}
 
     async def close(self) -> None:
         for scope in list(self._calls.values()):
@@ -91,7 +92,7 @@ class Server:
         with CancelScope() as scope:
             self._calls[number] = scope
             try:
-                check(arguments, tool.listed()["inputSchema"])
+                self._check(tool, arguments)
                 return result_of(await tool.handler(arguments))
             except Exception as flaw:
                 log.warning("the tool %s failed", tool.name, exc_info=True)
@@ -99,6 +100,15 @@ class Server:
             finally:
                 del self._calls[number]
         return failed("the call was cancelled")
+
+    def _check(self, tool: SdkMcpTool[Any], arguments: Any) -> None:
+        """Raises ValueError for arguments that are not what the tool takes."""
+        if not isinstance(arguments, dict):
+            raise ValueError("the arguments must be an object")
+        if tool.name not in self._validators:
+            self._validators[tool.name] = validator(tool.listed()["inputSchema"])
+        for flaw in self._validators[tool.name].iter_errors(arguments):
+            raise ValueError(f"Input validation error: {flaw.message}")
 
 
 METHODS: dict[str, Callable[[Server, Json, Any], Awaitable[Json]]] = {
@@ -117,18 +127,17 @@ def failed(text: str) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def check(arguments: Any, schema: Json) -> None:
-    """Raises ValueError for arguments that are not what the tool takes."""
-    if not isinstance(arguments, dict):
-        raise ValueError("the arguments must be an object")
-    import jsonschema
+def validator(schema: Json) -> Any:
+    """Raises ValueError for a schema that is none."""
+    from jsonschema import SchemaError
+    from jsonschema.validators import validator_for
 
+    cls = validator_for(schema)
     try:
-        jsonschema.validate(arguments, schema)
-    except jsonschema.ValidationError as flaw:
-        raise ValueError(f"Input validation error: {flaw.message}") from None
-    except jsonschema.SchemaError as flaw:
+        cls.check_schema(schema)
+    except SchemaError as flaw:
         raise ValueError(f"the schema of the tool is wrong: {flaw.message}") from None
+    return cls(schema)
 
 
 def result_of(answer: Any) -> Json:
