@@ -105,11 +105,24 @@ def test_its_skills_hooks_and_servers_are_the_sessions(tmp_path: Path) -> None:
     noting = {"hooks": [{"type": "command", "command": f"cat >> {tmp_path}/heard"}]}
     given = lead(skills=["tidy"], hooks={"Stop": [noting]}, mcpServers=[{"shop": own("plain.py", "well")}])
     calls = script([("mcp__shop__which", {})], "Done.")
-    room = visit(tmp_path, calls, saying("go"), **given, allowed_tools=("mcp__shop",))
+    room = visit(tmp_path, calls, saying("/cost", "go"), **given, allowed_tools=("mcp__shop",))
     assert results(room)[0][0]["text"].isdecimal()
     assert any("Leave no crumbs." in text for text in heard(room))
     [end] = [json.loads(line) for line in (tmp_path / "heard").read_text().splitlines()]
     assert (end["hook_event_name"], end["agent_type"]) == ("Stop", "boss")
+
+
+def test_an_interrupt_ends_the_command_of_a_skill_that_it_begins_with(tmp_path: Path) -> None:
+    put(tmp_path, "home/.claude/skills/slow/SKILL.md", "---\ndescription: S\n---\nIt says !`touch begun; sleep 600`.")
+
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        while not (tmp_path / "begun").exists():
+            await room.ask("get_session_cost")
+        await room.ask("interrupt")
+        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
+
+    visit(tmp_path, script("Never."), talk, **lead(skills=["slow"]), skip_permissions=True)
 
 
 def test_settings_may_name_the_agent(tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ class Lead:
     async def begin(self, turn: Turn) -> None:
         """The first turn hears of the skills that the agent knows."""
         if self._kind is not None and not self._has_begun:
-            self._has_begun = True
             turn.hearing.contexts += await preloaded(self._session, self._name, self._kind)
+            self._has_begun = True
 
 
 def agents_in(tools: list[str]) -> list[str]:

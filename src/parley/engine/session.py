@@ -393,8 +393,6 @@ class Session:
             if turn.cut is None:
                 await self.servers.settle()
             self._heed_servers(turn)
-            if self.lead is not None and turn.cut is None:
-                await self.lead.begin(turn)
             turn.prompts[:] = await self.servers.expanded(turn.prompts)
             return await turn.run()
         except SessionError as flaw:
@@ -409,7 +407,10 @@ class Session:
         """Let the prompts in, commands as what they stand for; how the turn ends, if that is its end."""
         live = self.listeners.live
         refused = await live.turns.admit(turn) if live is not None else None
-        return refused or await self.commands.take(turn)
+        refused = refused or await self.commands.take(turn)
+        if refused is None and self.lead is not None:
+            await self.lead.begin(turn)
+        return refused
 
     def _heed_servers(self, turn: Turn) -> None:
         """Let the model know what has become of its MCP servers and tasks, and how servers want to be used."""
