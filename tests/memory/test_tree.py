@@ -146,6 +146,13 @@ def test_to_undo_a_creation_is_to_archive(grown: Tree) -> None:
         grown.undo("ada", 1)
 
 
+def test_a_title_is_one_line(grown: Tree) -> None:
+    made = grown.create(Draft(slug="x", title=" Two\n\nlines ", body="x"))
+
+    assert made.title == "Two lines"
+    assert grown.update("x", 1, title="Three\nmore\nlines").title == "Three more lines"
+
+
 def test_the_best_comes_first_and_some_of_the_words_are_enough(grown: Tree) -> None:
     grown.create(Draft(slug="looms", title="Looms", body="Cards, threads; seen by Ada once."))
 

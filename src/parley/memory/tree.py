@@ -104,7 +104,7 @@ class Tree:
             slug=draft.slug,
             version=1,
             parent=draft.parent or None,
-            title=self._redact(draft.title.strip()),
+            title=self._redact(one_line(draft.title)),
             body=self._redact(draft.body.strip()),
             links=tuple(dict.fromkeys(draft.links)),
             sources=draft.sources,
@@ -124,9 +124,10 @@ class Tree:
     def update(self, slug: str, version: int, *, sources: tuple[Source, ...] = (), **changes: Any) -> Entry:
         """`changes`: any of parent, title, body and links. Raises Refusal, SessionError."""
         assert set(changes) <= set(CHANGEABLE)
-        for name in ("title", "body"):
-            if name in changes:
-                changes[name] = self._redact(changes[name].strip())
+        if "title" in changes:
+            changes["title"] = self._redact(one_line(changes["title"]))
+        if "body" in changes:
+            changes["body"] = self._redact(changes["body"].strip())
         if "links" in changes:
             changes["links"] = tuple(dict.fromkeys(changes["links"]))
         if "parent" in changes:
@@ -223,6 +224,11 @@ def current(run: sqlite3.Connection, slug: str, version: int) -> Entry:
             f"{slug!r} is at version {there.version} by now, not {version}: read it again, then change what it says"
         )
     return there
+
+
+def one_line(text: str) -> str:
+    """Titles stand in lists, one in a line."""
+    return " ".join(text.split())
 
 
 def unknown(slug: str) -> Refusal:
