@@ -25,7 +25,7 @@ def test_a_damaged_log_is_a_beginning_or_a_refusal(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_is_a_beginning_or_a_refusal(tmp_path: Path) -> None:
-    outcomes = damaged_databases.run(tmp_path, files=90, seed=1)
+    outcomes = damaged_databases.run(tmp_path, files=60, seed=1)
 
     assert {outcome.split(": ")[1] for outcome in outcomes} >= {"whole", "repaired", "refused"}
 
