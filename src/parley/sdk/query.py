@@ -35,7 +35,10 @@ class Progress:
 
     def __init__(self) -> None:
         self.all_sent = False
+        self.tells_lives = False
+        """Whether the engine tells what becomes of prompts; where it does not, its results have to do."""
         self.open: set[str] = set()
+        self.ended: set[str] = set()
         self.results = 0
         self.sent = 0
         self.tasks = 0
@@ -48,18 +51,30 @@ class Progress:
             case Result(user_message_uuid=uuid):
                 self.in_turn = False
                 self.results += 1
-                self.open.discard(str(uuid))
+                self._end(str(uuid))
             case base.Refused(kind="result"):
                 self.in_turn = False
                 self.results += 1
-            case CommandLifecycle(command_uuid=uuid, state="completed" | "cancelled"):
-                self.open.discard(uuid)
+            case CommandLifecycle(command_uuid=uuid, state=state):
+                self.tells_lives = True
+                if state in ("completed", "cancelled"):
+                    self._end(uuid)
             case BackgroundTasksChanged(tasks=tasks):
                 self.tasks = len(tasks)
 
+    def send(self, uuid: str) -> None:
+        """A prompt is on its way. One that has been answered is not run again."""
+        if uuid not in self.ended:
+            self.open.add(uuid)
+
+    def _end(self, uuid: str) -> None:
+        self.open.discard(uuid)
+        self.ended.add(uuid)
+
     @property
     def is_answered(self) -> bool:
-        return self.all_sent and not self.open and not self.in_turn and (self.results > 0 or self.sent == 0)
+        waits = self.open and self.tells_lives
+        return self.all_sent and not waits and not self.in_turn and (self.results > 0 or self.sent == 0)
 
 
 class Query(AsyncIterator[ours.Message]):
@@ -70,7 +85,6 @@ class Query(AsyncIterator[ours.Message]):
         self._jobs: list[Job] = []
         self._begun = False
         self._over = False
-        self._ending = False
 
     def __aiter__(self) -> Query:
         return self
@@ -114,7 +128,7 @@ class Query(AsyncIterator[ours.Message]):
                         if not line.get("uuid"):
                             line["uuid"] = new_uuid()
                             inbox.made_up.add(line["uuid"])
-                        progress.open.add(str(line["uuid"]))
+                        progress.send(str(line["uuid"]))
                     say(link, inbox, line, verbatim)
                     await link.flush()
             except ClaudeSDKError:
@@ -144,6 +158,8 @@ class Watch:
     def __call__(self, message: base.Message) -> None:
         had_tasks = self._progress.tasks
         self._progress.take(message)
+        if self._done:
+            return
         if self._waiting is not None and (self._progress.tasks != had_tasks or isinstance(message, Init | Result)):
             self._waiting.cancel()
             self._waiting = None
@@ -158,7 +174,7 @@ class Watch:
             self._waiting = start(lambda: self._end_after(seconds))
             return
         self._done = True
-        start(lambda: self._end_after(0.0))
+        self._waiting = start(lambda: self._end_after(0.0))
 
     async def _end_after(self, seconds: float) -> None:
         from anyio import sleep
