@@ -17,6 +17,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 FAMILIES = frozenset(
     {"tools", "models", "permissions", "hooks", "stores", "workspace", "transports", "mcp", "memory", "settings"}
+    | {"telemetry"}
 )
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
@@ -24,7 +25,7 @@ LAYERS = (
     {"compose"},
     {"engine"},
     FAMILIES,
-    {"host"},
+    {"host", "observer"},
     {"protocol"},
     {"errors", "version"},
 )

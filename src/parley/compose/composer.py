@@ -10,6 +10,7 @@ from parley.compose.basis import Basis
 from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
 from parley.compose.models import Models
+from parley.compose.observers import observer
 from parley.compose.places import task_place
 from parley.compose.rows import manners, partial
 from parley.compose.servers import servers
@@ -57,7 +58,8 @@ class Composer:
             complain(complaint)
         session_id, log = sessions.open()
         begins_in = permissions.permission_mode(basis)
-        context = tools.tool_context(basis, session_id)
+        watching = observer(environment, complain)
+        context = tools.tool_context(basis, session_id, watching)
         style = self._style()
         make_keeper = memory.keeper(basis, sessions, session_id)
         if make_keeper is not None:
@@ -134,6 +136,7 @@ class Composer:
             prices=prices,
             stamp=basis.stamp,
             dice=throw,
+            observer=watching,
             complain=complain,
         )
 

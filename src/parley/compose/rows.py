@@ -61,6 +61,7 @@ STORES = {
     "postgres": "parley.stores.postgres:Postgres",
     "memory": "parley.stores.memory:Memory",
 }
+OBSERVERS = {"opentelemetry": "parley.telemetry.otel:observer"}
 HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",

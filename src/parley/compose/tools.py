@@ -14,6 +14,7 @@ from parley.compose.places import file_history, plan_file, results_folder
 from parley.compose.rows import HOOKS, TOOLS, dialect_name, variety
 from parley.engine.agents import Agents
 from parley.errors import UsageError
+from parley.observer import NOBODY, Observer
 from parley.settings.base import Value
 from parley.settings.variables import truthy
 from parley.tools.base import Context, Tool
@@ -84,7 +85,7 @@ def denied_tools(basis: Basis) -> tuple[str, ...]:
     return (*(options.disallowed_tools or ()), *rules, *(OUTWARD if options.offline else ()), *closed)
 
 
-def tool_context(basis: Basis, session_id: str) -> Context:
+def tool_context(basis: Basis, session_id: str, observer: Observer = NOBODY) -> Context:
     children = basis.settings.child_environment()
     return Context(
         cwd=basis.cwd,
@@ -97,6 +98,7 @@ def tool_context(basis: Basis, session_id: str) -> Context:
         plan_file=str(plan_file(basis, session_id)),
         clock=basis.stamp.monotonic,
         search=LocalSearch(children),
+        observer=observer,
     )
 
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from parley.models.base import Model
 from parley.models.names import Choice
-
-if TYPE_CHECKING:
-    pass
+from parley.observer import NOBODY, Observer
 
 
 class Access:
     """Models, each opened when it is first needed."""
 
-    def __init__(self, open_model: Callable[[Choice], Model]) -> None:
+    def __init__(self, open_model: Callable[[Choice], Model], observer: Observer = NOBODY) -> None:
         self._open = open_model
+        self._observer = observer
         self._opened: dict[Choice, Model] = {}
 
     def open(self, choice: Choice) -> Model:
         """Raises UsageError or ModelError."""
         if choice not in self._opened:
-            self._opened[choice] = self._open(choice)
+            self._opened[choice] = self._watched(choice, self._open(choice))
         return self._opened[choice]
+
+    def _watched(self, choice: Choice, model: Model) -> Model:
+        if not self._observer.is_watching:
+            return model
+        from parley.engine.watched import Watched
+
+        return Watched(model, choice.adapter, self._observer)
 
     async def close(self) -> None:
         for model in self._opened.values():

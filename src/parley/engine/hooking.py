@@ -140,8 +140,10 @@ class Hooking:
         report = Report(self._session, fired, is_told=is_told)
         report.started()
         try:
-            async with asyncio.timeout(hook.timeout_seconds):
-                ran = await hook.run(fired, report.progress)
+            with self._session.setup.observer.hook(fired.event.name, hook.label) as watch:
+                async with asyncio.timeout(hook.timeout_seconds):
+                    ran = await hook.run(fired, report.progress)
+                watch.note(outcome="failed" if ran.failure else "blocked" if ran.blocks is not None else "success")
         except asyncio.CancelledError:
             report.ended(Ran(), "cancelled")
             raise

@@ -84,7 +84,7 @@ class Session:
         self.listeners = Listeners()
         self.has_hung_up = False
         """Whether the host has closed its end: it cannot be asked any more."""
-        self.access = Access(setup.open_model)
+        self.access = Access(setup.open_model, setup.observer)
         self.tasks = setup.tool_context.tasks = Tasks(
             processes=setup.tool_context.processes,
             place=setup.task_place,
@@ -347,6 +347,7 @@ class Session:
         await self.setup.tool_context.processes.close()
         self.setup.tool_context.files.close()
         await self.access.close()
+        self.setup.observer.close()
 
     async def _take(self, together: bool) -> list[Prompt] | Rejected | TakenUp | None:
         """What the next turn is about. When the input has ended, background tasks may still have something to say."""

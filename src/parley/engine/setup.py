@@ -21,6 +21,7 @@ from parley.mcp.base import Supply
 from parley.models.base import Model
 from parley.models.names import Choice, Facts, facts
 from parley.models.prices import Prices
+from parley.observer import NOBODY, Observer
 from parley.permissions.base import Permits
 from parley.protocol.base import Json, Message, Struct
 from parley.settings.base import DEFAULT_STYLE, Held, Recipe, Value
@@ -169,5 +170,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     prices: Prices = msgspec.field(default_factory=Prices)
     stamp: Stamp = Stamp()
     dice: Callable[[], float] = lambda: 0.5
+    observer: Observer = NOBODY
+    """Who hears when work begins and ends."""
     complain: Callable[[str], None] = lambda text: None
     """Where a complaint goes that has no place on the wire: stderr."""

@@ -170,7 +170,9 @@ class Caller:
         decision = self.asker.judge(request, mode, *opinions)
         asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
-            decision = await self.asker.ask(decision, request, call, tool, self.agent)
+            with context.observer.permission(call.name, call.id) as watch:
+                decision = await self.asker.ask(decision, request, call, tool, self.agent)
+                watch.note(decision="allow" if isinstance(decision, Allow) else "deny", source=decision.source)
         # An input as it was shown is bound to what was shown then, not to what has become of it while we waited.
         changed = isinstance(decision, Allow) and decision.input is not call.input
         decided = Decided(

@@ -117,14 +117,22 @@ class Turn:
 
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
-        try:
-            return await self._run()
-        except asyncio.CancelledError:
-            if self.cut is None:
-                raise
-            return self._aborted()
-        finally:
-            self.exchange.fallback.end()
+        talk = self.conversation
+        agent = talk.caller.agent
+        with talk.setup.observer.turn(talk.setup.session_id, agent["agent_type"] if agent else None) as watch:
+            try:
+                ended = await self._run()
+            except asyncio.CancelledError:
+                if self.cut is None:
+                    raise
+                ended = self._aborted()
+            finally:
+                self.exchange.fallback.end()
+            reason = None if ended.terminal_reason is UNSET else ended.terminal_reason
+            watch.note(
+                result=ended.subtype, terminal_reason=reason, is_error=ended.is_error, model_calls=self.model_calls
+            )
+            return ended
 
     async def _run(self) -> Outcome:
         try:
@@ -241,8 +249,13 @@ class Turn:
     async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
         """One call and its line; True if the host, or a hook, ends the turn with it."""
         async with room or contextlib.nullcontext():
-            with Heartbeat(self.conversation.tell, call, self.conversation.limits.heartbeat_seconds):
-                called = await self.conversation.caller.run(call, self.conversation.mode())
+            talk = self.conversation
+            with (
+                talk.setup.observer.tool(call.name, call.id) as watch,
+                Heartbeat(talk.tell, call, talk.limits.heartbeat_seconds),
+            ):
+                called = await talk.caller.run(call, talk.mode())
+                watch.note(error_type="denied" if called.denied is not None else None, is_error=called.result.is_error)
         if called.denied is not None and called.stopped is None:
             self._deny(call, called.denied)
         self._tell_result(call, called.result, called.meta)

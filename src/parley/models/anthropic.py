@@ -148,7 +148,7 @@ def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
 
 
 def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
-    fields = {**EVENT_STREAM, "anthropic-version": API_VERSION, **endpoint.headers}
+    fields = {**EVENT_STREAM, **request.headers, "anthropic-version": API_VERSION, **endpoint.headers}
     if endpoint.auth is not None:
         fields[endpoint.auth[0]] = endpoint.auth[1]
     return fields

@@ -98,6 +98,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """Tokens for the whole work, of which the model keeps count."""
     output_schema: Json | None = None
     """The form of the answer, for a model that knows schemas."""
+    headers: dict[str, str] = {}
+    """What goes with the request over HTTP beside the adapter's own."""
 
 
 class Model(Protocol):

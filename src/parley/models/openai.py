@@ -66,7 +66,9 @@ class OpenAI:
                 model=self._name, new_id=self._new_id, taken=ids_in(request.messages), input_chars=len(content)
             )
             try:
-                async with pool.post(endpoint.url("/chat/completions"), headers(endpoint), content, failure) as answer:
+                async with pool.post(
+                    endpoint.url("/chat/completions"), headers(request, endpoint), content, failure
+                ) as answer:
                     async for batch in answer.batches():
                         for data in batch:
                             for event in stream.feed(data):
@@ -85,8 +87,8 @@ class OpenAI:
             self._pool = None
 
 
-def headers(endpoint: Endpoint) -> dict[str, str]:
-    fields = {**EVENT_STREAM, **endpoint.headers}
+def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
+    fields = {**EVENT_STREAM, **request.headers, **endpoint.headers}
     if endpoint.auth is not None:
         fields[endpoint.auth[0]] = endpoint.auth[1]
     return fields

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from parley.observer import NOBODY, Observer
 from parley.protocol.base import Json, Struct
 from parley.workspace.base import Files, Reach, Search
 from parley.workspace.processes import Processes
@@ -54,6 +55,7 @@ class Context:
         plan_file: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         search: Search | None = None,
+        observer: Observer = NOBODY,
     ) -> None:
         self.cwd = cwd
         """Where commands start; a command may change it for the next one."""
@@ -94,6 +96,8 @@ class Context:
         """Where what was learned and said before is looked up; None where nothing is remembered."""
         self.in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
         """The messages that the model sees anyway: their sessions, and their numbers there."""
+        self.observer = observer
+        """Who hears what is done; children are told of it."""
         self.clock = clock
         """Seconds, for durations."""
         self.hides: Callable[[str], bool] = lambda path: False

@@ -75,7 +75,7 @@ class Bash:
             context,
             reach.call,
             cwd=folder,
-            environment=shell_environment(context.environment),
+            environment=shell_environment(context),
             timeout_seconds=timeout_ms / 1000,
             output=Output(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt"),
         )
@@ -117,7 +117,7 @@ async def start(argv: list[str], call: BashInput, context: Context, folder: str,
         description=call.description or call.command,
         tool_use_id=context.tool_use_id,
         cwd=folder,
-        environment=shell_environment(context.environment),
+        environment=shell_environment(context),
         timeout_seconds=min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS) / 1000,
     )
     text = (
@@ -164,8 +164,9 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
     return int(value) or None if value.isascii() and value.isdigit() else None
 
 
-def shell_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def shell_environment(context: Context) -> dict[str, str]:
     """Nothing is sourced before the command, and bash reads it as it was judged."""
+    environment = {**context.environment, **context.observer.child_environment()}
     return {name: value for name, value in environment.items() if not changes_the_reading(name)}
 
 

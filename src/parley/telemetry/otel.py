@@ -1,0 +1,196 @@
+"""Spans of OpenTelemetry for what a session does, under the names of its GenAI conventions.
+
+    invoke_agent           a turn, of the session or of a subagent
+      chat MODEL           a request to a model, with its tokens
+      execute_tool NAME    a call: what follows is in it
+        hook EVENT         a hook that was asked
+        permission NAME    a question that waited for its answer
+
+The spans go to the program's own tracer provider where the engine runs in a program that has one; else to the
+exporters that OTEL_TRACES_EXPORTER names. `console` writes a line of JSON a span to stderr, since stdout belongs to
+the protocol; any other name is that of an installed exporter (`otlp` with opentelemetry-exporter-otlp).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from parley.observer import Fact, Observer, Watch
+from parley.version import __version__
+
+W3C = TraceContextTextMapPropagator()
+EXPORTERS = "opentelemetry_traces_exporter"
+"""The group of entry points under which packages offer theirs."""
+NAMES = {
+    "response_model": "gen_ai.response.model",
+    "response_id": "gen_ai.response.id",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cache_creation_tokens": "gen_ai.usage.cache_creation.input_tokens",
+    "error_type": "error.type",
+    "result": "parley.result",
+    "terminal_reason": "parley.terminal_reason",
+    "model_calls": "parley.model_calls",
+    "decision": "parley.permission.decision",
+    "source": "parley.permission.source",
+    "outcome": "parley.hook.outcome",
+}
+"""What facts are called. Those of the conventions where they have one."""
+
+
+class Span(Watch):
+    def __init__(self, span: trace.Span, *, is_current: bool, tells_requests: bool = False) -> None:
+        self._span = span
+        self._is_current = is_current
+        self._tells_requests = tells_requests
+        self._token: Any = None
+
+    def note(self, **facts: Fact) -> None:
+        for name, value in facts.items():
+            if name == "stop_reason" and value is not None:
+                self._span.set_attribute("gen_ai.response.finish_reasons", [str(value)])
+            elif value is not None and name in NAMES:
+                self._span.set_attribute(NAMES[name], value)
+        if facts.get("error_type") is not None or facts.get("is_error") is True:
+            self._span.set_status(trace.StatusCode.ERROR)
+
+    def headers(self) -> Mapping[str, str]:
+        return carried(trace.set_span_in_context(self._span)) if self._tells_requests else {}
+
+    def __enter__(self) -> Span:
+        if self._is_current:
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, flaw: BaseException | None, trace_back: TracebackType | None
+    ) -> None:
+        if kind is not None and kind is not GeneratorExit:
+            self.note(error_type=getattr(flaw, "kind", None) or kind.__name__)
+        if self._token is not None:
+            contexts.detach(self._token)
+        self._span.end()
+
+
+class OpenTelemetry(Observer):
+    is_watching = True
+
+    def __init__(
+        self, provider: trace.TracerProvider, environment: Mapping[str, str], close: Callable[[], None] = lambda: None
+    ) -> None:
+        self._tracer = provider.get_tracer("parley", __version__)
+        self._parent = parent(environment)
+        """Who started us, if that is known."""
+        self._tells_requests = environment.get("PARLEY_TRACE_REQUESTS", "") in ("1", "true")
+        self._close = close
+
+    def turn(self, session_id: str, agent: str | None) -> Watch:
+        name = agent or "parley"
+        facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": session_id}
+        # A subagent's turn is in the call that started it; the session's own in whatever started the session.
+        context = self._parent if agent is None else None
+        return self._begun(f"invoke_agent {name}", "invoke_agent", facts, context=context)
+
+    def model_call(self, provider: str, model: str) -> Watch:
+        facts = {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
+        # Its events are taken one by one by somebody else, for whom it must not be the current one.
+        return self._begun(f"chat {model}", "chat", facts, trace.SpanKind.CLIENT, is_current=False)
+
+    def tool(self, name: str, tool_use_id: str) -> Watch:
+        facts = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": tool_use_id, "gen_ai.tool.type": "function"}
+        return self._begun(f"execute_tool {name}", "execute_tool", facts)
+
+    def hook(self, event: str, label: str) -> Watch:
+        return self._begun(f"hook {event}", None, {"parley.hook.event": event, "parley.hook.name": label})
+
+    def permission(self, tool: str, tool_use_id: str) -> Watch:
+        facts = {"gen_ai.tool.name": tool, "gen_ai.tool.call.id": tool_use_id}
+        return self._begun(f"permission {tool}", None, facts)
+
+    def child_environment(self) -> Mapping[str, str]:
+        return {name.upper(): value for name, value in carried(contexts.get_current()).items()}
+
+    def close(self) -> None:
+        self._close()
+
+    def _begun(
+        self,
+        name: str,
+        operation: str | None,
+        facts: dict[str, str],
+        kind: trace.SpanKind = trace.SpanKind.INTERNAL,
+        *,
+        context: contexts.Context | None = None,
+        is_current: bool = True,
+    ) -> Span:
+        if operation is not None:
+            facts = {"gen_ai.operation.name": operation, **facts}
+        span = self._tracer.start_span(name, context=context, kind=kind, attributes=facts)
+        return Span(span, is_current=is_current, tells_requests=self._tells_requests)
+
+
+def carried(context: contexts.Context) -> dict[str, str]:
+    """The W3C fields for a context; nothing where there is no span."""
+    fields: dict[str, str] = {}
+    W3C.inject(fields, context)
+    return fields
+
+
+def parent(environment: Mapping[str, str]) -> contexts.Context | None:
+    """The span that TRACEPARENT names; None if there is none, or what is there is no such thing."""
+    fields = {name: environment[name.upper()] for name in ("traceparent", "tracestate") if name.upper() in environment}
+    context = W3C.extract(fields, contexts.Context())
+    return context if trace.get_current_span(context).get_span_context().is_valid else None
+
+
+def observer(environment: Mapping[str, str], complain: Callable[[str], None]) -> Observer | None:
+    """Who watches, if anybody: the program around us, or the exporters that the environment names."""
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return OpenTelemetry(provider, environment)
+    names = [name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")]
+    wanted = [name for name in names if name and name != "none"]
+    return exporting(wanted, environment, complain) if wanted else None
+
+
+def exporting(wanted: list[str], environment: Mapping[str, str], complain: Callable[[str], None]) -> Observer | None:
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+    except ImportError:
+        complain("OTEL_TRACES_EXPORTER is set, but opentelemetry-sdk is missing: pip install 'parley-agent[otel]'")
+        return None
+    service = {"service.name": environment.get("OTEL_SERVICE_NAME") or "parley", "service.version": __version__}
+    provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
+    processors = [made for name in wanted if (made := processor(name, complain)) is not None]
+    for each in processors:
+        provider.add_span_processor(each)
+    return OpenTelemetry(provider, environment, provider.shutdown) if processors else None
+
+
+def processor(name: str, complain: Callable[[str], None]) -> Any:
+    """What takes spans to an exporter; None, with a complaint, if there is no such exporter."""
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
+
+    if name == "console":
+        spelled = ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+        return SimpleSpanProcessor(spelled)
+    from importlib.metadata import entry_points
+
+    found = [entry for entry in entry_points(group=EXPORTERS) if entry.name == name]
+    if not found:
+        complain(f"OTEL_TRACES_EXPORTER names {name!r}, and no installed package has an exporter of that name")
+        return None
+    try:
+        return BatchSpanProcessor(found[0].load()())
+    except Exception as flaw:
+        complain(f"the exporter {name!r} of OTEL_TRACES_EXPORTER cannot be used: {type(flaw).__name__}: {flaw}")
+        return None
