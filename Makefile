@@ -25,6 +25,7 @@ bench: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python -m parley.protocol.schema
+	$(BIN)/python -m parley.reference
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'

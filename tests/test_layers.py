@@ -20,6 +20,7 @@ FAMILIES = frozenset(
     | {"telemetry"}
 )
 LAYERS = (
+    {"reference"},
     {"__init__", "__main__", "types", "_errors"},
     {"cli", "sdk", "gateway", "testing"},
     {"compose"},
