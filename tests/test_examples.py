@@ -6,7 +6,6 @@ import ast
 import os
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,7 +13,6 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("*.py"))
-SIDE_BY_SIDE = 3
 PATIENCE_SECONDS = 120
 
 
@@ -38,21 +36,9 @@ def run(path: Path, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-Runs = dict[str, "Future[subprocess.CompletedProcess[str]]"]
-
-
-@pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """The wanted ones, a few at a time: most of an example is waiting."""
-    folder = tmp_path_factory.mktemp("examples")
-    chosen = {item.callspec.params["name"] for item in request.session.items if item.name.startswith("test_an_example")}  # type: ignore[attr-defined]  # parametrised tests have it
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return {name: pool.submit(run, FOLDER / name, folder / name) for name in EXAMPLES if name in chosen}
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_it_promises(runs: Runs, name: str) -> None:
-    done = runs[name].result()
+def test_an_example_prints_what_it_promises(tmp_path: Path, name: str) -> None:
+    done = run(FOLDER / name, tmp_path)
     printed = done.stdout.strip()
     if name.startswith("test_"):
         printed = printed.splitlines()[-1].partition(" in ")[0]
