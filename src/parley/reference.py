@@ -51,23 +51,23 @@ def section(name: str, value: Any, notes: dict[str, str]) -> str:
 
 def described(name: str, value: Any, notes: dict[str, str]) -> Iterator[str]:
     if inspect.isfunction(value):
-        yield f"```python\n{signature(name, value)}\n```"
+        yield f"```\n{signature(name, value)}\n```"
         if inspect.getdoc(value):
             yield f"\n{first_words(value)}"
         return
     if not isinstance(value, type):
-        yield notes.get(name) or f"```python\n{name} = {source_of_alias(name, value)}\n```"
+        yield notes.get(name) or f"```\n{name} = {source_of_alias(name, value)}\n```"
         return
     if value.__doc__ and not value.__doc__.startswith((f"{name}(", "dict(")):
         yield first_words(value)
     if "__init__" in vars(value) and not dataclasses.is_dataclass(value):
-        yield f"\n```python\n{signature(name, vars(value)['__init__']).removeprefix('def ').partition(' -> ')[0]}\n```"
+        yield f"\n```\n{signature(name, vars(value)['__init__']).removeprefix('def ').partition(' -> ')[0]}\n```"
     fields = list(rows(value))
     if fields:
         yield "\n| field | type | |\n|---|---|---|"
         yield from (f"| `{field}` | `{cell(kind)}` | {cell(told)} |" for field, kind, told in fields)
     for method, function in methods(value):
-        yield f"\n```python\n{signature(method, function)}\n```"
+        yield f"\n```\n{signature(method, function)}\n```"
         if inspect.getdoc(function):
             yield f"\n{first_words(function)}"
     read = [(one, found) for one, found in inspect.getmembers(value) if isinstance(found, property) and found.fget]
