@@ -172,6 +172,8 @@ class Sqlite:
         where = FOUND + "AND (? IS NULL OR session = ?) AND context NOT LIKE ? AND message NOT LIKE ? "
         found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         for query in queries(wanted):
+            if len(found) >= limit:
+                break  # what has only some of the words may be half of all that was ever said
             given = (query, session_id, session_id, SUMMARY, RECALLED, limit)
             for row in self._query(where + "ORDER BY said.rank LIMIT ?", *given):
                 found.setdefault(row[:2], row)
