@@ -205,6 +205,27 @@ def test_commands_of_the_model_end_too(stage: Stage, engine: str) -> None:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_session_that_was_left_can_be_taken_up_at_once(stage: Stage, loop: str) -> None:
+    async def leave(options: Options) -> str:
+        client = Client(options)
+        await client.connect()
+        await until_it_works(await client.ask("go"))
+        assert client.session_id is not None
+        return client.session_id
+
+    async def take_up(options: Options) -> str:
+        async with Client(options) as client:
+            return await (await client.ask("on")).text()
+
+    session = run(loop, leave, stage.options("local", BUSY))
+    for thread in threading.enumerate():
+        if thread.name.startswith("parley"):
+            thread.join(20)
+
+    assert run(loop, take_up, stage.options("local", resume=session)) == "Hello."
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_a_failed_start_leaves_nothing(stage: Stage, engine: str, loop: str) -> None:
     async def play(options: Options) -> None:
         client = Client(options)

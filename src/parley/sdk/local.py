@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from parley.engine.session import Session
     from parley.transports.base import Transport
 
-STOP_SECONDS = 10.0
-"""How long an engine has to end once it is told to."""
+STOP_SECONDS = 5.0
+"""How long an engine has to end by itself, and again when it is told to."""
 
 
 class Seat:
@@ -79,8 +79,10 @@ class Seat:
             asked = options.resume or options.session_id or stamp.new_uuid()
             transport.write(connection.send(no_session(str(flaw), asked, stamp)))
         else:
-            await serve(transport, pump, session)
-            hub.close(session.id)
+            try:
+                await serve(transport, pump, session)
+            finally:
+                hub.close(session.id)  # somebody else may want it, also where we are cancelled
             self.exit_code = 1 if session.last_result is not None and session.last_result.is_error is True else 0
 
     def stop(self) -> None:
@@ -138,16 +140,20 @@ class Here:
                 self._seat.stop()
             self._host.close()
             try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    await self._serving.wait()
-            except TimeoutError:
-                self._seat.stop()
-                self._serving.cancel()
-                await self._serving.wait()
+                await self._ended_or_cancelled(self._serving)
             except asyncio.CancelledError:
                 self.abandon()
                 raise
         return self._seat.ended()
+
+    async def _ended_or_cancelled(self, serving: Job) -> None:
+        ways: tuple[Callable[[], None], ...] = (lambda: None, self._seat.stop, serving.cancel)
+        for end in ways:
+            end()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await serving.wait()
+                    return
 
     def abandon(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -242,8 +248,13 @@ class Aside:
         self._put(None)
         from anyio import move_on_after
 
-        with move_on_after(STOP_SECONDS):
-            await self._ended.wait()
+        ways: tuple[Callable[[], None], ...] = (lambda: None, self._stop)
+        for end in ways:
+            end()
+            with move_on_after(STOP_SECONDS):
+                await self._ended.wait()
+            if self._over:
+                break
         self._pull.close()
         return self._seat.ended()
 
