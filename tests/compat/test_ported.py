@@ -6,7 +6,7 @@ model is asked the same by both.
 
     quick_start, streaming_mode, streaming_mode_trio, hooks, tool_permission_callback, mcp_calculator, agents,
     filesystem_agents, setting_sources, stderr_callback, include_partial_messages, max_budget_usd, plugin_example,
-    system_prompt, tools_option
+    system_prompt, tools_option, session_store
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ def test_children_see_everything_but_keys_and_passwords() -> None:
         "ANTHROPIC_AUTH_TOKEN": "t",
         "ANTHROPIC_CUSTOM_HEADERS": "x-key: k",
         "OPENAI_API_KEY": "k",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=k",
         "ANTHROPIC_BASE_URL": "https://me:hush@gateway.test/v1",
         "HOMEPAGE": "https://gateway.test/a@b",
     }

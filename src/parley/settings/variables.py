@@ -10,12 +10,12 @@ from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import SYNC_POLICIES
 
-OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_")
+OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_", "OTEL_EXPORTER_")
 SECRETS = ("KEY", "TOKEN", "HEADERS")
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable carries a key of a model's backend, or an address with a password in it."""
+    """Whether a variable carries a key of a backend or of an exporter of spans, or an address with a password in it."""
     name = name.upper()
     if name in ("PARLEY_SEARCH_URL", "PARLEY_STORE") or (
         name.startswith(OWNERS) and any(word in name for word in SECRETS)

@@ -1,0 +1,46 @@
+"""Past sessions, without an engine: list them, read them, name them, fork them.
+
+Prints:
+    listed: say Remember me.
+    user: say Remember me.
+    assistant: Remember me.
+    its title is now: The first one
+    a fork has as much in it: True
+"""
+
+import asyncio
+import tempfile
+
+from parley import (
+    Client,
+    Options,
+    fork_session,
+    get_session_info,
+    get_session_messages,
+    list_sessions,
+    rename_session,
+)
+
+
+async def talk(folder: str) -> None:
+    async with Client(Options(model="offline", cwd=folder)) as client:
+        await (await client.ask("say Remember me."))
+
+
+def show(folder: str) -> None:
+    [found] = list_sessions(folder)
+    print("listed:", found.summary)
+    messages = get_session_messages(found.session_id, folder)
+    for message in messages:
+        content = message.message["content"]
+        print(f"{message.type}:", content if isinstance(content, str) else content[0]["text"])
+    rename_session(found.session_id, "The first one", folder)
+    named = get_session_info(found.session_id, folder)
+    print("its title is now:", named and named.summary)
+    fork = fork_session(found.session_id, folder)
+    print("a fork has as much in it:", len(get_session_messages(fork.session_id, folder)) == len(messages))
+
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(talk(folder))
+    show(folder)
