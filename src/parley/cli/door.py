@@ -218,7 +218,7 @@ class Stop:
             return TERMINATED
         if self._signal == signal.SIGINT:
             return 0
-        last = self._session.last_result
+        last = self._session.turns.last_result
         return 1 if last is not None and last.is_error is True else 0
 
 

@@ -96,5 +96,5 @@ def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
         fast_mode_state="off",
         subagent_stats=session.subagents.stats.json() if session.subagents is not None else UNSET,
         queued_turn_count=len(session.inbox),
-        result_index=session.results,
+        result_index=session.turns.results,
     )

@@ -70,7 +70,7 @@ class Prompts:
         session.inbox.put(prompt)
         self._note_waiting(prompt)
         session.servers.start()  # for hosts without a handshake
-        session.give_way()
+        session.turns.give_way()
 
     def _note_waiting(self, prompt: Prompt) -> None:
         """Let the host know the place of a prompt that cannot begin yet."""

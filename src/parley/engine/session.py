@@ -1,4 +1,4 @@
-"""One live session: its state, one handler a message, one turn at a time.
+"""One live session: its parts, its state, one handler a message.
 
     handle(message)   takes a line of the host; never waits for a turn
     run_turns()       the task that runs turn after turn, until nothing more will come
@@ -6,21 +6,16 @@
 
 A line is in the log before it is told (conversation.py).
 
-Not here: bytes and pipes (serve.py), what happens inside a turn (turn.py), what becomes
-of a prompt (prompts.py), how requests are answered (control.py, answers.py), the log and
+Not here: bytes and pipes (serve.py), one turn after the other (turns.py), what becomes of
+a prompt (prompts.py), how requests are answered (control.py, answers.py), the log and
 what follows from it (record.py), which models, tools and stores there are (compose/).
 """
 
 from __future__ import annotations
 
-import asyncio
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from parley.engine import outcome
 from parley.engine.access import Access
 from parley.engine.asking import Answerer, Asker
 from parley.engine.commands import Commands
@@ -28,20 +23,19 @@ from parley.engine.control import Control
 from parley.engine.conversation import Conversation
 from parley.engine.errand import lend
 from parley.engine.grants import Grants
-from parley.engine.inbox import Inbox, Prompt, Rejected, TakenUp
-from parley.engine.lines import init_line, result_line
+from parley.engine.inbox import Inbox, Rejected
 from parley.engine.listeners import Listeners
-from parley.engine.outcome import Outcome
-from parley.engine.prompts import Prompts, check_size, injected
+from parley.engine.prompts import Prompts
 from parley.engine.record import Record
 from parley.engine.servers import Servers
 from parley.engine.setup import Setup
 from parley.engine.tasks import Tasks
 from parley.engine.tool_call import Caller
-from parley.engine.turn import Cut, Turn
+from parley.engine.turn import Turn
+from parley.engine.turns import Turns
 from parley.engine.unfinished import Questions, Unfinished
 from parley.engine.usage import Ledger
-from parley.errors import SessionError, ToolsMissing
+from parley.errors import SessionError
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.names import Choice
@@ -50,14 +44,12 @@ from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import SessionStateChanged, Status
 from parley.tools.base import Result as ToolResult
 
 if TYPE_CHECKING:
     from parley.engine.client_tools import ClientTools
     from parley.engine.lead import Lead
-    from parley.engine.lost_tasks import LeftBehind
     from parley.engine.remembering import Remembering
     from parley.engine.subagents import Subagents
     from parley.engine.suggestion import Suggester
@@ -75,8 +67,6 @@ class Session:
         self._mode_before = "default"
         self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd), setup.sync)
         self.ledger = Ledger(setup.prices, setup.limits.budget, setup.stamp.monotonic)
-        self.results = 0
-        self.last_result: Result | None = None
         self.inbox = Inbox()
         self.prompts = Prompts(self)
         self.commands = Commands(self)
@@ -99,14 +89,8 @@ class Session:
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
         self.forwards_subagent_text = setup.forwards_subagent_text
-        self._turn: Turn | None = None
-        self._turn_task: asyncio.Task[Outcome] | None = None
-        self._abort_next: str | None = None
-        """The prompt that an interrupt met before its turn had begun."""
         self.record.read(self.ledger, setup.complain)
-        self._left_behind = self._tasks_before()
-        """What an earlier engine left behind; None if there was none."""
-        self._left_open = self.record.elicited
+        self.turns = Turns(self)
         self.questions = Questions(self.record, setup.stamp.new_uuid)
         self._regain()
         self.asker = Asker(
@@ -118,7 +102,7 @@ class Session:
             set_mode=self.set_mode,
             keep=self._keep_grant,
             tell=self.tell,
-            tell_state=self._tell_state,
+            tell_state=self.tell_state,
             complain=setup.complain,
             listeners=self.listeners,
             questions=self.questions,
@@ -168,13 +152,6 @@ class Session:
         from parley.engine.remembering import Remembering
 
         return Remembering(self, self.setup.make_keeper)
-
-    def _tasks_before(self) -> LeftBehind | None:
-        if self.record.tasks is None:
-            return None
-        from parley.engine.lost_tasks import LeftBehind
-
-        return LeftBehind(self.record.tasks)
 
     def _answerer(self) -> Answerer | None:
         """Who answers permission questions."""
@@ -275,10 +252,10 @@ class Session:
             self._mode_before = self.mode
             self.mode = mode
             if not self.record.is_empty:
-                self._record_mode()
+                self.record_mode()
             self.tell(Status(status=None, permissionMode=self.mode))
 
-    def _record_mode(self) -> None:
+    def record_mode(self) -> None:
         """So that a resume finds the mode. It waits for the first turn: a session without one leaves no log."""
         grants = self.record.grants
         if self.mode != (grants.mode or self.setup.permission_mode):
@@ -286,12 +263,6 @@ class Session:
                 self.record.note("mode", grants.mode_record(self.mode, self._mode_before))
             except SessionError as flaw:
                 self.setup.complain(str(flaw))
-
-    def _record_title(self) -> None:
-        """What the command line calls the session, once it has something in it."""
-        title = self.setup.title
-        if title is not None and title != self.record.title:
-            self.record.note("title", {"title": title})
 
     def _keep_grant(self, updates: list[Json]) -> None:
         record = self.record.grants.record_of(updates)
@@ -303,11 +274,11 @@ class Session:
     @property
     def turn(self) -> Turn | None:
         """The one that runs."""
-        return self._turn
+        return self.turns.running
 
     @property
     def is_running(self) -> bool:
-        return self._turn is not None
+        return self.turns.running is not None
 
     @property
     def state(self) -> str:
@@ -318,17 +289,9 @@ class Session:
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
-        together = False
         self.tell(dialects.SessionOpened(client_tools=[tool.name for tool in self.setup.client_tools]))
         try:
-            while (taken := await self._take(together)) is not None:
-                if isinstance(taken, Rejected):
-                    refused = outcome.broken(f"The prompt was refused: {taken.reason}", "validation_error")
-                    self._end_turn(Turn(self.conversation, []), refused)
-                else:
-                    await self._run_turn(self._turn_about(taken))
-                # Whatever arrived while that turn ran makes up the next one.
-                together = self.setup.folds and len(self.inbox) > 0
+            await self.turns.run()
         finally:
             await self._close()
 
@@ -349,169 +312,11 @@ class Session:
         await self.access.close()
         self.setup.observer.close()
 
-    async def _take(self, together: bool) -> list[Prompt] | Rejected | TakenUp | None:
-        """What the next turn is about. When the input has ended, background tasks may still have something to say."""
-        while (taken := await self.inbox.take(together)) is None:
-            if not await self.tasks.one_ended(self.limits.background_wait_seconds):
-                if self.remembering is not None:
-                    await self.remembering.settled(self.limits.background_wait_seconds)
-                return None
-        return taken
-
-    def _turn_about(self, taken: list[Prompt] | TakenUp) -> Turn:
-        going_on = isinstance(taken, TakenUp)
-        turn = Turn(
-            self.conversation,
-            [] if isinstance(taken, TakenUp) else taken,
-            admit=None if going_on else self._admit,
-            begin=self.unfinished.begin if going_on else self._begin,
-            join=self._join_waiting,
-            must_yield=self.inbox.is_urgent,
-            taken_up=taken.calls if isinstance(taken, TakenUp) else None,
-        )
-        if self._abort_next in [each.uuid for each in ([taken] if isinstance(taken, TakenUp) else taken)]:
-            turn.cut, self._abort_next = Cut.INTERRUPT, None
-        return turn
-
-    async def _run_turn(self, turn: Turn) -> None:
-        self._tell_state("running")
-        self._turn = turn
-        for prompt in turn.prompts:  # now, before another can come that would have gone first
-            self.prompts.report(prompt, "started")
-        task = self._turn_task = asyncio.create_task(self._guarded(turn))
-        try:
-            await asyncio.wait({task})
-        finally:
-            task.cancel()
-            self._turn = self._turn_task = None
-        self._end_turn(turn, task.result())
-
-    async def _guarded(self, turn: Turn) -> Outcome:
-        """Run a turn so that it ends with an outcome, come what may."""
-        try:
-            self.ledger.begin_turn()
-            await self.control.settled()
-            if turn.cut is None:
-                await self.servers.settle()
-            self._heed_servers(turn)
-            turn.prompts[:] = await self.servers.expanded(turn.prompts)
-            return await turn.run()
-        except SessionError as flaw:
-            return outcome.broken(str(flaw), flaw.fault_type)
-        except Exception as bug:
-            # One result for every turn, also where the fault is ours.
-            self.setup.complain("".join(traceback.format_exception(bug)))
-            self._answer_after_bug()
-            return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
-
-    async def _admit(self, turn: Turn) -> Outcome | None:
-        """Let the prompts in, commands as what they stand for; how the turn ends, if that is its end."""
-        live = self.listeners.live
-        refused = await live.turns.admit(turn) if live is not None else None
-        refused = refused or await self.commands.take(turn)
-        if refused is None and self.lead is not None:
-            await self.lead.begin(turn)
-        return refused
-
-    def _heed_servers(self, turn: Turn) -> None:
-        """Let the model know what has become of its MCP servers and tasks, and how servers want to be used."""
-        if self._left_behind is not None:
-            note, stamp = self.record.note, self.stamp
-            turn.hearing.contexts += self._left_behind.news(
-                lambda book: book.report(note, self.tell, stamp.seconds, stamp.new_uuid)
-            )
-        asked, self._left_open = self._left_open, None
-        if asked is not None:
-            turn.hearing.contexts += asked.report(self.record.note, self.tell)
-        turn.hearing.contexts += self.servers.news_for_model()
-        said = self.servers.instructions()
-        if said and self.record.system_text is None:
-            self.conversation.instructions = msgspec.structs.replace(self.conversation.instructions, servers=said)
-
-    def _answer_after_bug(self) -> None:
-        text = "An internal error of the engine ended this call. Its outcome is unknown."
-        try:
-            self.conversation.answer_open_calls(text)
-        except SessionError as flaw:
-            self.setup.complain(str(flaw))
-
-    def _begin(self, turn: Turn) -> None:
-        """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
-        self.tell(init_line(self))
-        self.servers.announce()
-        check_size(turn.prompts, self.conversation.model)
-        self.conversation.recover()
-        self.conversation.note_date()
-        self.prompts.keep(turn.prompts)
-        self._record_mode()
-        self._record_title()
-        self.prompts.echo(turn.prompts)
-        if turn.cut is not None:
-            return
-        if self.lead is not None and self.lead.flaw:
-            raise SessionError(self.lead.flaw)
-        if obstacle := self.servers.obstacle():
-            raise ToolsMissing(obstacle)
-
-    async def _join_waiting(self, turn: Turn) -> None:
-        """Prompts that came while tools ran go into the running turn, before its next model call."""
-        await self.control.settled()
-        joining = self.inbox.take_prompts()
-        if joining and self.listeners.live is not None:
-            joining = await self.listeners.live.turns.let_in(turn, joining)
-        joining = await self.commands.let_in(joining)
-        if joining:
-            self.prompts.keep(joining)
-            self.tell(injected(joining, self.setup.joint))
-            self.prompts.echo(joining)
-            for prompt in joining:
-                self.prompts.report(prompt, "started")
-            turn.prompts += joining
-
-    def _end_turn(self, turn: Turn, ended: Outcome) -> None:
-        self.commands.end_turn()
-        self.prompts.keep_silent()
-        result = result_line(self, turn, ended)
-        self.results += 1
-        self.last_result = result
-        try:
-            self.record.keep(result)
-        except SessionError as flaw:
-            self.setup.complain(str(flaw))
-        self.host.tell(result)
-        for prompt in turn.prompts:
-            self.prompts.report(prompt, "cancelled" if ended.is_aborted else "completed")
-        if not len(self.inbox):
-            self._tell_state("idle")
-        if self.suggester is not None:
-            self.suggester.look(ended)
-        # What was said in a turn that failed or was stopped is looked through with the next one.
-        if self.remembering is not None and not (ended.is_aborted or ended.is_error):
-            self.remembering.turn_ended()
-
     def abort(self) -> None:
         """Stop the running turn, or the one that is about to run, and what is done behind it for the memory."""
         if self.remembering is not None:
             self.remembering.stop()
-        if self._turn is None or self._turn_task is None:
-            self._abort_next = self.inbox.next_uuid()
-        else:
-            self._cut(self._turn, self._turn_task, Cut.INTERRUPT)
-
-    def give_way(self) -> None:
-        """A prompt came that will not wait: end the running turn, but let a tool that runs finish its work."""
-        turn, task = self._turn, self._turn_task
-        if turn is None or task is None or not self.inbox.is_urgent():
-            return
-        if not turn.is_working or self.asker.is_asking:
-            self._cut(turn, task, Cut.GIVE_WAY)
-
-    def _cut(self, turn: Turn, task: asyncio.Task[Outcome], why: Cut) -> None:
-        if turn.cut is None:
-            turn.cut = why
-            self.servers.hurry()
-            if turn.announced:
-                task.cancel()
+        self.turns.abort()
 
     def stop(self) -> None:
         """End as soon as the running turn has told its result: what waits is not begun any more. For signals."""
@@ -526,7 +331,7 @@ class Session:
         """A model, opened when it is first needed. Raises UsageError or ModelError."""
         return self.access.open(choice)
 
-    def _tell_state(self, state: str) -> None:
+    def tell_state(self, state: str) -> None:
         who = self.setup.state_events
         if who is not None:
             self.tell(SessionStateChanged(state=state, sdk_host_only=True if who == "sdk" else UNSET))

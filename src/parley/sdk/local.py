@@ -83,7 +83,8 @@ class Seat:
                 await serve(transport, pump, session)
             finally:
                 hub.close(session.id)  # somebody else may want it, also where we are cancelled
-            self.exit_code = 1 if session.last_result is not None and session.last_result.is_error is True else 0
+            last = session.turns.last_result
+            self.exit_code = 1 if last is not None and last.is_error is True else 0
 
     def stop(self) -> None:
         """End soon, whatever runs."""
