@@ -15,7 +15,10 @@ say Done."""
 
 
 async def main() -> None:
-    servers: dict[str, McpServerConfig] = {"library": {"command": sys.executable, "args": [__file__, "serve"]}}
+    servers: dict[str, McpServerConfig] = {
+        # Required: no model is asked before the server is there.
+        "library": {"command": sys.executable, "args": [__file__, "serve"], "required": True}
+    }
     options = Options(model="offline", mcp_servers=servers, allowed_tools=["mcp__library__find"])
     async with Client(options) as client:
         turn = await client.ask(PROMPT)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2] / ".compat"
-STEP_SECONDS = 180
+STEP_SECONDS = 480
 OLDEST_NODE = 18
 
 

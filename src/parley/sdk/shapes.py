@@ -212,20 +212,29 @@ class SandboxSettings(TypedDict, total=False):
 # MCP servers.
 
 
-class McpStdioServerConfig(TypedDict):
+class McpServerTerms(TypedDict):
+    """What our engine reads of a server that is not in this program, whatever it is reached by."""
+
+    required: NotRequired[bool]
+    """No model is asked before this server is there."""
+    timeout: NotRequired[int]
+    """Milliseconds of silence a call may have; 0 is any."""
+
+
+class McpStdioServerConfig(McpServerTerms):
     type: NotRequired[Literal["stdio"]]
     command: str
     args: NotRequired[list[str]]
     env: NotRequired[dict[str, str]]
 
 
-class McpSSEServerConfig(TypedDict):
+class McpSSEServerConfig(McpServerTerms):
     type: Literal["sse"]
     url: str
     headers: NotRequired[dict[str, str]]
 
 
-class McpHttpServerConfig(TypedDict):
+class McpHttpServerConfig(McpServerTerms):
     type: Literal["http"]
     url: str
     headers: NotRequired[dict[str, str]]
