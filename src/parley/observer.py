@@ -39,8 +39,8 @@ class Observer:
     is_watching = False
     """Whether anybody listens: models are not wrapped for nothing."""
 
-    def turn(self, session_id: str, agent: str | None) -> Watch:
-        """A turn of the session, or of a subagent of this kind."""
+    def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Watch:
+        """A turn of the session, or of a subagent of this kind, within the work that the client names."""
         return NOBODYS
 
     def model_call(self, provider: str, model: str) -> Watch:

@@ -173,3 +173,26 @@ def test_an_engine_that_a_program_starts_is_told_of_the_programs_span(tmp_path: 
 
     assert rest == ""
     assert tree(spans)["invoke_agent parley"] == "my work"
+
+
+LONG_LIVED = PROGRAM.replace(
+    "            await (await client.ask(",
+    """            with trace.get_tracer("mine").start_as_current_span("a request"):
+                await (await client.ask("say One."))
+            with trace.get_tracer("mine").start_as_current_span("another"):
+                await client.query("say Two.")
+                async for message in client.receive_response(): pass
+            await (await client.ask(""",
+)
+
+
+@pytest.mark.parametrize("engine", ["local", "process"])
+def test_each_turn_is_within_the_span_that_asked_for_it(tmp_path: Path, engine: str) -> None:
+    exporter = "none" if engine == "local" else "console"
+    _, spans, rest = run(tmp_path, sys.executable, "-c", LONG_LIVED, engine, OTEL_TRACES_EXPORTER=exporter)
+
+    names = {span["context"]["span_id"]: span["name"] for span in spans}
+    turns = [span for span in spans if span["name"] == "invoke_agent parley"]
+    turns.sort(key=lambda span: str(span["start_time"]))
+    assert rest == ""
+    assert [names[turn["parent_id"]] for turn in turns] == ["a request", "another", "my work"]

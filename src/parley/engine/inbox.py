@@ -40,6 +40,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
     rank: int = USUAL
     verbatim: bool = False
     """Whether it means what it says: no command, no file behind an `@`."""
+    traceparent: str | None = None
+    """The span that its turn belongs to, if the client says one."""
     is_alone: bool = False
     """Whether it is a turn by itself: a command that no model is asked about."""
 

@@ -54,6 +54,7 @@ class Prompts:
             origin=message.origin or None,
             rank=RANKS.get(str(message.priority), USUAL),
             verbatim=message.client_composed is True,
+            traceparent=message.traceparent or None,
         )
         if session.lead is not None:
             prompt = session.lead.opened(prompt)

@@ -118,8 +118,9 @@ class Turn:
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
         talk = self.conversation
-        agent = talk.caller.agent
-        with talk.setup.observer.turn(talk.setup.session_id, agent["agent_type"] if agent else None) as watch:
+        agent = talk.caller.agent["agent_type"] if talk.caller.agent else None
+        within = next((prompt.traceparent for prompt in self.prompts if prompt.traceparent), None)
+        with talk.setup.observer.turn(talk.setup.session_id, agent, within) as watch:
             try:
                 ended = await self._run()
             except asyncio.CancelledError:

@@ -37,6 +37,7 @@ from parley.sdk.running import Job, start
 from parley.sdk.servers import Hosted, hosted
 from parley.sdk.spelling import Spelled, spelled
 from parley.sdk.structured import parser_of
+from parley.sdk.tracing import trace_context
 from parley.sdk.turns import Response, Stream, Turn
 from parley.sdk.wire import Custom, Ended, Wire, to_stderr
 
@@ -191,6 +192,7 @@ class Client(Controls):
             uuid=turn.uuid,
             priority=UNSET if priority is None else priority,
             client_composed=True if self.options.verbatim_prompts else UNSET,
+            traceparent=trace_context().get("traceparent", UNSET),
         )
         self.inbox.turns.add(turn)
         try:

@@ -12,12 +12,15 @@ from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.inbox import Inbox
 from parley.sdk.link import Link
 from parley.sdk.running import log
+from parley.sdk.tracing import trace_context
 
 
 def say(link: Link, inbox: Inbox, line: Json, verbatim: bool) -> None:
     """Send a line of the program. Raises ValueError for what is none."""
-    if verbatim and line.get("type") == "user":
-        line = {**line, "client_composed": True}
+    if line.get("type") == "user":
+        line = {**{name: value for name, value in trace_context().items() if name == "traceparent"}, **line}
+        if verbatim:
+            line = {**line, "client_composed": True}
     message: Message = decode(msgspec.json.encode(line))
     if isinstance(message, Refused):
         raise ValueError(f"the prompt is no message: {message.reason}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from parley.sdk.handshake import initialize, mcp
 from parley.sdk.hooks import Registry
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
+from parley.sdk.tracing import trace_context
 from parley.version import __version__
 
 OFFICIAL_LEVEL = "0.2.182"
@@ -258,7 +258,7 @@ def extra(args: Mapping[str, str | None]) -> list[str]:
 def environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
     found = {name: value for name, value in inherited.items() if name != "CLAUDECODE"}
     found |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-py"}
-    found |= trace_context()
+    found |= {name.upper(): value for name, value in trace_context().items()}
     found |= options.env
     found |= {"CLAUDE_AGENT_SDK_VERSION": OFFICIAL_LEVEL, "PARLEY_SDK_VERSION": __version__}
     if options.api_key is not None:
@@ -270,14 +270,3 @@ def environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str
     if options.cwd is not None:
         found["PWD"] = os.path.abspath(options.cwd)
     return found
-
-
-def trace_context() -> dict[str, str]:
-    """The span of OpenTelemetry in which the program starts the engine, as W3C has it; nothing without one."""
-    if "opentelemetry.trace" not in sys.modules:
-        return {}
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    fields: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(fields)
-    return {name.upper(): value for name, value in fields.items()}

@@ -92,11 +92,13 @@ class OpenTelemetry(Observer):
         self._tells_requests = environment.get("PARLEY_TRACE_REQUESTS", "") in ("1", "true")
         self._close = close
 
-    def turn(self, session_id: str, agent: str | None) -> Watch:
+    def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Watch:
         name = agent or "parley"
         facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": session_id}
-        # A subagent's turn is in the call that started it; the session's own in whatever started the session.
-        context = self._parent if agent is None else None
+        # A subagent's turn is in the call that started it; the session's own in what the prompt names, or in
+        # whatever started the session.
+        named = parent({"TRACEPARENT": traceparent}) if traceparent else None
+        context = (named or self._parent) if agent is None else None
         return self._begun(f"invoke_agent {name}", "invoke_agent", facts, context=context)
 
     def model_call(self, provider: str, model: str) -> Watch:

@@ -53,6 +53,8 @@ class User(Message, frozen=True, kw_only=True, tag="user"):
     origin: Json | None | UnsetType = UNSET
     client_composed: bool | UnsetType = UNSET
     """Deliver the text literally: no @path, no slash command."""
+    traceparent: str | UnsetType = UNSET
+    """The span, as W3C spells it, that the prompt's turn belongs to."""
     priority: str | UnsetType = UNSET
     shouldQuery: bool | UnsetType = UNSET
     pasted_content: list[Any] | UnsetType = UNSET
