@@ -62,6 +62,7 @@ def run_all(python: str, folder: Path, names: list[str], ported: bool) -> Ran:
     # The official SDK looks for `claude`; ours finds its own engine, but must not depend on where.
     (home / "bin" / "claude").symlink_to(ENGINE)
     environment = {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+    environment["CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK"] = "1"  # or the official SDK starts every engine twice
     with ExitStack() as stack:
         servers = {name: stack.enter_context(running(script(name))) for name in names}
         programs = [laid_out(name, folder, servers[name], ported) for name in names]
