@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from parley.models.script import read_script
+from parley.telemetry.otel import OpenTelemetry
 from parley.testing.model_server import running
 
 ENGINE = Path(sys.executable).with_name("parley")
@@ -196,3 +199,13 @@ def test_each_turn_is_within_the_span_that_asked_for_it(tmp_path: Path, engine: 
     turns.sort(key=lambda span: str(span["start_time"]))
     assert rest == ""
     assert [names[turn["parent_id"]] for turn in turns] == ["a request", "another", "my work"]
+
+
+def test_an_exporter_that_never_answers_does_not_hold_up_the_end() -> None:
+    gone = threading.Event()
+    observer = OpenTelemetry(TracerProvider(), {}, gone.wait, close_seconds=0.01)  # type: ignore[arg-type]  # its answer is of no interest
+
+    observer.close()
+
+    assert not gone.is_set()
+    gone.set()

@@ -14,6 +14,7 @@ the protocol; any other name is that of an installed exporter (`otlp` with opent
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -28,6 +29,8 @@ from parley.version import __version__
 W3C = TraceContextTextMapPropagator()
 EXPORTERS = "opentelemetry_traces_exporter"
 """The group of entry points under which packages offer theirs."""
+CLOSE_SECONDS = 3.0
+"""How long the end of a session waits for its last spans to be taken."""
 NAMES = {
     "response_model": "gen_ai.response.model",
     "response_id": "gen_ai.response.id",
@@ -84,13 +87,19 @@ class OpenTelemetry(Observer):
     is_watching = True
 
     def __init__(
-        self, provider: trace.TracerProvider, environment: Mapping[str, str], close: Callable[[], None] = lambda: None
+        self,
+        provider: trace.TracerProvider,
+        environment: Mapping[str, str],
+        close: Callable[[], None] | None = None,
+        close_seconds: float = CLOSE_SECONDS,
     ) -> None:
         self._tracer = provider.get_tracer("parley", __version__)
         self._parent = parent(environment)
         """Who started us, if that is known."""
         self._tells_requests = environment.get("PARLEY_TRACE_REQUESTS", "") in ("1", "true")
         self._close = close
+        """Sends what is left; None where that is the program's business."""
+        self._close_seconds = close_seconds
 
     def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Watch:
         name = agent or "parley"
@@ -121,7 +130,11 @@ class OpenTelemetry(Observer):
         return {name.upper(): value for name, value in carried(contexts.get_current()).items()}
 
     def close(self) -> None:
-        self._close()
+        if self._close is not None:
+            # Whoever takes the spans may not answer; the session does not wait for that.
+            last = threading.Thread(target=self._close, name="parley spans", daemon=True)
+            last.start()
+            last.join(self._close_seconds)
 
     def _begun(
         self,
