@@ -4,7 +4,7 @@ Prints:
     first: One moment.
     second: Here I am.
     the long one was interrupted: True
-    sent into a running turn: queued, then completed
+    sent while another ran: And that is all. completed
 """
 
 import asyncio
@@ -31,9 +31,7 @@ async def main() -> None:
         nap = await client.ask(NAP)
         await nap.until("started")
         receipt = await client.send("say And that is all.", priority="later")
-        states = [await receipt.until("queued")]
-        await receipt
-        print("sent into a running turn:", ", then ".join([*states, receipt.state]))
+        print("sent while another ran:", await receipt.text(), receipt.state)
 
 
 asyncio.run(main())
