@@ -24,17 +24,24 @@ class Tree:
 
     watch_seconds: float | None = None
 
+    def __init__(self) -> None:
+        self._asked: set[tuple[int, str]] = set()
+
     def begin(self, main: int) -> None:
         """Nothing to remember: the kernel does."""
 
     def ask_to_end(self) -> None:
-        asked: set[int] = set()
-        for _ in range(3):  # some start others meanwhile; those that are still missed will be killed
-            for pid in descendants_of(os.getpid()):
-                if pid not in asked:
-                    send(pid, signal.SIGTERM)
-                    send(pid, signal.SIGCONT)  # a stopped process takes a signal only when it goes on
-                    asked.add(pid)
+        """Ask each once. To be called again: some start others meanwhile.
+
+        A process that has become another program since is asked anew: a shell notes the signal for later, and
+        forgets the note when it turns into the command.
+        """
+        for pid in descendants_of(os.getpid()):
+            who = pid, program_of(pid)
+            if who not in self._asked:
+                self._asked.add(who)
+                send(pid, signal.SIGTERM)
+                send(pid, signal.SIGCONT)  # a stopped process takes a signal only when it goes on
 
     def kill(self) -> None:
         for pid in descendants_of(os.getpid()):
@@ -53,10 +60,14 @@ class Group:
 
     def begin(self, main: int) -> None:
         self.leader = main
+        self._is_asked = False
 
     def ask_to_end(self) -> None:
-        self.send(signal.SIGTERM)
-        self.send(signal.SIGCONT)
+        """Once: who has heard it may be busy with its end."""
+        if not self._is_asked:
+            self._is_asked = True
+            self.send(signal.SIGTERM)
+            self.send(signal.SIGCONT)
 
     def kill(self) -> None:
         self.send(signal.SIGKILL)
@@ -75,6 +86,14 @@ def send(pid: int, number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def program_of(pid: int) -> str:
+    """What a process runs; nothing where it is gone, or another user's."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def descendants_of(root: int) -> Iterator[int]:

@@ -117,12 +117,12 @@ class Keeper:
 
     def end(self) -> None:
         """Leave nothing: ask politely, then kill, again and again, for a fork may slip through."""
-        self.family.ask_to_end()
         begun = time.monotonic()
         pause_seconds = 0.0
         while self.is_any_left():
             elapsed = time.monotonic() - begun
             if elapsed < GRACE_SECONDS:
+                self.family.ask_to_end()
                 time.sleep(0.01)
             elif elapsed < HOPELESS_SECONDS:
                 self.family.kill()
