@@ -8,16 +8,14 @@ host heard must obey the laws below. The exit code is 0 if they held in every sc
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from stage import Json, Stage
+from stage import Json, Stage, schedules_command
 
 RANKS = {"now": 0, "next": 1, "later": 2}
 
@@ -217,17 +215,5 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
     return ends
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--schedules", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lines", type=int, default=14, help="what the host does in a schedule, at most")
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        ends = run(Path(folder), chosen.schedules, chosen.seed, chosen.lines)
-    sys.stdout.write(f"{chosen.schedules} schedules, all laws held: {dict(sorted(ends.items()))}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(schedules_command(__doc__, run))

@@ -12,8 +12,12 @@ takes its time too. Whether it may is asked of the host, who answers late, with 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import sys
+import tempfile
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
 from pathlib import Path
@@ -177,3 +181,16 @@ class Stage:
             self.say({"type": "control_response", "response": response})
         except BrokenPipeError:
             pass  # we have hung up meanwhile
+
+
+def schedules_command(about: str, run: Callable[[Path, int, int, int], Counter[str]]) -> int:
+    """A programme of random schedules, from its command line; the exit code."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lines", type=int, default=14, help="what the host does in a schedule, at most")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        ends = run(Path(folder), chosen.schedules, chosen.seed, chosen.lines)
+    sys.stdout.write(f"{chosen.schedules} schedules, all laws held: {dict(sorted(ends.items()))}\n")
+    return 0

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from parley.cli.counter import Commands, chosen, handed_out, wants_help
 from parley.cli.curation import Curation
 from parley.cli.sessions import number
-from parley.cli.streams import complain, write
+from parley.cli.streams import complain
 from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
 from parley.compose.models import Models
@@ -26,7 +27,7 @@ from parley.errors import Refusal, SessionError, UsageError
 from parley.memory.base import PERSON, Entry
 from parley.memory.outline import ordered
 from parley.protocol.base import Json, Struct, plain, spell
-from parley.protocol.options import Options, parse
+from parley.protocol.options import Options
 from parley.settings.base import shown
 
 USAGE = """\
@@ -160,7 +161,7 @@ class Desk:
         return (f"{shown(part)}\n".encode(errors="replace") for line in lines for part in line.split("\n"))
 
 
-COMMANDS: dict[str, tuple[Callable[..., Iterator[bytes]], int, int]] = {
+COMMANDS: Commands = {
     "list": (Desk.list, 0, 0),
     "show": (Desk.show, 1, 2),
     "search": (Desk.search, 1, 100),
@@ -169,34 +170,22 @@ COMMANDS: dict[str, tuple[Callable[..., Iterator[bytes]], int, int]] = {
     "undo": (Desk.undo, 1, 2),
     "consolidate": (Desk.consolidate, 1, 1),
 }
-"""What each command does, and how many words go with it at least and at most."""
 NEEDS_NO_FILE = ("consolidate",)
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-    if not argv or "--help" in argv or "-h" in argv:
-        return 0 if write(f"{USAGE}\n".encode()) else 1
+    if wants_help(argv):
+        return handed_out([f"{USAGE}\n".encode()])
     wish, rest = taken(argv)
-    parsed = parse(rest)
-    for warning in parsed.warnings:
-        complain(warning)
-    name, *words = parsed.words or [""]
-    if name not in COMMANDS:
-        raise UsageError(f"there is no `parley memory {name}`; there are {', '.join(COMMANDS)}")
-    run, least, most = COMMANDS[name]
-    if not least <= len(words) <= most:
-        raise UsageError(f"`parley memory {name}` was given {len(words)} words\n{USAGE}")
-    desk = Desk(parsed.options, wish)
+    options, name, words = chosen(rest, "memory", USAGE, COMMANDS)
+    desk = Desk(options, wish)
     if name not in NEEDS_NO_FILE:
         desk.check()
     try:
-        for part in run(desk, *words):
-            if not write(part):
-                return 1  # whoever read it has seen enough
+        return handed_out(COMMANDS[name][0](desk, *words))
     except Refusal as flaw:
         raise SessionError(str(flaw)) from None
-    return 0
 
 
 def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:

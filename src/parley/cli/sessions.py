@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from parley.cli.streams import complain, read_stdin, write
+from parley.cli.counter import Commands, chosen, handed_out, wants_help
+from parley.cli.streams import complain, read_stdin
 from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
 from parley.compose.places import file_history
 from parley.compose.sessions import Sessions
 from parley.errors import SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
-from parley.protocol.options import Options, parse
+from parley.protocol.options import Options
 from parley.settings.base import shown
 from parley.stores.base import Agent, Entry, Hit, Info, Store, copied
 from parley.stores.opening import is_uuid
@@ -182,7 +183,7 @@ class Desk:
         return (f"{shown(line)}\n".encode(errors="replace") for line in lines)
 
 
-COMMANDS: dict[str, tuple[Callable[..., Iterator[bytes]], int, int]] = {
+COMMANDS: Commands = {
     "list": (Desk.list, 0, 0),
     "show": (Desk.show, 1, 1),
     "agents": (Desk.agents, 1, 2),
@@ -195,27 +196,15 @@ COMMANDS: dict[str, tuple[Callable[..., Iterator[bytes]], int, int]] = {
     "delete": (Desk.delete, 1, 1),
     "repair": (Desk.repair, 1, 1),
 }
-"""What each command does, and how many words go with it at least and at most."""
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-    if not argv or "--help" in argv or "-h" in argv:
-        return 0 if write(f"{USAGE}\n".encode()) else 1
+    if wants_help(argv):
+        return handed_out([f"{USAGE}\n".encode()])
     wish, rest = taken(argv)
-    parsed = parse(rest)
-    for warning in parsed.warnings:
-        complain(warning)
-    name, *words = parsed.words or [""]
-    if name not in COMMANDS:
-        raise UsageError(f"there is no `parley sessions {name}`; there are {', '.join(COMMANDS)}")
-    run, least, most = COMMANDS[name]
-    if not least <= len(words) <= most:
-        raise UsageError(f"`parley sessions {name}` was given {len(words)} words\n{USAGE}")
-    for part in run(Desk(parsed.options, wish), *words):
-        if not write(part):
-            return 1  # whoever read it has seen enough
-    return 0
+    options, name, words = chosen(rest, "sessions", USAGE, COMMANDS)
+    return handed_out(COMMANDS[name][0](Desk(options, wish), *words))
 
 
 def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:

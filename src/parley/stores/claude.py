@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
-from parley.protocol.base import Json
-from parley.stores.base import PLAIN_ID, Agent, Entry, Hit, Info, Mended, plain
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.files import Files
 from parley.stores.lease import is_held, take
 from parley.stores.line import Context
 from parley.stores.transcript import Reader, Transcript
@@ -24,7 +24,7 @@ from parley.stores.transcript import Reader, Transcript
 LONGEST_KEY = 200
 
 
-class Claude:
+class Claude(Files):
     """The sessions of one project below one config folder."""
 
     def __init__(self, config: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
@@ -90,28 +90,6 @@ class Claude:
                 shutil.rmtree(path.parent / session_id, ignore_errors=True)
             except OSError as flaw:
                 raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
-
-    def repair(self, session_id: str) -> Mended | None:
-        from parley.stores.mending import mend
-
-        path = self._known(session_id)
-        with take(self._leases / session_id, session_id):
-            return mend(path)
-
-    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
-        from parley.stores.sidechain import opened
-
-        return opened(self.path(session_id), session_id, agent_id, meta, self._context, self._complain)
-
-    def agents(self, session_id: str) -> builtins.list[Agent]:
-        from parley.stores.sidechain import beside
-
-        return beside(self.path(session_id))
-
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        from parley.stores.sidechain import read
-
-        return read(self.path(session_id), session_id, agent_id, self._complain)
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         from parley.stores.glance import searched

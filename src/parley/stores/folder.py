@@ -17,7 +17,8 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import PLAIN_ID, Agent, Entry, Hit, Info, Mended, plain
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.files import Files
 from parley.stores.glance import by_age, entitle, glance, label, listed, searched
 from parley.stores.lease import is_held, take
 from parley.stores.line import Context
@@ -82,7 +83,7 @@ def fold(state: Json, entry: Entry) -> None:
 RESULT = {"usage": "usage", "cost_usd": "total_cost_usd", "turns": "num_turns"}
 
 
-class Folder:
+class Folder(Files):
     """The sessions of all projects below one folder."""
 
     def __init__(self, root: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
@@ -145,28 +146,6 @@ class Folder:
                 shutil.rmtree(path.parent)
             except OSError as flaw:
                 raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
-
-    def repair(self, session_id: str) -> Mended | None:
-        from parley.stores.mending import mend
-
-        path = self._known(session_id)
-        with take(self._leases / session_id, session_id):
-            return mend(path)
-
-    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
-        from parley.stores.sidechain import opened
-
-        return opened(self.path(session_id), session_id, agent_id, meta, self._context, self._complain)
-
-    def agents(self, session_id: str) -> builtins.list[Agent]:
-        from parley.stores.sidechain import beside
-
-        return beside(self.path(session_id))
-
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        from parley.stores.sidechain import read
-
-        return read(self.path(session_id), session_id, agent_id, self._complain)
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         return searched(self._files(), text, limit)

@@ -1,0 +1,48 @@
+"""What stores have in common that keep a session's log as lines in a file: its mending, and its agents' logs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from parley.protocol.base import Json
+from parley.stores.base import Agent, Entry, Mended
+from parley.stores.lease import take
+from parley.stores.line import Context
+from parley.stores.transcript import Transcript
+
+
+class Files:
+    _leases: Path
+    _context: Context
+    _complain: Callable[[str], None]
+
+    def path(self, session_id: str) -> str:
+        raise NotImplementedError
+
+    def _known(self, session_id: str) -> Path:
+        """Where the log of a session is. Raises UnknownSession."""
+        raise NotImplementedError
+
+    def repair(self, session_id: str) -> Mended | None:
+        from parley.stores.mending import mend
+
+        path = self._known(session_id)
+        with take(self._leases / session_id, session_id):
+            return mend(path)
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
+        from parley.stores.sidechain import opened
+
+        return opened(self.path(session_id), session_id, agent_id, meta, self._context, self._complain)
+
+    def agents(self, session_id: str) -> builtins.list[Agent]:
+        from parley.stores.sidechain import beside
+
+        return beside(self.path(session_id))
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        from parley.stores.sidechain import read
+
+        return read(self.path(session_id), session_id, agent_id, self._complain)
