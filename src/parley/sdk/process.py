@@ -26,7 +26,7 @@ TAIL_BYTES = 64 * 1024
 ENDS_SECONDS = 5.0
 """How long an idle engine has to end by itself once its input has ended."""
 TERMINATED_SECONDS = 3.0
-"""And how long after SIGTERM, which every engine gets before it is killed."""
+"""And how long after SIGTERM, which every engine gets before it is killed. Ours gives its commands 2 s of that."""
 
 
 class Process:
