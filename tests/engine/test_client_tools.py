@@ -200,6 +200,19 @@ def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_bad_resu
     talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
 
 
+def test_results_for_nothing_that_come_together_have_a_bad_result_each(tmp_path: Path) -> None:
+    late = [results((name, "for whom?")) for name in ("t7", "t8", "t9")]
+
+    async def client(room: Room) -> None:
+        await room.hear("result")
+        room.say(b"\n".join(json.dumps(line).encode() for line in late))
+
+    room = talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
+
+    refused = [line["errors"][0] for line in room.told("result") if line["is_error"]]
+    assert [name in error for name, error in zip(("t7", "t8", "t9"), refused, strict=True)] == [True] * 3
+
+
 def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_goes_on(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")

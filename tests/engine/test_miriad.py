@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from room import Json, Room
+from room import PATIENCE_SECONDS, Json, Room
 from yard import own
 
 from parley.host import HostGone
@@ -286,3 +286,23 @@ def test_everything_is_allowed_that_no_rule_denies(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
     assert not (tmp_path / "forbidden").exists()
     assert [line["tool_result"].get("is_error") for line in room.lines if "tool_result" in line] == [None, True]
+
+
+def test_at_the_end_nobody_waits_for_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    class Patient(Room):
+        def __init__(self, folder: Path, script: str, **options: Any) -> None:
+            super().__init__(folder, script, **options)
+            self.environment["MCP_TIMEOUT"] = str(10 * PATIENCE_SECONDS * 1000)
+
+    async def go() -> Room:
+        async with Patient(tmp_path, text("Hi."), dialect="miriad") as room:
+            mute = {"command": "/bin/sh", "args": ["-c", "echo > started; exec sleep 999"]}
+            room.prompt("go", mcp_servers={"mute": mute})
+            await appears(tmp_path / "started")
+            room.say(INTERRUPT)
+            await room.hear("result")
+        return room
+
+    room = asyncio.run(go())
+
+    assert room.lines[-1]["message"] == "The session ended before the answer was there."

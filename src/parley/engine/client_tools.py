@@ -155,7 +155,7 @@ class ClientTools:
         """Results that nobody waits for are no prompt either. Whoever expects a turn of them hears of it."""
         text = f"no call of a client tool waits for the result of {', '.join(calls)}; it was dropped"
         self._session.setup.complain(text)
-        if alone and not self._session.is_running and not len(self._session.inbox):
+        if alone and not self._session.is_running and not self._session.inbox.has_turns():
             self._session.inbox.put(Rejected(text))
 
     def _is_ours(self, call: str) -> bool:

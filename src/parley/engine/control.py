@@ -40,6 +40,9 @@ PENDING: dict[str, type[ask.Request]] = {
     "pending_elicitation_requests": ask.Elicitation,
 }
 """Where the answer to `initialize` lists which open questions of ours."""
+CONNECTING = (ask.McpSetServers, ask.McpReconnect, ask.McpToggle)
+"""What waits for servers. At the end nobody will call them: an answer that is as good as there is still told."""
+CONNECTING_SECONDS = 0.5
 
 
 class Control:
@@ -49,6 +52,8 @@ class Control:
         """Requests whose answers take their time."""
         self._changing: set[asyncio.Task[None]] = set()
         """Those of them that change files."""
+        self._connecting: set[asyncio.Task[None]] = set()
+        """Those of them that wait for servers."""
         self._one_by_one = asyncio.Lock()
 
     def take(self, message: ControlRequest) -> None:
@@ -93,6 +98,10 @@ class Control:
     async def close(self) -> None:
         """Wait for the answers that are still owed. If we are cancelled, nobody waits for them."""
         try:
+            if self._connecting:
+                await asyncio.wait(self._connecting, timeout=CONNECTING_SECONDS)
+            for task in self._connecting:
+                task.cancel()
             while self._slow:
                 await asyncio.wait(self._slow.values())
         finally:
@@ -110,6 +119,8 @@ class Control:
         self._slow[message.request_id] = task
         if changes:
             self._changing.add(task)
+        if isinstance(message.request, CONNECTING):
+            self._connecting.add(task)
         task.add_done_callback(lambda task: self._over(message.request_id, answer, task))
 
     async def _finish(self, request_id: RequestId, answer: Awaitable[Any], changes: bool) -> None:
@@ -122,6 +133,7 @@ class Control:
 
     def _over(self, request_id: RequestId, answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
         del self._slow[request_id]
+        self._connecting.discard(task)
         if task in self._changing:
             self._changing.remove(task)
             if not self._session.is_running and not self._changing:

@@ -97,6 +97,10 @@ class Inbox:
         """The prompts that wait, in their order."""
         return [item for item in self._waiting if isinstance(item, Prompt)]
 
+    def has_turns(self) -> bool:
+        """Whether something waits that will run, and not only be refused."""
+        return any(not isinstance(item, Rejected) for item in self._waiting)
+
     def next_uuid(self) -> str | None:
         """What an interrupt means that comes before the next turn has begun."""
         first = self._waiting[0] if self._waiting else None
