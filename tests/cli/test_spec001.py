@@ -110,6 +110,7 @@ def test_the_session_is_a_folder_with_three_files(tmp_path: Path, run: Any) -> N
     assert facts["protocol_version"] == "2024-11-05"
     assert {"id", "cwd"} <= set(facts)
     state = json.loads((folder / "state.json").read_text())
+    assert facts["model"] == state["model"]
     assert {"mode", "model", "usage", "cost_usd"} <= set(state)
     said = [line["type"] for line in lines((folder / "messages.jsonl").read_text())]
     assert {"user", "assistant"} <= set(said)

@@ -199,6 +199,18 @@ def test_variables_that_a_prompt_brings_reach_the_commands_of_tools(tmp_path: Pa
     assert outputs(room) == ["hello"]
 
 
+def test_what_no_process_can_have_in_its_environment_is_left_out_and_told(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("Greet", environment={"GREETING": "hello", "A": "a\0b", "B=C": "d", "": "e"})
+        await room.hear("result")
+
+    room = visit(tmp_path, bash("echo $GREETING") + text("Done."), talk)
+
+    assert outputs(room) == ["hello"]
+    [fault] = [line["message"] for line in room.lines if line.get("subtype") == "error"]
+    assert fault == "environment: no variables, and left out: 'A', 'B=C', ''"
+
+
 def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: Path) -> None:
     texts: list[str | None] = []
 

@@ -419,6 +419,18 @@ def test_a_prompt_that_cannot_be_read_gets_a_result_that_says_why(tmp_path: Path
     run(talk)
 
 
+def test_a_prompt_that_is_refused_costs_nothing(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, ONE) as room:
+            room.prompt("a good one")
+            await room.hear("result")
+            room.say(b'{"type":"user","message":{"role":"user","content":5}}')
+            refused = await room.hear("result")
+        assert (refused["usage"]["input_tokens"], refused["usage"]["output_tokens"]) == (0, 0)
+
+    run(talk)
+
+
 def test_a_request_that_cannot_be_read_is_answered_under_its_id(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:

@@ -145,6 +145,7 @@ def test_a_summary_is_shown_with_those_it_stands_for(desk: Desk) -> None:
     [
         ({"slug": "nobody"}, "There is no entry 'nobody'"),
         ({"summary": 99}, "There is no summary 99"),
+        ({"summary": 10**23}, "summary"),
         ({"messages": "77"}, "Nothing was said from #77 to #77"),
         ({"messages": "first"}, "must be a number or two"),
         ({}, "exactly one of"),

@@ -41,6 +41,7 @@ usage: parley sessions list [--all] [--limit N] [--offset N]     those of this f
        parley sessions repair SESSION                            keep what is before the damage, put the rest aside
 
 --json gives lines of JSON. --store NAME[:PLACE] and --db FILE say where; there are claude, folder, sqlite, postgres."""
+LONGEST_NUMBER = 15
 NUMBERS = ("--limit", "--offset")
 Found = TypeVar("Found", Info, Hit, Agent)
 
@@ -226,6 +227,8 @@ def number(flag: str, value: str) -> int:
     """Raises UsageError."""
     if not (value.isascii() and value.isdigit()):
         raise UsageError(f"{flag} must be a whole number, not {value!r}")
+    if len(value) > LONGEST_NUMBER:
+        raise UsageError(f"{flag} must have {LONGEST_NUMBER} digits at most")
     return int(value)
 
 

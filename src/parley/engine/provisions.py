@@ -8,7 +8,7 @@ import msgspec
 
 from parley.engine.prompt import render
 from parley.errors import SessionError
-from parley.protocol.messages.dialects import Provisions
+from parley.protocol.messages.dialects import Provisions, SystemFault
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 def furnish(session: Session, brought: Provisions) -> None:
     """They count from now on, also for a turn that runs."""
     if isinstance(brought.environment, dict):
-        session.setup.tool_context.environment.update(brought.environment)
+        fit = {name: value for name, value in brought.environment.items() if is_variable(name, value)}
+        session.setup.tool_context.environment.update(fit)
+        if unfit := [name for name in brought.environment if name not in fit]:
+            told = f"environment: no variables, and left out: {', '.join(map(repr, unfit))}"
+            session.tell(SystemFault(message=told, error={"type": "validation_error", "message": told}))
     if isinstance(brought.system_prompt, str):
         instruct(session, brought.system_prompt)
+
+
+def is_variable(name: str, value: str) -> bool:
+    """Whether a process can be given it."""
+    return bool(name) and "=" not in name and "\0" not in name + value
 
 
 def instruct(session: Session, text: str) -> None:

@@ -47,6 +47,7 @@ class Turns:
         session, together = self._session, False
         while (taken := await self._take(together)) is not None:
             if isinstance(taken, Rejected):
+                session.ledger.begin_turn()
                 refused = outcome.broken(f"The prompt was refused: {taken.reason}", "validation_error")
                 self._end(Turn(session.conversation, []), refused)
             else:

@@ -58,8 +58,8 @@ class FolderLog:
 
     def _describe(self) -> None:
         try:
-            describe(self._folder, self._session_id)
             replace(self._folder / STATE, self._state)
+            describe(self._folder, self._session_id)
         except SessionError as flaw:
             self._complain(str(flaw))  # the entry is in the log, and that is what counts
 
@@ -171,7 +171,17 @@ def describe(folder: Path, session_id: str) -> None:
     """Write `session.json`. Raises SessionError."""
     info = glance(folder / MESSAGES, session_id)
     if info is not None:
-        replace(folder / SESSION, {**msgspec.to_builtins(info), "protocol_version": PROTOCOL_VERSION})
+        more = {"model": model_of(folder), "protocol_version": PROTOCOL_VERSION}
+        replace(folder / SESSION, {**msgspec.to_builtins(info), **more})
+
+
+def model_of(folder: Path) -> str | None:
+    """The model that the session was last told to have; None if no model has spoken."""
+    try:
+        state = msgspec.json.decode((folder / STATE).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    return state.get("model") if isinstance(state, dict) else None
 
 
 def replace(path: Path, content: Json) -> None:

@@ -18,6 +18,8 @@ from parley.workspace.base import Reach
 MOST_FOUND = 50
 MOST_CHARS = 40_000
 EXCERPT_CHARS = 400
+MOST_ID = 2**53
+"""Far more than there will ever be, and what a database still takes as a number."""
 SPARE = 3
 """So many times as many are looked for as are shown: some are in front of the model already."""
 REPEATS = {"recalled": True}
@@ -35,7 +37,10 @@ class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slug: Annotated[str | None, Meta(description="An entry of the knowledge tree")] = None
     messages: Annotated[str | None, Meta(description="Messages by their numbers: 120 or 120-140")] = None
     session: Annotated[str | None, Meta(description="The session whose messages are meant, if not this one")] = None
-    summary: Annotated[int | None, Meta(description="A summary by its id: itself, and what it stands for")] = None
+    summary: Annotated[
+        Annotated[int, Meta(ge=0, le=MOST_ID)] | None,
+        Meta(description="A summary by its id: itself, and what it stands for"),
+    ] = None
 
 
 class MemorySearch:
