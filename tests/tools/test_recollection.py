@@ -17,6 +17,7 @@ from parley.stores.base import Entry, Store
 from parley.stores.folder import Folder
 from parley.stores.line import Context as LineContext
 from parley.stores.sqlite import Sqlite
+from parley.tools.base import BadInput
 from parley.tools.recollection import MemoryRead, MemorySearch
 from tools.desk import Desk
 
@@ -145,7 +146,6 @@ def test_a_summary_is_shown_with_those_it_stands_for(desk: Desk) -> None:
     [
         ({"slug": "nobody"}, "There is no entry 'nobody'"),
         ({"summary": 99}, "There is no summary 99"),
-        ({"summary": 10**23}, "summary"),
         ({"messages": "77"}, "Nothing was said from #77 to #77"),
         ({"messages": "first"}, "must be a number or two"),
         ({}, "exactly one of"),
@@ -154,6 +154,11 @@ def test_a_summary_is_shown_with_those_it_stands_for(desk: Desk) -> None:
 )
 def test_what_is_not_there_is_said(desk: Desk, input: Json, says: str) -> None:
     assert says in desk.refusal(MemoryRead(), **input)
+
+
+def test_a_number_that_no_database_takes_is_refused(desk: Desk) -> None:
+    with pytest.raises(BadInput, match="summary"):
+        desk.call(MemoryRead(), summary=10**23)
 
 
 def test_where_there_is_no_memory_that_is_said(desk: Desk) -> None:
