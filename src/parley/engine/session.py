@@ -347,5 +347,6 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     UpdateEnvironment: Session._ignore,
     dialects.Control: Session._ignore,
     dialects.Provisions: Session._take_provisions,
+    dialects.Withdrawal: lambda session, message: session.turns.withdraw(message.user_message_uuid),
     dialects.JsonRpc: Session._ignore,
 }

@@ -2,6 +2,7 @@
 
     run()        until the input has ended and nothing waits
     abort()      the running turn is cut off, or the one that is about to run
+    withdraw()   a prompt is taken back, or its turn cut off
     give_way()   the same for a prompt that will not wait, but a tool that runs may finish
 
 Not here: what happens inside a turn (turn.py), what becomes of a prompt (prompts.py).
@@ -215,6 +216,17 @@ class Turns:
             self._abort_next = self._session.inbox.next_uuid()
         else:
             self._cut(self.running, self._task, Cut.INTERRUPT)
+
+    def withdraw(self, uuid: str) -> None:
+        """A prompt is not wanted any more: it is taken back if it waits behind another, else its turn is stopped."""
+        session = self._session
+        waiting = next((prompt for prompt in session.prompts.behind() if prompt.uuid == uuid), None)
+        if waiting is not None:
+            session.prompts.withdraw(waiting)
+            return
+        session.abort()
+        if self.running is not None and uuid not in [prompt.uuid for prompt in self.running.prompts]:
+            self._abort_next = uuid  # it was on its way into the turn, and is the next one now
 
     def give_way(self) -> None:
         """A prompt came that will not wait: end the running turn, but let a tool that runs finish its work."""

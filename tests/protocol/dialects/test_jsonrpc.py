@@ -19,10 +19,12 @@ from parley.protocol.messages.dialects import (
     Queued,
     SessionOpened,
     SystemFault,
+    Withdrawal,
 )
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import Init
 
 from .speech import Json, heard, replies, said, world
 
@@ -52,6 +54,16 @@ def result(**fields: Any) -> Result:
 
 
 ENDED = result(user_message_uuids=["u1"], result="Done.")
+
+
+BY_THE_WAY = Assistant(message=AssistantContent(id="m", model="x", content=[Text.of("By the way.")]))
+
+
+def beside() -> JsonRpc:
+    """The run is over, and the turn of a background task runs."""
+    dialect = running()
+    said(dialect, ENDED, Init())
+    return dialect
 
 
 def status(running: bool, **more: Any) -> Json:
@@ -142,7 +154,7 @@ def test_status_names_the_run() -> None:
     assert replies(heard(busy, call("status", 7)))[0]["result"] == status(True, request_id="r1")
 
 
-def test_a_cancel_interrupts_and_is_answered_behind_the_result_of_the_run() -> None:
+def test_a_cancel_withdraws_the_run_and_is_answered_behind_the_result_of_the_run() -> None:
     dialect = running()
 
     (asked,) = heard(dialect, call("cancel", "c1"))
@@ -150,12 +162,53 @@ def test_a_cancel_interrupts_and_is_answered_behind_the_result_of_the_run() -> N
     quiet = said(dialect, ControlResponse(response=Success(request_id="u2", response={"still_queued": []})))
     lines = said(dialect, result(user_message_uuids=["u1"], terminal_reason="aborted_streaming", is_error=True))
 
-    assert isinstance(asked, ControlRequest)
-    assert isinstance(asked.request, Interrupt)
+    assert asked == Withdrawal(user_message_uuid="u1")
     assert (again, quiet) == ([], [])
     assert [line["id"] for line in lines] == ["r1", "c1", "c2"]
     assert lines[0]["result"]["subtype"] == "cancelled"
     assert [line["result"] for line in lines[1:]] == [status(False)] * 2
+
+
+def test_a_turn_that_no_run_asked_for_has_one_id_to_its_end_and_the_run_behind_it_none_of_its_lines() -> None:
+    dialect = beside()
+    heard(dialect, call("run", "r2", prompt="Hi"))
+    said(dialect, CommandLifecycle(command_uuid="u2", state="queued"), Queued(position=1, user_message_uuid="u2"))
+
+    aside = said(dialect, BY_THE_WAY, AnswerComplete(message_id="m"), result())
+    own = said(
+        dialect, CommandLifecycle(command_uuid="u2", state="started"), BY_THE_WAY, AnswerComplete(message_id="m")
+    )
+    own += said(dialect, result(user_message_uuids=["u2"]))
+
+    assert [line["id"] for line in aside] == ["r1", "r1"]
+    assert [line["id"] for line in own] == ["r2", "r2"]
+
+
+def test_a_turn_that_no_run_asked_for_is_shown_and_can_be_cancelled() -> None:
+    dialect = beside()
+
+    (shown,) = replies(heard(dialect, call("status", "s")))
+    (asked,) = heard(dialect, call("cancel", "c1"))
+    lines = said(dialect, result(terminal_reason="aborted_streaming", is_error=True))
+
+    assert shown["result"] == status(True, request_id="r1")
+    assert isinstance(asked, ControlRequest)
+    assert isinstance(asked.request, Interrupt)
+    assert [(line["id"], line["result"]["subtype"]) for line in lines] == [("r1", "cancelled"), ("c1", "status")]
+    assert lines[-1]["result"] == status(False)
+
+
+def test_a_run_that_was_taken_back_leaves_the_turn_before_it_its_id() -> None:
+    dialect = beside()
+    heard(dialect, call("run", "r2", prompt="Hi"))
+    said(dialect, CommandLifecycle(command_uuid="u2", state="queued"), Queued(position=1, user_message_uuid="u2"))
+    heard(dialect, call("cancel", "c1"))
+
+    ended, answered = said(dialect, CommandLifecycle(command_uuid="u2", state="cancelled"))
+
+    assert (ended["id"], ended["error"]["code"]) == ("r2", -32003)
+    assert (answered["id"], answered["result"]) == ("c1", status(True, request_id="r1"))
+    assert [line["id"] for line in said(dialect, BY_THE_WAY, result())] == ["r1", "r1"]
 
 
 def test_a_cancel_without_a_run_is_refused() -> None:

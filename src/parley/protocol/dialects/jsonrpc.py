@@ -2,7 +2,8 @@
 
 A run is answered by many responses with its id, one an event; the one whose `result` is of the
 type `result` is the last. There is one run at a time. What happens between runs goes out under
-the id of the last one.
+the id of the last one, and so does a turn that no run asked for (a background task is over), to
+its end: a run that comes meanwhile waits, and has no line before its own turn begins.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from parley.protocol.dialects.miriad import Miriad
 from parley.protocol.dialects.miriad_frames import system
 from parley.protocol.messages.control import ControlResponse
 from parley.protocol.messages.conversation import User
-from parley.protocol.messages.dialects import Injected, Queued, SystemFault
+from parley.protocol.messages.dialects import Injected, Queued, SystemFault, Withdrawal
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.result import Result
 
@@ -85,6 +86,8 @@ class JsonRpc:
         """The run whose result was told last."""
         self._cancels: list[Id] = []
         """Those who wait for the end of the run that they cancelled."""
+        self._stops: list[Id] = []
+        """Those who wait for the end of a turn that no run asked for."""
 
     # In.
 
@@ -114,18 +117,23 @@ class JsonRpc:
         return messages
 
     def cancel(self, call: Call) -> list[Message]:
-        if self._run is None:
+        if self._run is not None:
+            self._cancels.append(call.id)
+            return [Withdrawal(user_message_uuid=self._run.uuid)] if len(self._cancels) == 1 else []
+        if not self._frames.prompts.is_running:
             raise Flaw(NOT_RUNNING, "No run is in progress", call.id)
-        self._cancels.append(call.id)
-        return self._frames.controlled("interrupt") if len(self._cancels) == 1 else []
+        self._stops.append(call.id)
+        return self._frames.controlled("interrupt") if len(self._stops) == 1 else []
 
     def status(self, call: Call) -> list[Message]:
         return [Reply(lines=[result_line(call.id, self._status())])]
 
     def _status(self) -> Json:
-        current = {} if self._run is None else {"request_id": self._run.id}
-        session_id = self._frames.prompts.session_id or None
-        return system("status", running=self._run is not None, **current, session_id=session_id)
+        prompts = self._frames.prompts
+        id = self._run.id if self._run is not None else self._last if prompts.is_running else None
+        current = {} if id is None else {"request_id": id}
+        is_running = self._run is not None or prompts.is_running
+        return system("status", running=is_running, **current, session_id=prompts.session_id or None)
 
     # Out.
 
@@ -136,15 +144,21 @@ class JsonRpc:
             case Result():
                 return self._end(message, said, is_taken)
             case CommandLifecycle(command_uuid=uuid, state="cancelled") if self._run and self._run.uuid == uuid:
-                return self._close([error_line(self._run.id, CANCELLED, "The run was cancelled before it began")])
+                text = "The run was cancelled before it began"
+                return self._close([error_line(self._run.id, CANCELLED, text)], has_begun=False)
             case SystemFault(message=str() as text, error={"type": "validation_error"}):
                 return [error_line(None, INVALID_REQUEST, text)]
             case ControlResponse():
                 said = [frame for frame in said if frame["subtype"] != "interrupted"]
         if isinstance(message, UNSAID):
             return []
-        id = self._run.id if self._run is not None else self._last
+        is_for_run = isinstance(message, ControlResponse) or not self._waits()
+        id = self._run.id if self._run is not None and is_for_run else self._last
         return [result_line(id, frame) for frame in said]
+
+    def _waits(self) -> bool:
+        """Whether the run is behind a turn that is not its own."""
+        return self._run is not None and self._run.uuid in self._frames.prompts.queued
 
     def _end(self, message: Result, said: list[Json], is_taken: bool) -> list[bytes]:
         """A turn is over: that of the run, unless it is one that nobody asked for.
@@ -153,15 +167,18 @@ class JsonRpc:
         """
         run = self._run
         if run is None or (is_taken and run.uuid not in (message.user_message_uuids or ())):
-            return [result_line(self._last, frame) for frame in said]
+            stops, self._stops = self._stops, []
+            lines = [result_line(self._last, frame) for frame in said]
+            return [*lines, *(result_line(id, self._status()) for id in stops)]
         code = FAULTS.get(str(message.fault_type)) if is_taken else INVALID_PARAMS
         if code is not None:
             return self._close([error_line(run.id, code, "\n".join(message.errors or ()))])
         return self._close([result_line(run.id, frame) for frame in said])
 
-    def _close(self, lines: list[bytes]) -> list[bytes]:
+    def _close(self, lines: list[bytes], has_begun: bool = True) -> list[bytes]:
         """The lines that end the run, and behind them the answers to those who cancelled it."""
-        self._last = self._run.id if self._run is not None else self._last
+        if self._run is not None and has_begun:
+            self._last = self._run.id
         self._run = None
         cancels, self._cancels = self._cancels, []
         return [*lines, *(result_line(id, self._status()) for id in cancels)]

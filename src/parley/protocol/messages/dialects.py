@@ -148,6 +148,12 @@ class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
     """Variables for the commands that tools run from now on; they are not kept."""
 
 
+class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
+    """D: a prompt is not wanted any more, whether it waits or runs. On no wire: the dialect takes it from `cancel`."""
+
+    user_message_uuid: str
+
+
 NOTES: frozenset[type[Message]] = frozenset(
     {SessionOpened, AnswerComplete, Queued, Injected, SystemFault, PermissionRequest}
 )
