@@ -148,6 +148,43 @@ def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
     assert "hooks say no" in str(block.content)
 
 
+def no(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+    return {"decision": "block", "reason": "a plain no"}
+
+
+PICK = calls(
+    "AskUserQuestion",
+    '{ questions = [{ question = "Which?", header = "Pick", multiSelect = false, options = ['
+    '{ label = "A", description = "first" }, { label = "B", description = "second" }] }] }',
+)
+PLAN = calls("ExitPlanMode", '{ plan = "1. do it" }')
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "words"),
+    [
+        (WRITE, {"can_use_tool": lambda *asked: PermissionResultAllow()}, "note.txt"),
+        (WRITE, {"hooks": {"PreToolUse": [HookMatcher(hooks=[no])]}}, "a plain no"),
+        (PICK, {"on_question": lambda asked: asked.answer({"Which?": "Neither"})}, "Neither"),
+        (PLAN, {"on_plan": lambda plan: plan.reject("too short"), "permission_mode": "plan"}, "too short"),
+    ],
+    ids=["can_use_tool", "hooks", "on_question", "on_plan"],
+)
+def test_plain_functions_answer_as_well(
+    stage: Stage, engine: str, script: str, given: dict[str, Any], words: str
+) -> None:
+    [block] = run("asyncio", results, stage.options(engine, script, **given))
+
+    assert words in str(block.content)
+    assert "await" not in str(block.content)
+
+
+def test_the_log_names_the_callback_that_failed(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    run("asyncio", results, stage.options("local", PICK, on_question=lambda asked: asked.answer({"What?": "A"})))
+
+    assert "the callback for on_question failed" in caplog.text
+
+
 @tool
 def add(a: float, b: Annotated[float, "the other one"]) -> float:
     """Add two numbers."""

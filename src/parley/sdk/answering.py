@@ -22,11 +22,14 @@ from parley.protocol.messages.requests import (
 )
 from parley.sdk import hooks, permissions, questions
 from parley.sdk.permissions import PermissionResultDeny, Signal
-from parley.sdk.running import log
+from parley.sdk.running import awaited, log
 
 if TYPE_CHECKING:
     from parley.sdk.options import Options
     from parley.sdk.servers import Hosted
+
+FOR_PERSONS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
+"""Tools whose calls are questions to a person, and the callback that has them."""
 
 
 class Answerer:
@@ -44,8 +47,13 @@ class Answerer:
         try:
             return await row(self, request, signal)
         except Exception:
-            log.warning("the callback for %s failed", request.subtype, exc_info=True)
+            log.warning("the callback for %s failed", self._callback(request), exc_info=True)
             raise
+
+    def _callback(self, request: Request | UnknownRequest) -> str:
+        """The option that was to answer."""
+        name = FOR_PERSONS.get(request.tool_name) if isinstance(request, CanUseTool) else None
+        return name if name is not None and getattr(self._options, name) is not None else request.subtype
 
     async def may_use(self, question: CanUseTool, signal: Signal) -> Json:
         return permissions.answer(await self._decided(question, signal), question)
@@ -55,13 +63,14 @@ class Answerer:
         call_id = None if question.tool_use_id is UNSET else question.tool_use_id
         if question.tool_name == "AskUserQuestion" and options.on_question is not None:
             asked = questions.read_questions(input, call_id)
-            return questions.decided_question(asked, await options.on_question(asked))
+            return questions.decided_question(asked, await awaited(options.on_question(asked)))
         if question.tool_name == "ExitPlanMode" and options.on_plan is not None:
             plan = questions.read_plan(input, call_id)
-            return questions.decided_plan(plan, await options.on_plan(plan))
+            return questions.decided_plan(plan, await awaited(options.on_plan(plan)))
         if options.can_use_tool is None:
             return PermissionResultDeny(message="nobody here can be asked for permission")
-        return await options.can_use_tool(question.tool_name, input, permissions.context(question, signal))
+        context = permissions.context(question, signal)
+        return await awaited(options.can_use_tool(question.tool_name, input, context))
 
     async def hook(self, call: HookCallback, signal: Signal) -> Json:
         """Engines name a callback; the oldest documents show the event and its data instead."""
@@ -75,7 +84,7 @@ class Answerer:
         answer: Json = {}
         for hook in found:
             given = {} if told is UNSET else told
-            answer |= hooks.spelled(await hook(given, call_id, {"signal": signal}))
+            answer |= hooks.spelled(await awaited(hook(given, call_id, {"signal": signal})))
         return answer
 
     async def mcp(self, request: McpMessage, signal: Signal) -> Json:
@@ -88,13 +97,13 @@ class Answerer:
     async def elicit(self, request: Elicitation, signal: Signal) -> Json:
         if self._options.on_elicitation is None:
             return {"action": "decline"}
-        answer: Json = await self._options.on_elicitation(plain(request))
+        answer: Json = await awaited(self._options.on_elicitation(plain(request)))
         return answer
 
     async def dialog(self, request: RequestUserDialog, signal: Signal) -> Json:
         if self._options.on_user_dialog is None:
             return {"behavior": "cancelled"}
-        answer: Json = await self._options.on_user_dialog(plain(request))
+        answer: Json = await awaited(self._options.on_user_dialog(plain(request)))
         return answer
 
     async def interrupted(self, request: SdkControlInterrupt, signal: Signal) -> Json:

@@ -2,7 +2,7 @@
 
 hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[check])]}
 
-async def check(input, tool_use_id, context) -> dict: ...
+async def check(input, tool_use_id, context) -> dict: ...        (or a plain `def`)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HookContext(TypedDict):
     """A `Signal` of permissions.py."""
 
 
-HookCallback = Callable[[Any, str | None, HookContext], Awaitable[Any]]
+HookCallback = Callable[[Any, str | None, HookContext], Awaitable[Any] | Any]
 
 
 @dataclass

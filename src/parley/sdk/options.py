@@ -35,7 +35,7 @@ from parley.sdk.shapes import (
     ToolsPreset,
 )
 
-Callback = Callable[[Json], Awaitable[Json]]
+Callback = Callable[[Json], Awaitable[Json] | Json]
 
 
 @dataclass

@@ -100,7 +100,7 @@ class PermissionResultDeny:
 
 
 PermissionResult = PermissionResultAllow | PermissionResultDeny
-CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
+CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult] | PermissionResult]
 
 
 def context(question: Question, signal: Signal) -> ToolPermissionContext:

@@ -85,8 +85,8 @@ class Plan:
         return PlanDecision(approved=False, message=message)
 
 
-OnQuestion = Callable[[Questions], Awaitable[Answers | None]]
-OnPlan = Callable[[Plan], Awaitable[PlanDecision]]
+OnQuestion = Callable[[Questions], Awaitable[Answers | None] | Answers | None]
+OnPlan = Callable[[Plan], Awaitable[PlanDecision] | PlanDecision]
 
 
 def read_questions(input: Json, tool_use_id: str | None) -> Questions:

@@ -9,6 +9,7 @@ when the loop ends, at the latest.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable
@@ -41,6 +42,11 @@ def on_trio() -> bool:
 def start(work: Work) -> Job:
     """Run it beside everything else. An exception of it is logged: whoever has to know of one catches it."""
     return TrioJob(work) if on_trio() else AsyncioJob(work)
+
+
+async def awaited(answer: Any) -> Any:
+    """What a callback answers, whether it is `async` or a plain function."""
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 class AsyncioJob:
