@@ -256,6 +256,15 @@ def test_auto_hears_the_dialect_in_the_first_line(run: Any, said: list[Json], ki
     assert [line["result"] for line in results(read(done))] == ["Hi"]
 
 
+@pytest.mark.parametrize("mark", ["\ufeff", "\ufeff\n", "\ufeff \r\n\n"])
+def test_a_byte_order_mark_does_not_hide_the_dialect(run: Any, mark: str) -> None:
+    over_rpc = read(run("--stdio", *OFFLINE, stdin=mark + lines(call("status", 1))))
+    over_miriad = read(run("--dialect", "auto", *OFFLINE, stdin=mark + lines(STATUS)))
+
+    assert [line["result"]["subtype"] for line in over_rpc] == ["status"]
+    assert [line["subtype"] for line in over_miriad] == ["status"]
+
+
 def test_a_session_that_began_in_one_dialect_goes_on_in_another(run: Any) -> None:
     own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
     over_rpc = results(read(run("--stdio", *OFFLINE, stdin=lines(call("run", 1, prompt="say Two")))))

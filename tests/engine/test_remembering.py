@@ -345,6 +345,7 @@ class Slow:
         await self._model.close()
 
 
+RPC = {"jsonrpc": "2.0", "id": 1}
 INTERRUPTED = {**NOTHING, "summary": "It was interrupted; what is left waits for the next time."}
 
 
@@ -360,6 +361,31 @@ def test_an_interrupt_stops_it_and_the_line_is_told_all_the_same(tmp_path: Path)
             room.prompt("and?")
             assert (await room.hear("result"))["result"] == "two"
             assert told(await room.hear("system", "consolidation")) == {**NOTHING, "summary": "Nothing."}
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "lines"),
+    [
+        ("miriad", [{"type": "user", "message": {"content": LONG}}, {"type": "control", "action": "interrupt"}]),
+        ("jsonrpc", [{**RPC, "method": "run", "params": {"prompt": LONG}}, {**RPC, "method": "cancel"}]),
+    ],
+)
+def test_an_interrupt_of_the_other_dialects_stops_it_though_no_turn_runs(
+    tmp_path: Path, dialect: str, lines: list[Json]
+) -> None:
+    async def talk() -> None:
+        async with Held(tmp_path, says("one"), says("Nothing."), dialect=dialect) as room:
+            room.say(lines[0])
+            await room.hear("result")
+            await room.waits.wait()
+            room.say(lines[1])
+            refused = await room.until(lambda line: "error" in (line.get("subtype"), *line))
+            assert "No " in json.dumps(refused)
+            told = await room.hear("system")
+            assert told.get("result", told)["summary"] == INTERRUPTED["summary"]
+            assert room.lines[-2:] == [refused, told]
 
     run(talk)
 

@@ -23,7 +23,7 @@ from parley.errors import SessionError, UsageError
 from parley.protocol.base import Message, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply
-from parley.protocol.framing import INBOUND_CAP
+from parley.protocol.framing import BOM, INBOUND_CAP
 from parley.protocol.messages.dialects import SessionOpened
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
@@ -51,7 +51,7 @@ def spoken_in(options: Options, heard: bytes) -> Options:
     """The options with the dialect that the first line is in."""
     from parley.protocol.dialects.recognition import recognise
 
-    line = next((line for line in heard.split(b"\n") if line.strip()), b"")
+    line = next((line for line in lines_of(heard) if line), b"")
     name = recognise(line, "miriad" if options.stdio else "stream-json")
     if options.dialect is None:  # `--stdio` alone leaves the choice between two
         return options.but(dialect=name if name in OVER_STDIO else "miriad")
@@ -116,9 +116,14 @@ def first_line() -> bytes:
     heard = bytearray()
     for chunk in chunks():
         heard += chunk
-        if (b"\n" in chunk and b"\n" in heard.lstrip()) or len(heard) > INBOUND_CAP:
+        if (b"\n" in chunk and any(lines_of(heard)[:-1])) or len(heard) > INBOUND_CAP:
             break
     return bytes(heard)
+
+
+def lines_of(heard: bytes | bytearray) -> list[bytes]:
+    """The lines without what the framer passes over too: a byte order mark in front, and blanks around."""
+    return [line.strip(b" \t\r") for line in bytes(heard).removeprefix(BOM).split(b"\n")]
 
 
 def chunks() -> Iterator[bytes]:

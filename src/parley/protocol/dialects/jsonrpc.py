@@ -121,7 +121,8 @@ class JsonRpc:
             self._cancels.append(call.id)
             return [Withdrawal(user_message_uuid=self._run.uuid)] if len(self._cancels) == 1 else []
         if not self._frames.prompts.is_running:
-            raise Flaw(NOT_RUNNING, "No run is in progress", call.id)
+            refusal = Flaw(NOT_RUNNING, "No run is in progress", call.id)
+            return [Reply(lines=[refusal.line()]), *self._frames.stop_behind()]
         self._stops.append(call.id)
         return self._frames.controlled("interrupt") if len(self._stops) == 1 else []
 

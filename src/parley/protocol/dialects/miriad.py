@@ -35,7 +35,7 @@ from parley.protocol.dialects.miriad_frames import (
 )
 from parley.protocol.dialects.prompts import Prompts
 from parley.protocol.dialects.tool_names import there
-from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure
+from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import (
     AnswerComplete,
@@ -64,6 +64,8 @@ class Miriad:
         self.prompts = Prompts()
         self._asked: set[str] = set()
         """What we asked the engine in the client's name: interrupts and servers."""
+        self._hushed: set[RequestId] = set()
+        """Those of them whose success is not told."""
         self._answer: Answer | None = None
         """What the model has said of the answer that is not complete yet."""
         self._tool_results = 0
@@ -118,12 +120,20 @@ class Miriad:
             case "interrupt" if self.prompts.is_running:
                 return [self._ask(Interrupt())]
             case "interrupt":
-                return [self.reply(fault("No turn is currently running"))]
+                return [self.reply(fault("No turn is currently running")), *self.stop_behind()]
             case "status":
                 return [self.reply(self.status())]
             case "heartbeat":
                 return [self.reply(system("heartbeat_ack", timestamp=self._world.now(), **self._own_id()))]
         return [self.reply(fault(f"Unknown control action: {action}"))]
+
+    def stop_behind(self) -> list[Message]:
+        """No turn runs, but what is done behind the last one for the memory is to stop. Nobody hears of the answer."""
+        if not self.prompts.have_run:
+            return []  # there may be no session yet, and none is opened for this
+        asked = self._ask(Interrupt())
+        self._hushed.add(asked.request_id)
+        return [asked]
 
     def _ask(self, request: Interrupt | McpSetServers) -> ControlRequest:
         request_id = self._world.new_uuid()
@@ -221,8 +231,12 @@ class Miriad:
         """What came of what we asked the engine: an interrupt is acknowledged, trouble with servers is told."""
         answer = message.response
         self._asked.discard(str(answer.request_id))
+        is_hushed = answer.request_id in self._hushed
+        self._hushed.discard(answer.request_id)
         if isinstance(answer, Failure):
             return [fault(answer.error)]
+        if is_hushed:
+            return []
         if servers_wrong(answer):
             return [fault(f"MCP server {name!r}: {why}") for name, why in answer.response["errors"].items()]
         if isinstance(answer.response, dict) and "still_queued" in answer.response:

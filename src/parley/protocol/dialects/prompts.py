@@ -23,6 +23,8 @@ class Prompts:
         """The client's own session id of each prompt that came and has no result yet; None if it gave none."""
         self._accepted: set[str] = set()
         self._in_turn = False
+        self.have_run = False
+        """Whether a turn is over already."""
 
     def came(self, uuid: str, session_id: str | None) -> None:
         self._open[uuid] = session_id
@@ -58,7 +60,7 @@ class Prompts:
                 self._leave_queue(uuid)
                 self._forget(uuid)
             case Result(user_message_uuids=answered):
-                self._in_turn = False
+                self._in_turn, self.have_run = False, True
                 # They are over with their result; what the engine says of each comes a little later.
                 self._accepted -= set(answered or ())
 
