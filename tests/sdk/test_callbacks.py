@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -344,3 +345,44 @@ def test_callbacks_are_answered_for_agents_that_outlive_the_turn(stage: Stage, e
     assert sorted(heard) == sorted(["Write", "mcp__mine__add", "hook Agent", "hook Write", "hook mcp__mine__add"])
     assert (stage.folder / "work" / "note.txt").exists()
     assert len([one for one in messages if isinstance(one, ResultMessage)]) == 2
+
+
+async def cancelled_by_another(*_: Any) -> Any:
+    """Waits for something that somebody else cancels."""
+    waited_for = asyncio.ensure_future(asyncio.sleep(60))
+    waited_for.cancel()
+    await waited_for
+
+
+async def cancels_itself(*_: Any) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("callback", [cancelled_by_another, cancels_itself])
+def test_a_callback_that_is_cancelled_is_answered(stage: Stage, engine: str, callback: Any) -> None:
+    hooks = {"PreToolUse": [HookMatcher(hooks=[callback], on_failure="block")]}
+    tools = create_sdk_mcp_server("house", tools=[SdkMcpTool("ring", "Ring.", {}, callback)])
+    asked: list[tuple[str, dict[str, Any]]] = [
+        (WRITE, {"can_use_tool": callback}),
+        (WRITE, {"hooks": hooks, "permission_mode": "bypassPermissions"}),
+        (calls("mcp__house__ring", "{}"), {"mcp_servers": {"house": tools}, "allowed_tools": ["mcp__house"]}),
+    ]
+
+    for script, given in asked:
+        [block] = run("asyncio", results, stage.options(engine, script, **given))
+        assert block.is_error
+        assert "CancelledError" in str(block.content)
+    assert not (stage.folder / "work" / "note.txt").exists()
+
+
+def test_a_foreign_cancellation_is_answered_on_trio(stage: Stage, engine: str) -> None:
+    async def may(*_: Any) -> Any:
+        raise asyncio.CancelledError
+
+    [block] = run("trio", results, stage.options(engine, WRITE, can_use_tool=may))
+
+    assert block.is_error
+    assert "CancelledError" in str(block.content)

@@ -29,7 +29,7 @@ from parley.protocol.messages.requests import Request, UnknownRequest
 from parley.protocol.rules import Role
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout
 from parley.sdk.permissions import Signal
-from parley.sdk.running import Job, log, start
+from parley.sdk.running import Job, is_stray, log, start
 from parley.sdk.wire import Ended, Wire
 
 LINE_CAP_BYTES = 64 * 1024 * 1024
@@ -219,6 +219,15 @@ class Link:
         except Exception as flaw:
             log.debug("a callback for %s failed", question.request.subtype, exc_info=True)
             self._reply(asked, Failure(request_id=asked, error=f"{flaw}" or type(flaw).__name__))
+        except GeneratorExit:
+            raise  # there is no loop any more
+        except BaseException as flaw:
+            if not signal.aborted:
+                # Neither the engine nor the client ended it, so the engine waits for an answer.
+                self._reply(asked, Failure(request_id=asked, error=f"the callback ended with {type(flaw).__name__}"))
+            if not is_stray(flaw):
+                raise
+            log.warning("the callback for %s was cancelled", question.request.subtype, exc_info=True)
         with suppress(CLIConnectionError):
             await self.flush()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -37,6 +38,19 @@ def on_trio() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def is_stray(flaw: BaseException) -> bool:
+    """Whether it is a cancellation nobody meant for the running task: one of something that it only waited for."""
+    if on_trio():
+        import trio
+
+        meant = isinstance(flaw, trio.Cancelled) and trio.current_effective_deadline() == -math.inf
+        return isinstance(flaw, trio.Cancelled | asyncio.CancelledError) and not meant
+    if not isinstance(flaw, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
 
 
 def start(work: Work) -> Job:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol.base import Json
+from parley.sdk.running import is_stray
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -94,7 +95,9 @@ class Server:
             try:
                 self._check(tool, arguments)
                 return result_of(await tool.handler(arguments))
-            except Exception as flaw:
+            except BaseException as flaw:
+                if not isinstance(flaw, Exception) and not is_stray(flaw):
+                    raise
                 log.warning("the tool %s failed", tool.name, exc_info=True)
                 return failed(f"{flaw}" or type(flaw).__name__)
             finally:
