@@ -17,10 +17,11 @@ from cli.conftest import PARLEY
 Json = dict[str, Any]
 OFFLINE = ("--db", "agent.db", "--model", "offline")
 STATUS = {"type": "control", "action": "status"}
+INTERRUPT = {"type": "control", "action": "interrupt"}
 INITIALIZE = {"type": "control_request", "request_id": "1", "request": {"subtype": "initialize"}}
 
 
-def prompt(text: str, **fields: Any) -> Json:
+def prompt(text: Any, **fields: Any) -> Json:
     return {"type": "user", "message": {"role": "user", "content": text}, **fields}
 
 
@@ -224,6 +225,47 @@ def test_a_wrong_command_line_is_told_to_the_one_who_waits(run: Any) -> None:
     assert "nowhere.toml" in ended["result"]
     assert [line["error"]["code"] for line in read(over_rpc)] == [-32602]
     assert (done.returncode, over_rpc.returncode) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ([call("run", 1, prompt="x"), call("run", 2, prompt="y"), call("cancel", 3), call("status", 4)], [1, 2, 3, 4]),
+        ([prompt("x"), prompt("y"), INTERRUPT, STATUS], ["error", "error", "error", "status"]),
+        ([prompt(5), prompt("y", mcp_servers={}), STATUS], ["error", "error", "error", "status"]),
+        ([INITIALIZE, prompt("x")], [None, "error"]),
+    ],
+    ids=["jsonrpc", "miriad", "bad lines", "a request"],
+)
+def test_without_a_session_every_line_that_came_is_answered(
+    run: Any, tmp_path: Path, said: list[Json], wanted: list[Any]
+) -> None:
+    (tmp_path / "agent.db").write_text("this is not a database, and long enough to be looked at" * 50)
+
+    done = run("--stdio", *OFFLINE, stdin=lines(*said))
+
+    assert [line.get("id", line.get("subtype")) for line in read(done)] == wanted
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("said", [prompt("fail"), call("run", 1, prompt="fail")], ids=["miriad", "jsonrpc"])
+def test_the_end_of_stdin_is_a_good_end_however_the_last_turn_went(run: Any, tmp_path: Path, said: Json) -> None:
+    (tmp_path / "script.toml").write_text("[[turn]]\nerror = { status = 400, message = 'no' }\n")
+
+    done = run("--stdio", "--db", "agent.db", "--model", "scripted:script.toml", stdin=lines(said))
+
+    assert [line["subtype"] for line in results(read(done))] == ["error"]
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "argv", [("--stdio",), *(("--dialect", name, "-p") for name in ("miriad", "jsonrpc", "auto"))], ids="-".join
+)
+def test_a_prompt_on_the_command_line_of_a_server_is_an_error(run: Any, argv: tuple[str, ...]) -> None:
+    done = run(*argv, *OFFLINE, "say x")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "as lines on stdin" in done.stderr
 
 
 def test_the_first_line_under_stdio_chooses_json_rpc(run: Any) -> None:

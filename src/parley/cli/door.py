@@ -60,13 +60,14 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
             # Printed after the loop has gone, so that a signal ends us even if nobody reads.
             let_ctrl_c_end_us()
             return code if printer.close() else 1
-        return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug))
+        is_server = dialect_name(options) in OVER_STDIO
+        return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug, is_server=is_server))
     except CannotOpen as flaw:
-        return cannot_open(options, str(flaw), connection, stamp)
+        return cannot_open(options, str(flaw), connection, stamp, begun)
     except UsageError as flaw:
         if guest is None:
             raise
-        return cannot_open(options, str(flaw), connection, stamp)  # it waits for an answer already
+        return cannot_open(options, str(flaw), connection, stamp, begun)  # it waits for an answer already
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
         return INTERRUPTED
 
@@ -148,10 +149,13 @@ async def stream(
     stamp: Stamp,
     begun: Iterable[Message],
     debug: Debug | None = None,
+    *,
+    is_server: bool = False,
 ) -> int:
     """Lines on stdout, for one prompt or for those that come on stdin; returns the exit code.
 
-    `begun`: what came before there was a session.
+    `begun`: what came before there was a session. `is_server`: the end of stdin is a good end,
+    however the last turn went.
     """
     hub, transport = Hub(), Stdio()
     try:
@@ -161,7 +165,7 @@ async def stream(
 
             pump = WatchedPump(connection, transport, stamp.new_uuid, debug)
         session = opened(hub, setup, pump)
-        stop = Stop(session, transport)
+        stop = Stop(session, transport, is_server=is_server)
         if prompt is None:
             await serve(transport, pump, session, begun)
         else:
@@ -190,9 +194,10 @@ def user(prompt: str) -> User:
 class Stop:
     """What signals do: the turn is interrupted, its result is told, the process ends. A second one ends it at once."""
 
-    def __init__(self, session: Session, transport: Stdio | None = None) -> None:
+    def __init__(self, session: Session, transport: Stdio | None = None, *, is_server: bool = False) -> None:
         self._session = session
         self._transport = transport
+        self._is_server = is_server
         self._signal: int | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -213,21 +218,30 @@ class Stop:
         os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
 
     def exit_code(self) -> int:
-        """0 after a good last result or an interrupt from the keyboard, else 1; 143 when we were terminated."""
+        """0 after a good last result or an interrupt from the keyboard, else 1; 143 when we were terminated.
+
+        A server's results are its clients' affair: it ends with 0.
+        """
         if self._signal in (signal.SIGTERM, signal.SIGHUP):
             return TERMINATED
-        if self._signal == signal.SIGINT:
+        if self._signal == signal.SIGINT or self._is_server:
             return 0
         last = self._session.turns.last_result
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(options: Options, flaw: str, connection: Connection, stamp: Stamp) -> int:
+def cannot_open(
+    options: Options, flaw: str, connection: Connection, stamp: Stamp, begun: Iterable[Message] = ()
+) -> int:
     """No session, but a client on a stream still gets its result."""
     complain(flaw)
-    if options.output_format in ("stream-json", "message", "json") or dialect_name(options) in OVER_STDIO:
+    asked = options.resume or options.session_id or stamp.new_uuid()
+    if dialect_name(options) in OVER_STDIO:
+        from parley.cli.foyer import turn_away
+
+        turn_away(connection, begun, flaw, asked, stamp)
+    elif options.output_format in ("stream-json", "message", "json"):
         from parley.engine.absence import no_session
 
-        asked = options.resume or options.session_id or stamp.new_uuid()
         write(connection.send(no_session(flaw, asked, stamp)))
     return 1

@@ -7,12 +7,13 @@ spoken may be known only by the first line.
     guest = welcome(options)             None if the host left without wanting anything
     guest.options, guest.connection      the dialect is certain by now
     guest.messages                       what was heard that is for the session
+    turn_away(…)                         what happens to it if there can be none
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from parley.cli.streams import CHUNK_BYTES, wait_for, write
@@ -20,11 +21,14 @@ from parley.compose.conversation import with_conversation
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
 from parley.engine.stamp import Stamp
 from parley.errors import SessionError, UsageError
-from parley.protocol.base import Message, Struct
+from parley.protocol.base import Message, Refused, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply
 from parley.protocol.framing import BOM, INBOUND_CAP
-from parley.protocol.messages.dialects import SessionOpened
+from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
+from parley.protocol.messages.conversation import User
+from parley.protocol.messages.dialects import SessionOpened, SystemFault
+from parley.protocol.messages.requests import Interrupt
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
 
@@ -93,6 +97,34 @@ def answered(messages: Iterator[Message]) -> Message | None:
             return message
         write(b"".join(line + b"\n" for line in message.lines))
     return None
+
+
+def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, session_id: str, stamp: Stamp) -> None:
+    """There is no session: everything that the host has said by now is answered, and nothing is waited for."""
+    from parley.engine.absence import no_session
+
+    def answer(messages: Iterable[Message]) -> None:
+        for message in messages:
+            match message:
+                case Reply(lines=lines):
+                    write(b"".join(line + b"\n" for line in lines))
+                case User() | Refused(kind="user"):
+                    write(connection.send(no_session(flaw, session_id, stamp)))
+                case ControlRequest(request_id=asked, request=Interrupt()):  # nothing runs, so it is done
+                    done = Success(request_id=asked, response={"still_queued": []})
+                    write(connection.send(ControlResponse(response=done)))
+                case ControlRequest(request_id=asked) | Refused(request_id=str() | int() as asked):
+                    refused = Failure(request_id=asked, error=flaw, error_code="no_session")
+                    write(connection.send(ControlResponse(response=refused)))
+                case Refused(reason=reason):
+                    error = {"type": "validation_error", "message": reason}
+                    write(connection.send(SystemFault(message=reason, error=error)))
+
+    answer(begun)
+    rest = chunks()
+    while wait_for(0, to_write=False, seconds=0) and (chunk := next(rest, b"")):
+        answer(connection.received(chunk))
+    answer(connection.end())
 
 
 def prepare() -> None:

@@ -96,6 +96,10 @@ def start(options: Options, prompt: str) -> int:
     over_stdio = options.stdio or options.dialect in ("miriad", "jsonrpc", "auto")
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
+    if over_stdio and prompt.strip():
+        raise UsageError(
+            "--stdio and --dialect miriad, jsonrpc or auto take prompts as lines on stdin, not from the command line"
+        )
     if streaming_in and not streaming_out:
         raise UsageError("--input-format=stream-json requires output-format=stream-json.")
     if options.print and options.output_format == "stream-json" and not options.verbose:
