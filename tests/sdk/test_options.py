@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley import AgentDefinition, HookMatcher, Options, PermissionResultAllow, ResultError
+from parley import AgentDefinition, Client, HookMatcher, Options, PermissionResultAllow, ResultError
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.spelling import Spelled, spelled
@@ -36,6 +36,32 @@ def told(made: Spelled) -> Any:
 
 
 AGENT = AgentDefinition(description="d", prompt="p")
+WRONG: dict[str, Any] = {
+    **dict.fromkeys(("allowed_tools", "disallowed_tools", "betas", "setting_sources", "tools", "add_dirs"), "Bash"),
+    **dict.fromkeys(("faults", "supported_dialog_kinds", "plugins", "skills"), "Bash"),
+    **dict.fromkeys(("can_use_tool", "on_question", "on_plan", "on_elicitation", "on_user_dialog", "stderr"), "yes"),
+    "env": {"X": 1},
+    "extra_args": ["--debug"],
+    "hooks": {"PreToolUse": [may]},
+    "agents": {"a": {"prompt": "a secret"}},
+    "mcp_servers": [{"command": "a secret"}],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_option_of_the_wrong_kind_is_told_by_its_name(name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must be a ") as raised:
+        Client(Options(**{name: WRONG[name]}))
+
+    assert "secret" not in str(raised.value)
+
+
+def test_options_must_be_options() -> None:
+    given: Any = {"model": "sonnet"}
+    with pytest.raises(TypeError, match="must be an Options, not dict"):
+        Client(given)
+
+
 SCHEMA = {"type": "object", "properties": {}}
 
 ON_THE_COMMAND_LINE: dict[str, tuple[Any, list[str]]] = {

@@ -47,6 +47,21 @@ def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema:
     assert of_type(kind) == schema
 
 
+@pytest.mark.parametrize(
+    ("tools", "flaw", "words"),
+    [
+        ([3], TypeError, "must be a function or made by @tool, not int"),
+        ("add", TypeError, "must be a list, not str"),
+        ([lambda: 1], TypeError, "needs a name"),
+        ([tool("one")(lambda: 1), tool("one")(lambda: 2)], ValueError, "more than one tool of the name 'one'"),
+    ],
+    ids=["number", "text", "lambda", "twice"],
+)
+def test_a_server_says_what_can_be_none_of_its_tools(tools: Any, flaw: type[Exception], words: str) -> None:
+    with pytest.raises(flaw, match=words):
+        create_sdk_mcp_server("mine", tools=tools)
+
+
 def test_names_with_types_are_all_required() -> None:
     assert of_input({"a": int, "b": str}) == {
         "type": "object",

@@ -23,6 +23,7 @@ from parley.protocol.base import UNSET, Json, on_the_way_in
 from parley.protocol.messages import requests as wire
 from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.answering import Answerer
+from parley.sdk.checking import checked
 from parley.sdk.controls import Controls
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, NotConnected, Unfit
 from parley.sdk.handshake import initialize, stream_close_seconds
@@ -49,7 +50,7 @@ LAST_WORDS_SECONDS = 1.0
 
 class Client(Controls):
     def __init__(self, options: Options | None = None, transport: Any = None) -> None:
-        self.options = options or Options()
+        self.options = checked(options)
         self._transport = transport
         self._link: Link | None = None
         self.inbox = Inbox()
@@ -95,7 +96,7 @@ class Client(Controls):
         inbox = Inbox()
         self.inbox = inbox
         servers: dict[str, Hosted] = {}
-        answerer = self.answerer = Answerer(options, servers)
+        answerer = self.answerer = Answerer(checked(options), servers)
         made = spelled(options, answerer.hooks, os.environ)
         try:
             servers.update((name, hosted(instance)) for name, instance in made.servers.items())

@@ -16,7 +16,7 @@ The engine calls them over the control channel; nothing is started and nothing l
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
@@ -129,6 +129,9 @@ def plain_tool(
     function: Callable[..., Any], name: str | None, description: str | None, annotations: Any
 ) -> SdkMcpTool[Any]:
     parameters = schema.Parameters(function)
+    called = str(name or getattr(function, "__name__", "<nameless>"))
+    if called.startswith("<"):
+        raise TypeError(f'a tool needs a name, and {function!r} has none: write tool("name", "description")(...)')
 
     async def handler(arguments: Json) -> dict[str, Any]:
         values = parameters.values(arguments)
@@ -138,8 +141,8 @@ def plain_tool(
 
         return content_of(await to_thread.run_sync(partial(function, **values)))
 
-    told = description or inspect.getdoc(function) or function.__name__
-    return SdkMcpTool(name or function.__name__, told, parameters.schema, handler, annotations)
+    told = description or inspect.getdoc(function) or called
+    return SdkMcpTool(called, told, parameters.schema, handler, annotations)
 
 
 def content_of(value: Any) -> dict[str, Any]:
@@ -152,11 +155,27 @@ def content_of(value: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
+def made_tool(given: object) -> SdkMcpTool[Any]:
+    if isinstance(given, SdkMcpTool):
+        return given
+    if callable(given):
+        return plain_tool(given, None, None, None)
+    raise TypeError(f"a tool must be a function or made by @tool, not {type(given).__name__}")
+
+
 def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: Sequence[SdkMcpTool[Any] | Callable[..., Any]] | None = None
 ) -> McpSdkServerConfig:
-    """A server in this process, for `Options.mcp_servers`. Plain functions become tools by themselves."""
+    """A server in this process, for `Options.mcp_servers`. Plain functions become tools by themselves.
+
+    Raises TypeError for what can be no tool, ValueError for two of one name.
+    """
     from parley.sdk.servers import Server
 
-    made = [one if isinstance(one, SdkMcpTool) else tool(one) for one in tools or ()]
+    if not isinstance(tools, Iterable | None) or isinstance(tools, str):
+        raise TypeError(f"the tools of the server {name!r} must be a list, not {type(tools).__name__}")
+    made = [made_tool(one) for one in tools or ()]
+    names = [one.name for one in made]
+    if twice := sorted({one for one in names if names.count(one) > 1}):
+        raise ValueError(f"the server {name!r} has more than one tool of the name {twice[0]!r}")
     return {"type": "sdk", "name": name, "instance": Server(name, version, made)}
