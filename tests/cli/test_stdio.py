@@ -7,6 +7,8 @@ import os
 import signal
 import sqlite3
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +320,50 @@ def test_a_session_that_began_in_one_dialect_goes_on_in_another(run: Any) -> Non
     # The offline model counts what it is sent: each turn saw those before it.
     sizes = [line["usage"]["input_tokens"] for line in (*over_rpc, *results(ours))]
     assert sizes == sorted(set(sizes))
+
+
+def test_a_call_that_waits_for_the_client_is_told_again_before_any_prompt(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "first.toml").write_text('[[turn]]\ntools = [{ name = "Ask", input = {}, id = "t1" }]\n')
+    (tmp_path / "second.toml").write_text('[[turn]]\ntext = "Done."\n')
+    output = {"type": "tool_result", "tool_use_id": "t1", "content": "sunny"}
+
+    def start(script: str) -> subprocess.Popen[str]:
+        tools = '[{"name": "Ask", "description": "Asks", "input_schema": {"type": "object"}}]'
+        argv = [PARLEY, "--stdio", "--db", "agent.db", "--model", f"scripted:{script}.toml", "--client-tools", tools]
+        own = {**environment, "IS_SANDBOX": "1"}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, cwd=tmp_path, env=own, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+
+    def say(process: subprocess.Popen[str], line: Json) -> Json:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines(line))
+        answer: Json = json.loads(process.stdout.readline())
+        return answer
+
+    first = start("first")
+    told = say(first, prompt("Go"))
+    until(lambda: any(b"waits_for" in path.read_bytes() for path in tmp_path.glob("agent.db*") if path.is_file()))
+    first.kill()
+    first.communicate()
+    second = start("second")
+    assert say(second, STATUS)["subtype"] == "status"
+    assert second.stdout is not None
+    again = json.loads(second.stdout.readline())
+    rest, _ = second.communicate(lines({"type": "user", "message": {"role": "user", "content": [output]}}), timeout=60)
+
+    assert again == told
+    assert [line.get("result") for line in map(json.loads, rest.splitlines())] == [None, None, "Done."]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

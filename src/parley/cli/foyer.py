@@ -1,8 +1,8 @@
 """What happens before there is a session: the host is heard out, and what needs no session is answered.
 
 A host of `--stdio` may ask for the status again and again before it says its first prompt, and its
-database may be large. So the session is opened only for a line that needs it. And which dialect is
-spoken may be known only by the first line.
+database may be large. So the session is opened only for a line that needs it, or at once for a host
+that runs tools and comes back. And which dialect is spoken may be known only by the first line.
 
     guest = welcome(options)             None if the host left without wanting anything
     guest.options, guest.connection      the dialect is certain by now
@@ -27,7 +27,7 @@ from parley.protocol.dialects.base import Reply
 from parley.protocol.framing import BOM, INBOUND_CAP
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
 from parley.protocol.messages.conversation import User
-from parley.protocol.messages.dialects import SessionOpened, SystemFault
+from parley.protocol.messages.dialects import HostThere, SessionOpened, SystemFault
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
@@ -77,8 +77,11 @@ def converse(options: Options, stamp: Stamp, heard: bytes) -> Guest | None:
         first = answered(coming)
         if first is not None:
             return Guest(options, connection, chain([first], coming))
-        if not wait_for(0, to_write=False, seconds=0):
-            prepare()
+        if wait_for(0, to_write=False, seconds=0):
+            continue
+        if options.client_tools and options.resume:  # a call may wait for this host, who must hear of it to answer
+            return Guest(options, connection, iter([HostThere()]))
+        prepare()
     return None
 
 

@@ -347,6 +347,7 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     UpdateEnvironment: Session._ignore,
     dialects.Control: Session._ignore,
     dialects.Provisions: Session._take_provisions,
+    dialects.HostThere: lambda session, message: session.unfinished.offer(),
     dialects.Withdrawal: lambda session, message: session.turns.withdraw(message.user_message_uuid),
     dialects.JsonRpc: Session._ignore,
 }

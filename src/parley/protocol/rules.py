@@ -16,7 +16,7 @@ from parley.protocol.messages.control import (
     UpdateEnvironment,
 )
 from parley.protocol.messages.conversation import User
-from parley.protocol.messages.dialects import Control, JsonRpc, Provisions, Withdrawal
+from parley.protocol.messages.dialects import Control, HostThere, JsonRpc, Provisions, Withdrawal
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import (
     CanUseTool,
@@ -55,6 +55,7 @@ SPEAKERS: dict[type[Message], frozenset[Role]] = {
     Control: frozenset({Role.HOST}),
     Provisions: frozenset({Role.HOST}),
     Withdrawal: frozenset({Role.HOST}),
+    HostThere: frozenset({Role.HOST}),
     UpdateEnvironment: frozenset({Role.HOST}),
 }
 

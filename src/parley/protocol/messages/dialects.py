@@ -148,6 +148,10 @@ class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
     """Variables for the commands that tools run from now on; they are not kept."""
 
 
+class HostThere(Message, frozen=True, kw_only=True, tag="host_there"):
+    """C: the host listens, so that what an earlier engine left waiting goes on. On no wire: C has no handshake."""
+
+
 class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
     """D: a prompt is not wanted any more, whether it waits or runs. On no wire: the dialect takes it from `cancel`."""
 
