@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Union
 
+import anyio
 import pytest
 
 from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
@@ -60,6 +63,38 @@ def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema:
 def test_a_server_says_what_can_be_none_of_its_tools(tools: Any, flaw: type[Exception], words: str) -> None:
     with pytest.raises(flaw, match=words):
         create_sdk_mcp_server("mine", tools=tools)
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def test_what_the_schema_of_a_function_shows_is_what_it_takes() -> None:
+    @tool
+    def paint(
+        day: date, at: datetime | None, colour: Colour = Colour.RED, spots: list[int | None] | None = None
+    ) -> str:
+        return f"{day.year} {at} {colour.name} {spots}"
+
+    async def answers(*given: Any) -> list[Any]:
+        server = Server("mine", "1", [paint])
+        return [(await server.call({"name": "paint", "arguments": one}, 1))["content"][0]["text"] for one in given]
+
+    null, whole = {"type": "null"}, {"type": "integer"}
+    assert paint.listed()["inputSchema"] == {
+        "type": "object",
+        "properties": {
+            "day": {"type": "string", "format": "date"},
+            "at": {"anyOf": [{"type": "string", "format": "date-time"}, null]},
+            "colour": {"enum": ["red", "blue"], "default": "red"},
+            "spots": {"anyOf": [{"type": "array", "items": {"anyOf": [whole, null]}}, null]},
+        },
+        "required": ["day", "at"],
+    }
+    first = {"day": "2026-01-02", "at": None, "spots": None}
+    second = {"day": "2026-01-02", "at": None, "colour": "blue", "spots": [1, None]}
+    assert anyio.run(answers, first, second) == ["2026 None RED None", "2026 None BLUE [1, None]"]
 
 
 def test_names_with_types_are_all_required() -> None:

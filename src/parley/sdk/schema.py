@@ -6,6 +6,8 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from enum import Enum
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -20,44 +22,54 @@ SIMPLE: dict[Any, Json] = {
     bool: {"type": "boolean"},
     list: {"type": "array"},
     dict: {"type": "object"},
+    datetime: {"type": "string", "format": "date-time"},
+    date: {"type": "string", "format": "date"},
+    time: {"type": "string", "format": "time"},
     Any: {},
 }
 
 
-def of_type(kind: Any) -> Json:
-    """What a value of this type looks like. What is strange is a string: a model can always write one."""
+def of_type(kind: Any, nulls: bool = False) -> Json:
+    """What a value of this type looks like. What is strange is a string: a model can always write one.
+
+    The official SDK leaves None out of a union; `nulls` keeps it.
+    """
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         words = [note for note in notes if isinstance(note, str)]
-        return {**of_type(inner), "description": words[0]} if words else of_type(inner)
+        return {**of_type(inner, nulls), "description": words[0]} if words else of_type(inner, nulls)
     if get_origin(kind) in (typing.Required, typing.NotRequired):
-        return of_type(get_args(kind)[0])
+        return of_type(get_args(kind)[0], nulls)
     if kind in SIMPLE:
         return dict(SIMPLE[kind])
     if typing.is_typeddict(kind):
-        return of_typed_dict(kind)
-    return of_generic(kind)
+        return of_typed_dict(kind, nulls)
+    return of_generic(kind, nulls)
 
 
-def of_generic(kind: Any) -> Json:
+def of_generic(kind: Any, nulls: bool) -> Json:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        others = [one for one in inner if one is not type(None)]
-        return of_type(others[0]) if len(others) == 1 else {"anyOf": [of_type(one) for one in others]}
+        shapes = [of_type(one, nulls) for one in inner if one is not type(None)]
+        if nulls and type(None) in inner:
+            shapes.append({"type": "null"})
+        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
     if origin is typing.Literal:
         return {"enum": list(inner)}
     if origin in (list, tuple, set, frozenset):
-        return {"type": "array", "items": of_type(inner[0])} if inner else {"type": "array"}
+        return {"type": "array", "items": of_type(inner[0], nulls)} if inner else {"type": "array"}
     if origin in (dict, Mapping):
         return {"type": "object"}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
     if isinstance(kind, type) and (hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")):
         return schema_of(kind)
     return {"type": "string"}
 
 
-def of_typed_dict(kind: Any) -> Json:
+def of_typed_dict(kind: Any, nulls: bool = False) -> Json:
     hints = get_type_hints(kind, include_extras=True)
-    return of_fields(hints, [name for name, hint in hints.items() if is_required(kind, name, hint)])
+    return of_fields(hints, [name for name, hint in hints.items() if is_required(kind, name, hint)], nulls)
 
 
 def is_required(kind: Any, name: str, hint: Any) -> bool:
@@ -68,10 +80,10 @@ def is_required(kind: Any, name: str, hint: Any) -> bool:
     return name in kind.__required_keys__
 
 
-def of_fields(fields: Mapping[str, Any], required: list[str]) -> Json:
+def of_fields(fields: Mapping[str, Any], required: list[str], nulls: bool = False) -> Json:
     return {
         "type": "object",
-        "properties": {name: of_type(kind) for name, kind in fields.items()},
+        "properties": {name: of_type(kind, nulls) for name, kind in fields.items()},
         "required": required,
     }
 
@@ -101,11 +113,12 @@ class Parameters:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(f"the parameter {name!r} of {function.__name__} cannot be given by its name")
             kind = self._types[name] = hints.get(name, Any)
-            described = of_type(kind)
+            described = of_type(kind, nulls=True)
             if parameter.default is parameter.empty:
                 self.schema["required"].append(name)
-            elif isinstance(parameter.default, str | int | float | bool):
-                described = {**described, "default": parameter.default}
+            default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
+            if isinstance(default, str | int | float | bool):
+                described = {**described, "default": default}
             self.schema["properties"][name] = described
 
     def values(self, arguments: Json) -> dict[str, Any]:
