@@ -358,6 +358,22 @@ def test_a_call_that_waits_for_the_client_is_told_again_before_any_prompt(
     assert [line.get("result") for line in map(json.loads, rest.splitlines())] == [None, None, "Done."]
 
 
+def test_a_session_that_cannot_be_opened_for_a_client_that_is_back_is_told(
+    run: Any, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    run("--stdio", *OFFLINE, stdin=lines(prompt("say Hi")))
+    argv, pipe = [PARLEY, "--stdio", *OFFLINE, "--client-tools", "[bad"], subprocess.PIPE
+    process = subprocess.Popen(argv, cwd=tmp_path, env=environment, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(lines(STATUS))
+
+    told = [json.loads(line)["subtype"] for line in process.stdout]
+
+    process.communicate(timeout=60)
+    assert (told, process.returncode) == (["status", "error"], 1)
+
+
 def until(holds: Callable[[], bool]) -> None:
     """Wait for what another process does."""
     deadline = time.monotonic() + 60

@@ -79,7 +79,9 @@ def converse(options: Options, stamp: Stamp, heard: bytes) -> Guest | None:
             return Guest(options, connection, chain([first], coming))
         if wait_for(0, to_write=False, seconds=0):
             continue
-        if options.client_tools and options.resume:  # a call may wait for this host, who must hear of it to answer
+        if (
+            options.client_tools and options.resume and spoken.name == "miriad"
+        ):  # a call may wait for this host, who must hear of it to answer
             return Guest(options, connection, iter([HostThere()]))
         prepare()
     return None
@@ -111,6 +113,8 @@ def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, sessi
             match message:
                 case Reply(lines=lines):
                     write(b"".join(line + b"\n" for line in lines))
+                case HostThere():
+                    write(connection.send(SystemFault(message=flaw)))
                 case User() | Refused(kind="user"):
                     write(connection.send(no_session(flaw, session_id, stamp)))
                 case ControlRequest(request_id=asked, request=Interrupt()):  # nothing runs, so it is done
