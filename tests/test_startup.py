@@ -74,4 +74,4 @@ def test_nothing_of_a_memory_is_loaded_where_there_is_none(tmp_path: Path) -> No
 
 def test_the_version_is_told_without_loading_the_engine(tmp_path: Path) -> None:
     loaded = loaded_for(tmp_path, "--version")
-    assert not {"asyncio", "msgspec", "parley.engine.session"} & set(loaded)
+    assert not {"asyncio", "msgspec", "typing", "parley.engine.session"} & set(loaded)

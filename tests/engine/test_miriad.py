@@ -318,3 +318,16 @@ def test_at_the_end_nobody_waits_for_a_server_that_does_not_answer(tmp_path: Pat
     room = asyncio.run(go())
 
     assert room.lines[-1]["message"] == "The session ended before the answer was there."
+
+
+def test_a_server_of_a_prompt_that_fails_is_told_once(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        room.prompt("on", mcp_servers={"gone": {"command": "/no/such/program"}})
+        await room.hear("result")
+
+    room = visit(tmp_path, text("Hi.", "Ho."), talk)
+
+    assert len([line for line in room.lines if "gone" in str(line.get("message"))]) == 1
+    assert len([complaint for complaint in room.complaints if "gone" in complaint]) == 1

@@ -26,8 +26,8 @@ class News:
         self._believed: dict[str, bool] = {}
         """Whether a server is there, as far as the model knows."""
 
-    def tell(self, server: Server, added: list[str], removed: list[str]) -> None:
-        """A server has changed."""
+    def tell(self, server: Server, added: list[str], removed: list[str], *, is_answered: bool = False) -> None:
+        """A server has changed. `is_answered`: the host hears of trouble in the answer to its request."""
         facts: Json = {"name": server.spec.name, "status": server.status, "source": server.spec.source}
         more = {"error": server.reason, "stderr": server.stderr, "tools_added": added, "tools_removed": removed}
         facts |= {key: value for key, value in more.items() if value}
@@ -36,6 +36,8 @@ class News:
         line = Informational(content=text, level="warning" if bad else "info", mcp_server=facts)
         if server.status in TROUBLE:
             self._complain(shown(text))
+            if is_answered:
+                return
         if self._announced:
             self._tell(line)
         elif bad:

@@ -36,6 +36,8 @@ class Servers:
         self._servers: dict[str, Server] = {}
         self._dynamic: set[str] = set()
         """Those that the host added while the session lived."""
+        self._answered: set[str] = set()
+        """Those whose trouble the host hears of in the answer to its request."""
         self._begun = False
         self._news: News | None = None
         """Who tells of them; nobody before there is one."""
@@ -153,9 +155,10 @@ class Servers:
         assert supply is not None
         assert self._news is not None
         self._shelve(supply)
-        own = own_prefix(server)
+        own = server.prefix
         added = sorted(name for name in self._tools - before if name.startswith(own))
-        self._news.tell(server, added, sorted(name for name in before - self._tools if name.startswith(own)))
+        removed = sorted(name for name in before - self._tools if name.startswith(own))
+        self._news.tell(server, added, removed, is_answered=server.spec.name in self._answered)
 
     def announce(self) -> None:
         """The first line of a turn was told."""
@@ -189,7 +192,7 @@ class Servers:
     def _absence(self, name: str) -> str:
         """Why a tool is not there, if that is a server's fault."""
         for server in self:
-            if server.status != "connected" and name.startswith(own_prefix(server)):
+            if server.status != "connected" and name.startswith(server.prefix):
                 return f"The MCP server {server.spec.name!r} is not there ({server.status}): {server.reason}"
         return ""
 
@@ -262,8 +265,13 @@ class Servers:
         for name in gone:
             await self.remove(name)
         new = [self._add(spec) for name, spec in wanted.items() if name not in self._servers]
-        self._dynamic |= {server.spec.name for server in new}
-        await asyncio.gather(*(server.reconnect() for server in new))
+        names = {server.spec.name for server in new}
+        self._dynamic |= names
+        self._answered |= names
+        try:
+            await asyncio.gather(*(server.reconnect() for server in new))
+        finally:
+            self._answered -= names
         errors |= {server.spec.name: server.reason for server in new if server.status in TROUBLE}
         return {"added": [server.spec.name for server in new], "removed": sorted(gone), "errors": errors}
 
@@ -286,10 +294,3 @@ class Servers:
     async def close(self) -> None:
         """The end of all of them."""
         await asyncio.gather(*(server.close() for server in self), *self._retiring)
-
-
-def own_prefix(server: Server) -> str:
-    """How the names of a server's tools begin."""
-    from parley.mcp.naming import qualified
-
-    return qualified(server.spec.name, "")

@@ -18,6 +18,7 @@ from parley.errors import ToolError
 from parley.mcp.base import Lost, NeedsAuth, Patience, ServerError, Spec, Status, Wire
 from parley.mcp.client import METHOD_NOT_FOUND, Client, Late, Progress
 from parley.mcp.content import clean
+from parley.mcp.naming import qualified
 from parley.protocol.base import Json
 
 MOST_TEXT = 2_000
@@ -65,6 +66,11 @@ class Server:
         self._life: asyncio.Task[None] | None = None
         self._loss: asyncio.Future[str] | None = None
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def prefix(self) -> str:
+        """How the names of its tools begin."""
+        return qualified(self.spec.name, "")
 
     @property
     def info(self) -> Json:
