@@ -374,3 +374,14 @@ def test_a_session_that_the_program_ends_in_the_middle_is_no_error(stage: Stage,
     messages = run("asyncio", play, stage.options(engine, slow))
 
     assert kinds(messages)[0] == "SystemMessage:init"
+
+
+@pytest.mark.parametrize("prompt", [None, 3, {"type": "text", "text": "Hi"}, ["Hi"]])
+def test_what_is_no_prompt_is_refused_and_the_session_goes_on(stage: Stage, prompt: Any) -> None:
+    async def play() -> None:
+        async with Client(stage.options("local")) as client:
+            with pytest.raises(TypeError, match="text or a list of content blocks"):
+                await client.ask(prompt)
+            assert await (await client.ask([{"type": "text", "text": "Hi"}])).text() == "Hello."
+
+    run("asyncio", play)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from parley import (
@@ -11,6 +12,7 @@ from parley import (
     InMemorySessionStore,
     MirrorErrorMessage,
     Options,
+    ResultMessage,
     delete_session_via_store,
     fork_session_via_store,
     get_session_info,
@@ -21,6 +23,7 @@ from parley import (
     import_session_to_store,
     list_sessions_from_store,
     list_subagents_from_store,
+    query,
     rename_session_via_store,
     tag_session_via_store,
 )
@@ -166,22 +169,71 @@ class Broken(InMemorySessionStore):
         raise OSError("the store is full")
 
 
+async def of_query(options: Options) -> list[Any]:
+    return [message async for message in query(prompt="Hi", options=options)]
+
+
+async def of_response(options: Options) -> list[Any]:
+    async with Client(options) as client:
+        await client.query("Hi")
+        return [message async for message in client.receive_response()]
+
+
+async def of_ask(options: Options) -> list[Any]:
+    async with Client(options) as client:
+        return [message async for message in await client.ask("Hi")]
+
+
+@pytest.mark.parametrize("turn", [of_query, of_response, of_ask])
 def test_a_store_that_fails_is_told_of_and_harms_nothing(
-    stage: Stage, engine: str, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, engine: str, turn: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("parley.sdk.mirror.PAUSES_SECONDS", (0.0, 0.0))
 
-    async def play(options: Options) -> list[Any]:
-        async with Client(options) as client:
-            await (await client.ask("Hi"))
-        return [message async for message in client.receive_messages()]
+    told = run("asyncio", turn, stage.options(engine, HELLO, session_store=Broken()))
 
-    told = run("asyncio", play, stage.options(engine, HELLO, session_store=Broken()))
-
-    errors = [one for one in told if isinstance(one, MirrorErrorMessage)]
+    [end] = [place for place, one in enumerate(told) if isinstance(one, ResultMessage)]
+    errors = [one for one in told[:end] if isinstance(one, MirrorErrorMessage)]
     assert errors
     assert {one.error for one in errors} == {"the store is full"}
     assert errors[0].key is not None
+    assert "the store is full" in caplog.text
+
+
+class Slow(InMemorySessionStore):
+    """Takes nothing before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = anyio.Event()
+        self.waits = anyio.Event()
+
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        self.waits.set()
+        await self.let.wait()
+        await super().append(key, entries)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_result_waits_for_the_store(stage: Stage, engine: str, loop: str) -> None:
+    async def play() -> None:
+        store = Slow()
+        options = stage.options(engine, HELLO, session_store=store)
+        async with Client(options) as client:
+            turn = await client.ask("Hi")
+            await store.waits.wait()
+            assert turn.result is None
+            store.let.set()
+            result = await turn
+            assert result is not None
+            assert await get_session_messages_from_store(store, result.session_id, str(options.cwd))
+
+    run(loop, play)
+
+
+def test_what_is_no_store_is_refused(stage: Stage) -> None:
+    with pytest.raises(TypeError, match="object has no append"):
+        run("asyncio", of_query, stage.options("local", session_store=object()))
 
 
 def test_what_is_no_session_is_refused(stage: Stage) -> None:

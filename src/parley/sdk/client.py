@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
-from parley.protocol.base import UNSET, Json, on_the_way_in
+from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
-from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.answering import Answerer
 from parley.sdk.checking import checked
 from parley.sdk.controls import Controls
@@ -33,17 +30,14 @@ from parley.sdk.kept import Kept
 from parley.sdk.link import LINE_CAP_BYTES, Link
 from parley.sdk.local import Seat, seated
 from parley.sdk.options import Options
-from parley.sdk.prompts import feed, new_uuid, say
+from parley.sdk.prompts import Prompt, feed, new_uuid, say, user
 from parley.sdk.running import Job, start
 from parley.sdk.servers import Hosted, hosted
 from parley.sdk.spelling import Spelled, spelled
 from parley.sdk.structured import parser_of
-from parley.sdk.tracing import trace_context
 from parley.sdk.turns import Response, Stream, Turn
 from parley.sdk.wire import Custom, Ended, Wire, to_stderr
 
-Prompt = str | Sequence[Json]
-"""Text, or content blocks as the model's API has them."""
 LAST_WORDS_SECONDS = 1.0
 """How long an engine that does not listen any more has to say why."""
 
@@ -100,14 +94,18 @@ class Client(Controls):
         made = spelled(options, answerer.hooks, os.environ)
         try:
             servers.update((name, hosted(instance)) for name, instance in made.servers.items())
-            link = Link(self._wire(made, options), inbox.put, answerer, options.max_buffer_size or LINE_CAP_BYTES)
+            mirror = None if self._kept is None else self._kept.mirrored(inbox)
+            deliver = inbox.put if mirror is None else mirror.put
+            link = Link(self._wire(made, options), deliver, answerer, options.max_buffer_size or LINE_CAP_BYTES)
         except BaseException:
             made.remove_files()
             raise
         self.servers = servers
-        if self._kept is not None:
-            self._kept.mirror_into(inbox)
-        link.on_end = lambda: inbox.finish(flaw_of(link.end or Ended(), link.flaw, inbox.last_result), link.closing)
+
+        def finish() -> None:
+            inbox.finish(flaw_of(link.end or Ended(), link.flaw, inbox.last_result), link.closing)
+
+        link.on_end = finish if mirror is None else lambda: mirror.then(finish)
         return link, made
 
     def _wire(self, made: Spelled, options: Options) -> Wire:
@@ -185,16 +183,7 @@ class Client(Controls):
         link = self.connected()
         parser = None if self.options.output_type is None else parser_of(self.options.output_type)
         turn = Turn(uuid or new_uuid(), parser)
-        content = prompt if isinstance(prompt, str) else list(prompt)
-        message = User(
-            message=msgspec.convert({"role": "user", "content": content}, UserContent, dec_hook=on_the_way_in),
-            parent_tool_use_id=None,
-            session_id="default",
-            uuid=turn.uuid,
-            priority=UNSET if priority is None else priority,
-            client_composed=True if self.options.verbatim_prompts else UNSET,
-            traceparent=trace_context().get("traceparent", UNSET),
-        )
+        message = user(prompt, turn.uuid, priority, self.options.verbatim_prompts)
         self.inbox.turns.add(turn)
         try:
             link.send(message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.protocol import base
-from parley.protocol.messages.notices import CommandLifecycle, TranscriptMirror
+from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.system import Init
 from parley.sdk import messages as ours
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError, sentences
@@ -29,16 +29,13 @@ class Inbox:
         self.made_up: set[str] = set()
         """Ids that prompts got from us: what the engine tells of them is not what the program asked for."""
         self.watchers: list[Callable[[base.Message], None]] = []
-        self.mirror: Callable[[TranscriptMirror], None] | None = None
 
     @property
     def is_busy(self) -> bool:
         return self.unanswered > 0 or self.turns.is_busy
 
     def put(self, message: base.Message) -> None:
-        if isinstance(message, TranscriptMirror) and self.mirror is not None:
-            self.mirror(message)
-        elif not (isinstance(message, CommandLifecycle) and message.command_uuid in self.made_up):
+        if not (isinstance(message, CommandLifecycle) and message.command_uuid in self.made_up):
             self._sort(message)
         for watch in self.watchers:
             watch(message)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 class Kept:
     def __init__(self, options: Options) -> None:
+        """Raises TypeError for what is no store."""
+        for method in ("append", "load"):
+            if not callable(getattr(options.session_store, method, None)):
+                kind = type(options.session_store).__name__
+                raise TypeError(f"session_store must be a SessionStore with append and load; {kind} has no {method}")
         self._options = options
         self._files: Materialised | None = None
         self._mirror: Mirror | None = None
@@ -52,13 +57,13 @@ class Kept:
         listed = await self._options.session_store.list_sessions(project)
         return [one["session_id"] for one in sorted(listed, key=lambda one: one["mtime"], reverse=True)]
 
-    def mirror_into(self, inbox: Inbox) -> None:
+    def mirrored(self, inbox: Inbox) -> Mirror:
+        """What goes between the engine and its readers."""
         from parley.sdk.mirror import Mirror
 
         options = self._options
         self._mirror = Mirror(options.session_store, options.session_store_flush == "eager", inbox.put)
-        inbox.mirror = self._mirror.put
-        inbox.watchers.append(self._mirror.watch)
+        return self._mirror
 
     async def close(self) -> None:
         """Everything is with the store, or given up."""

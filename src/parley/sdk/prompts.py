@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 
 import msgspec
 
-from parley.protocol.base import Json, Message, Refused, decode
-from parley.protocol.messages.conversation import User
+from parley.protocol.base import UNSET, Json, Message, Refused, decode, on_the_way_in
+from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.inbox import Inbox
 from parley.sdk.link import Link
 from parley.sdk.running import log
 from parley.sdk.tracing import trace_context
+
+Prompt = str | Sequence[Json]
+"""Text, or content blocks as the model's API has them."""
+
+
+def user(prompt: Prompt, uuid: str, priority: str | None, verbatim: bool) -> User:
+    """A prompt as a line. Raises TypeError for what is none, ValueError for blocks that nobody can read."""
+    if not isinstance(prompt, str) and not (isinstance(prompt, list | tuple) and all(map(is_block, prompt))):
+        raise TypeError(f"a prompt is text or a list of content blocks (dicts), not {prompt!r:.200}")
+    content = prompt if isinstance(prompt, str) else list(prompt)
+    return User(
+        message=msgspec.convert({"role": "user", "content": content}, UserContent, dec_hook=on_the_way_in),
+        parent_tool_use_id=None,
+        session_id="default",
+        uuid=uuid,
+        priority=UNSET if priority is None else priority,
+        client_composed=True if verbatim else UNSET,
+        traceparent=trace_context().get("traceparent", UNSET),
+    )
+
+
+def is_block(given: object) -> bool:
+    return isinstance(given, dict)
 
 
 def say(link: Link, inbox: Inbox, line: Json, verbatim: bool) -> None:
