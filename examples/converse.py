@@ -1,4 +1,4 @@
-"""A conversation: every turn yields its own messages, and prompts may be sent while one runs.
+"""A conversation: prompts one after the other have a turn each, and one may be sent while another runs.
 
 Prints:
     first: One moment.
@@ -18,8 +18,8 @@ NAP = 'call Bash {"command": "sleep 0.5"}\nsay Awake.'
 async def main() -> None:
     async with Client(Options(model="offline", allowed_tools=["Bash"])) as client:
         first = await client.ask("say One moment.")
-        second = await client.ask("say Here I am.")  # waits for its turn
         print("first:", await first.text())
+        second = await client.ask("say Here I am.")  # asked when the first is over, so it has a turn to itself
         print("second:", await second.text())
 
         long = await client.ask(SLEEP)

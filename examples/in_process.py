@@ -1,9 +1,11 @@
-"""The engine in your own process: the same messages without a child, on asyncio and on trio.
+"""The engine in your own process: the same messages without a child, on asyncio and, where it is installed, on trio.
 
 Prints:
     asyncio: Hello. (no process of its own: True)
     trio: Hello. (no process of its own: True)
 """
+
+from importlib.util import find_spec
 
 import anyio
 
@@ -16,5 +18,5 @@ async def main(loop: str) -> None:
         print(f"{loop}: {text} (no process of its own: {client.pid is None})")
 
 
-for loop in ("asyncio", "trio"):
+for loop in ["asyncio", *(["trio"] if find_spec("trio") else [])]:
     anyio.run(main, loop, backend=loop)
