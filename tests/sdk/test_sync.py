@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import threading
+from typing import Any
 
 import pytest
 
-from parley import ClaudeSDKError, NotConnected, ResultMessage, SyncClient, query_sync
+from parley import ClaudeSDKError, NotConnected, PermissionResultAllow, ResultMessage, SyncClient, query_sync
 from sdk.stage import Stage, kinds
+from sdk.test_callbacks import WRITE
 from sdk.test_client import TURN
 from sdk.test_life import BUSY
 
@@ -22,6 +24,22 @@ def test_a_conversation_needs_no_loop(stage: Stage, engine: str) -> None:
         assert kinds(list(client.receive_response())) == TURN
         assert client.set_permission_mode("plan") == {"mode": "plan"}
         assert client.ask("and again").text() == "Hello."
+
+
+def test_a_plain_callback_answers_and_cannot_wait_for_its_own_client(stage: Stage, engine: str) -> None:
+    flaws: list[str] = []
+
+    def may(*asked: Any) -> PermissionResultAllow:
+        with pytest.raises(RuntimeError) as raised:
+            client.set_permission_mode("plan")
+        flaws.append(str(raised.value))
+        return PermissionResultAllow()
+
+    with SyncClient(stage.options(engine, WRITE, can_use_tool=may)) as client:
+        assert client.ask("go").text() == "Done."
+
+    assert flaws == ["a callback cannot call its own SyncClient: it would wait for itself"]
+    assert (stage.folder / "work" / "note.txt").exists()
 
 
 def test_a_query_needs_no_loop(stage: Stage, engine: str) -> None:

@@ -47,7 +47,13 @@ class Loop:
             runner.run(self._stopped.wait())
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait here. Whoever is interrupted here cancels it there."""
+        """Run it there, and wait here. Whoever is interrupted here cancels it there.
+
+        Raises RuntimeError in a callback: it runs there, so it would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a callback cannot call its own SyncClient: it would wait for itself")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
