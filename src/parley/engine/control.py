@@ -42,7 +42,7 @@ PENDING: dict[str, type[ask.Request]] = {
 """Where the answer to `initialize` lists which open questions of ours."""
 CONNECTING = (ask.McpSetServers, ask.McpReconnect, ask.McpToggle)
 """What waits for servers. At the end nobody will call them: an answer that is as good as there is still told."""
-CONNECTING_SECONDS = 0.5
+CONNECTING_SECONDS = 3.0
 
 
 class Control:
