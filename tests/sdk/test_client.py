@@ -154,9 +154,18 @@ def test_a_generator_that_fails_ends_the_prompts_and_not_the_session(
         yield {"type": "user", "message": {"role": "user", "content": "one"}}
         raise RuntimeError("no more ideas")
 
-    messages = run("asyncio", lambda options: asked(options, prompts()), stage.options(engine))
+    async def play(options: Options) -> tuple[list[Any], str]:
+        client = Client(options)
+        await client.connect(prompts())
+        try:
+            return [one async for one in client.receive_response()], await (await client.ask("two")).text()
+        finally:
+            await client.close()
+
+    messages, answer = run("asyncio", play, stage.options(engine))
 
     assert isinstance(messages[-1], ResultMessage)
+    assert answer == "Hello."
     assert "the prompts of the program failed" in caplog.text
 
 

@@ -1,14 +1,18 @@
-"""When a query ends its engine's input: as soon as everything is answered, and not before."""
+"""When a query ends its engine's input: as soon as everything is answered, and not before. Which prompts are none."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from parley import Client, Message, ResultMessage, query, query_sync
 from parley.protocol.base import decode
 from parley.sdk.query import Progress
+from sdk.stage import Stage, run
 from sdk.test_turns import ANSWER, DONE, INIT, life
 
 
@@ -61,3 +65,70 @@ def test_a_result_that_cannot_be_read_is_an_answer_too() -> None:
     progress.take(decode(b'{"type":"result","subtype":5}'))
 
     assert progress.is_answered
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": text}}
+
+
+async def texts() -> AsyncIterator[Any]:
+    yield "Hi"
+
+
+async def no_messages() -> AsyncIterator[Any]:
+    yield said("Hi")
+    yield {"type": "user", "message": 3}
+
+
+async def lines_then_failure() -> AsyncIterator[Any]:
+    yield said("Hi")
+    raise LookupError("the queue is gone")
+
+
+async def failure() -> AsyncIterator[Any]:
+    raise LookupError("the queue is gone")
+    yield
+
+
+async def cancelled() -> AsyncIterator[Any]:
+    yield said("Hi")
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("prompts", "kind", "words", "answers"),
+    [
+        (texts, TypeError, "must be messages.*'Hi'", 0),
+        (no_messages, ValueError, "no message", 1),
+        (lines_then_failure, LookupError, "the queue is gone", 1),
+        (failure, LookupError, "the queue is gone", 0),
+        (cancelled, RuntimeError, "cancelled", 1),
+    ],
+)
+def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered(
+    stage: Stage, engine: str, prompts: Any, kind: type[Exception], words: str, answers: int
+) -> None:
+    heard: list[Message] = []
+
+    async def play() -> None:
+        async for message in query(prompt=prompts(), options=stage.options(engine)):
+            heard.append(message)  # noqa: PERF401  # what came before the exception counts
+
+    with pytest.raises(kind, match=words):
+        run("asyncio", play)
+
+    assert [one.result for one in heard if isinstance(one, ResultMessage)] == ["Hello."] * answers
+
+
+@pytest.mark.parametrize("prompt", [None, 3, [said("Hi")], iter([said("Hi")])], ids=["none", "number", "list", "iter"])
+def test_what_is_no_prompt_is_refused_at_once(stage: Stage, prompt: Any) -> None:
+    for ask in (query, query_sync):
+        with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
+            ask(prompt=prompt, options=stage.options("local"))
+
+    async def play() -> None:
+        async with Client(stage.options("local")) as client:
+            with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
+                await client.query(prompt)
+
+    run("asyncio", play)

@@ -30,7 +30,7 @@ from parley.sdk.kept import Kept
 from parley.sdk.link import LINE_CAP_BYTES, Link
 from parley.sdk.local import Seat, seated
 from parley.sdk.options import Options
-from parley.sdk.prompts import Prompt, feed, new_uuid, say, user
+from parley.sdk.prompts import Prompt, feed, line_of, must_be_prompt, new_uuid, say, user
 from parley.sdk.running import Job, start
 from parley.sdk.servers import Hosted, hosted
 from parley.sdk.spelling import Spelled, spelled
@@ -62,6 +62,8 @@ class Client(Controls):
 
         Whatever goes wrong, nothing is left running.
         """
+        if prompt is not None:
+            must_be_prompt(prompt)
         if self._link is not None:
             return
         link, made = self._linked(await self._taken_up())
@@ -203,6 +205,7 @@ class Client(Controls):
 
     async def query(self, prompt: str | AsyncIterable[Json], session_id: str = "default") -> None:
         """Say something, as programs of the official SDK do; receive_response() yields what comes of it."""
+        must_be_prompt(prompt)
         link = self.connected()
         if isinstance(prompt, str):
             line: Json = {
@@ -214,7 +217,7 @@ class Client(Controls):
             say(link, self.inbox, line, self.options.verbatim_prompts)
         else:
             async for line in prompt:
-                say(link, self.inbox, {"session_id": session_id, **line}, self.options.verbatim_prompts)
+                say(link, self.inbox, line_of(line, session_id), self.options.verbatim_prompts)
         await link.flush()
 
     # Listening.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 
 import msgspec
 
@@ -38,6 +38,19 @@ def is_block(given: object) -> bool:
     return isinstance(given, dict)
 
 
+def must_be_prompt(prompt: object) -> None:
+    """Raises TypeError for what `query` cannot send."""
+    if not isinstance(prompt, str) and not hasattr(prompt, "__aiter__"):
+        raise TypeError(f"prompt must be text or an async iterable of messages (dicts), not {prompt!r:.200}")
+
+
+def line_of(given: object, session_id: str = "default") -> Json:
+    """What a program's generator yields, as a line. Raises TypeError for what is none."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"the prompts must be messages (dicts with `type` and `message`), not {given!r:.200}")
+    return {"session_id": session_id, **given}
+
+
 def say(link: Link, inbox: Inbox, line: Json, verbatim: bool) -> None:
     """Send a line of the program. Raises ValueError for what is none."""
     if line.get("type") == "user":
@@ -56,7 +69,7 @@ async def feed(link: Link, inbox: Inbox, prompts: AsyncIterable[Json], verbatim:
     """Send what a program generates. What goes wrong in it ends it, not the session."""
     try:
         async for line in prompts:
-            say(link, inbox, {"session_id": "default", **line}, verbatim)
+            say(link, inbox, line_of(line), verbatim)
             await link.flush()
     except ClaudeSDKError:
         log.debug("the prompts ended with the engine", exc_info=True)

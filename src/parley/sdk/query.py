@@ -21,8 +21,8 @@ from parley.sdk import messages as ours
 from parley.sdk.client import Client
 from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.options import Options
-from parley.sdk.prompts import new_uuid, say
-from parley.sdk.running import Job, log, start
+from parley.sdk.prompts import line_of, must_be_prompt, new_uuid, say
+from parley.sdk.running import Job, is_stray, log, start
 
 BACKGROUND_SECONDS = 600.0
 """How long the input stays open for tasks in the background; the engine has the same patience."""
@@ -43,6 +43,8 @@ class Progress:
         self.sent = 0
         self.tasks = 0
         self.in_turn = False
+        self.flaw: Exception | None = None
+        """What ended the prompts of the program too early."""
 
     def take(self, message: base.Message) -> None:
         match message:
@@ -79,6 +81,7 @@ class Progress:
 
 class Query(AsyncIterator[ours.Message]):
     def __init__(self, prompt: str | AsyncIterable[Json], options: Options | None, transport: Any) -> None:
+        must_be_prompt(prompt)
         self._prompt = prompt
         self._client = Client(options, transport)
         self._progress = Progress()
@@ -96,9 +99,12 @@ class Query(AsyncIterator[ours.Message]):
             if not self._begun:
                 await self._begin()
             return await self._client.receive_messages().__anext__()
+        except StopAsyncIteration:
+            await self.aclose()
         except BaseException:
             await self.aclose()
             raise
+        raise self._progress.flaw or StopAsyncIteration
 
     async def aclose(self) -> None:
         """End it now, and all that it started."""
@@ -110,36 +116,66 @@ class Query(AsyncIterator[ours.Message]):
     async def _begin(self) -> None:
         self._begun = True
         await self._client.connect()
-        inbox, link, progress = self._client.inbox, self._client.connected(), self._progress
+        progress = self._progress
         watch = Watch(progress, self._client)
-        inbox.watchers.append(watch)
+        self._client.inbox.watchers.append(watch)
         if isinstance(self._prompt, str):
             progress.sent, progress.all_sent = 1, True
             await self._client.query(self._prompt)
             return
-        prompts, verbatim = self._prompt, self._client.options.verbatim_prompts
+        feed = Feed(self._client, self._prompt, progress)
 
-        async def feed() -> None:
+        async def work() -> None:
             try:
-                async for given in prompts:
-                    line = {"session_id": "default", **given}
-                    progress.sent += 1
-                    if line.get("type") == "user":
-                        if not line.get("uuid"):
-                            line["uuid"] = new_uuid()
-                            inbox.made_up.add(line["uuid"])
-                        progress.send(str(line["uuid"]))
-                    say(link, inbox, line, verbatim)
-                    await link.flush()
-            except ClaudeSDKError:
-                log.debug("the prompts ended with the engine", exc_info=True)
-            except Exception:
-                log.exception("the prompts of the program failed")
+                await feed()
             finally:
                 progress.all_sent = True
                 watch.look()
 
-        self._jobs.append(start(feed))
+        self._jobs.append(start(work))
+
+
+class Feed:
+    """Sends what a program generates. What goes wrong in that is told when everything sent before is answered."""
+
+    def __init__(self, client: Client, prompts: AsyncIterable[Json], progress: Progress) -> None:
+        self._inbox, self._link = client.inbox, client.connected()
+        self._verbatim = client.options.verbatim_prompts
+        self._prompts = prompts
+        self._progress = progress
+
+    async def __call__(self) -> None:
+        try:
+            async for given in self._prompts:
+                try:
+                    self._send(line_of(given))
+                    await self._link.flush()
+                except ClaudeSDKError:
+                    log.debug("the prompts ended with the engine", exc_info=True)
+                    return
+        except Exception as flaw:
+            self._failed(flaw)
+        except BaseException as flaw:
+            if not is_stray(flaw):
+                raise
+            made = RuntimeError("the prompts of the program were cancelled")
+            made.__cause__ = flaw
+            self._failed(made)
+
+    def _send(self, line: Json) -> None:
+        """With an id, so that its end is known."""
+        if line.get("type") == "user" and not line.get("uuid"):
+            line["uuid"] = new_uuid()
+            self._inbox.made_up.add(line["uuid"])
+        say(self._link, self._inbox, line, self._verbatim)
+        self._progress.sent += 1
+        if line.get("type") == "user":
+            self._progress.send(str(line["uuid"]))
+
+    def _failed(self, flaw: Exception) -> None:
+        # Whoever does not read to the end finds it in the log.
+        log.warning("the prompts of the program failed", exc_info=flaw)
+        self._progress.flaw = flaw
 
 
 class Watch:
@@ -188,5 +224,8 @@ class Watch:
 def query(
     *, prompt: str | AsyncIterable[dict[str, Any]], options: Options | None = None, transport: Any = None
 ) -> Query:
-    """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly."""
+    """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly.
+
+    Raises TypeError at once for a prompt that is none; what an iterable of prompts raises is raised at the end.
+    """
     return Query(prompt, options, transport)

@@ -204,7 +204,11 @@ class SyncClient:
 
 def query_sync(*, prompt: str, options: Options | None = None, transport: Any = None) -> Iterator[ours.Message]:
     """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly."""
-    loop, stream = Loop(), Query(prompt, options, transport)
+    return played(Query(prompt, options, transport))
+
+
+def played(stream: Query) -> Iterator[ours.Message]:
+    loop = Loop()
     try:
         yield from SyncStream(loop, stream)
     finally:
