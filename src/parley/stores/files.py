@@ -14,6 +14,8 @@ from parley.stores.transcript import Transcript
 
 
 class Files:
+    """A part of such a store: where its logs lie, the store itself says."""
+
     _leases: Path
     _context: Context
     _complain: Callable[[str], None]
