@@ -26,6 +26,8 @@ AGAIN = (recovery.NOT_RUN, recovery.READ_ONLY, recovery.NOT_DONE)
 """What a call can be answered with that may simply be made again."""
 DONE = recovery.DONE.partition("{")[0]
 AT_A_TIME = 2
+MOST_LOOKS = 50
+"""More than can be cut off, each by the death of its engine."""
 
 
 class Worker:
@@ -78,6 +80,9 @@ class Worker:
             return None
         looks = [id for id in made if id.startswith(f"look_{last}_")]
         seen = next((results[id] for id in looks if not results[id].get("is_error")), None)
+        if seen is None and len(looks) == MOST_LOOKS:
+            self.flaws.append(f"{last} cannot be looked at: {text_of(results[looks[-1]])!r}")
+            return None
         if seen is None:
             return called(f"look_{last}_{len(looks)}", self._look)
         return None if last in text_of(seen).split() else called(again, step)
