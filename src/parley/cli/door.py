@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from parley.cli.main import let_ctrl_c_end_us
 from parley.cli.streams import complain, write
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAIN_SECONDS = 2
 """How long the reader of stdout is waited for after a signal."""
 
@@ -121,16 +122,16 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
     """One prompt, for a host that is no stream; returns the exit code."""
     hub = Hub()
     session = opened(hub, setup, printer)
-    stop = Stop(session)
-    session.handle(user(prompt))
-    session.finish()
-    early = None
-    if session.remembering is not None and not printer.waits_for_all:
-        early = asyncio.create_task(print_early(session.remembering, printer))
-    await session.run_turns()
-    if early is not None:
-        early.cancel()  # a thread that prints by now goes on
-    hub.close(session.id)
+    with Stop(session) as stop:
+        session.handle(user(prompt))
+        session.finish()
+        early = None
+        if session.remembering is not None and not printer.waits_for_all:
+            early = asyncio.create_task(print_early(session.remembering, printer))
+        await session.run_turns()
+        if early is not None:
+            early.cancel()  # a thread that prints by now goes on
+        hub.close(session.id)
     return stop.exit_code()
 
 
@@ -165,14 +166,15 @@ async def stream(
 
             pump = WatchedPump(connection, transport, stamp.new_uuid, debug)
         session = opened(hub, setup, pump)
-        stop = Stop(session, transport, is_server=is_server)
-        if prompt is None:
-            await serve(transport, pump, session, begun)
-        else:
-            await serve_one(session, prompt, transport)
+        with Stop(session, transport, is_server=is_server) as stop:
+            if prompt is None:
+                await serve(transport, pump, session, begun)
+            else:
+                await serve_one(session, prompt, transport)
+            transport.close()
+            hub.close(session.id)
     finally:
         transport.close()
-    hub.close(session.id)
     if transport.flaw is not None:
         complain(f"Error: stdout cannot be written: {transport.flaw.strerror}")
         return stop.exit_code() or 1
@@ -192,16 +194,33 @@ def user(prompt: str) -> User:
 
 
 class Stop:
-    """What signals do: the turn is interrupted, its result is told, the process ends. A second one ends it at once."""
+    """What signals do: the turn is interrupted, its result is told, the process ends. A second one ends it at once.
+
+        with Stop(session) as stop: ...
+
+    The loop's own `add_signal_handler` would load `inspect` for a look at the callback, some 5 ms.
+    """
 
     def __init__(self, session: Session, transport: Stdio | None = None, *, is_server: bool = False) -> None:
         self._session = session
         self._transport = transport
         self._is_server = is_server
         self._signal: int | None = None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop, number)
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> Self:
+        for number in SIGNALS:
+            signal.signal(number, self._wake)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The loop ends, and nobody would hear of a signal any more: it ends the process."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
+    def _wake(self, number: int, _frame: object) -> None:
+        """Between two steps of whatever runs: the loop does the rest when it is safe."""
+        self._loop.call_soon_threadsafe(self._stop, number)
 
     def _stop(self, number: int) -> None:
         if self._signal is not None:

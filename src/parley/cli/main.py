@@ -50,6 +50,9 @@ def main(argv: list[str]) -> int:
     if argv and argv[0] in ("--version", "-v"):
         return told(VERSION_LINE + "\n")
     gc.disable()  # collecting while modules load finds nothing and takes 5 ms
+    from parley.cli.deferral import defer
+
+    defer()
     from parley.errors import SessionError, UsageError
     from parley.protocol.options import parse
 

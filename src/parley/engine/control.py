@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from contextlib import nullcontext
-from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.answers import ANSWERERS
@@ -68,7 +67,7 @@ class Control:
         except Exception as flaw:
             self._fail(message.request_id, flaw)
             return
-        if isawaitable(answer):
+        if isinstance(answer, Awaitable):
             self._await(message, answer)
             return
         self._answer(message.request_id, answer)
@@ -139,7 +138,7 @@ class Control:
             if not self._session.is_running and not self._changing:
                 self._session.prompts.keep_silent()
         if task.cancelled():
-            if iscoroutine(answer):
+            if isinstance(answer, Coroutine):
                 answer.close()  # it may not even have begun
             self.refuse(request_id, "The session ended before the answer was there.", "cancelled")
 

@@ -1,0 +1,129 @@
+"""Modules that are loaded when they are touched: untouched by a turn, whole for whoever touches them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+YEAR = timedelta(days=365)
+BEGIN = "import sys; from parley.cli.deferral import DEFERRED, Waiting, defer; defer(); "
+
+
+def told_by(program: str, cwd: Path) -> str:
+    environment = {"HOME": str(cwd), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=cwd,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def certify(host: str, folder: Path) -> None:
+    """A key and a certificate that it has signed itself."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - YEAR, now + YEAR)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .sign(key, SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def test_a_turn_of_the_offline_model_touches_none_of_them(tmp_path: Path) -> None:
+    program = (
+        "import sys; from parley.cli.deferral import DEFERRED, Waiting; from parley.cli.main import main; "
+        "main(['--print', '--model', 'offline', 'say Hi']); "
+        "print([name for name in DEFERRED if type(sys.modules[name]) is not Waiting])"
+    )
+    assert told_by(program, tmp_path).splitlines() == ["Hi", "[]"]
+
+
+def test_each_is_the_module_it_stands_for_once_it_is_touched(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "import importlib\n"
+        "assert all(type(sys.modules[name]) is Waiting for name in DEFERRED)\n"
+        "for name in DEFERRED:\n"
+        "    module = importlib.import_module(name)\n"
+        "    assert not hasattr(module, 'there is no such name')\n"
+        "    names = set(dir(module))\n"
+        "    assert type(module).__name__ == 'module', name\n"
+        "    del sys.modules[name]\n"
+        "    assert names >= set(dir(importlib.import_module(name))), name\n"
+        "import typing_extensions, uuid\n"
+        "print(uuid._LINUX is (sys.platform == 'linux'), typing_extensions.TypedDict.__name__)\n"
+    )
+    assert told_by(program, tmp_path) == "True TypedDict\n"
+
+
+def test_threads_that_touch_one_together_all_get_the_whole_module(tmp_path: Path) -> None:
+    program = (
+        BEGIN
+        + "import inspect, ssl; from concurrent.futures import ThreadPoolExecutor; from threading import Barrier\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "start = Barrier(16)\n"
+        "def touch(number):\n"
+        "    start.wait()\n"
+        "    return (inspect.unwrap, ssl.SSLContext) if number % 2 else (ssl.cert_time_to_seconds, inspect.signature)\n"
+        "with ThreadPoolExecutor(16) as pool:\n"
+        "    print(len([all(map(callable, found)) for found in pool.map(touch, range(16))]))\n"
+    )
+    for _ in range(5):
+        assert told_by(program, tmp_path) == "16\n"
+
+
+def test_a_module_that_cannot_be_loaded_says_so_each_time(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('this one is broken')")
+    program = (
+        "import sys; sys.path.insert(0, '.'); from parley.cli import deferral\n"
+        "deferral.DEFERRED = ('broken', 'platform', 'is not there')\n"
+        "deferral.defer()\n"
+        "import broken\n"
+        "for _ in range(2):\n"
+        "    try: broken.anything\n"
+        "    except RuntimeError as flaw: print(flaw)\n"
+    )
+    assert told_by(program, tmp_path) == "this one is broken\n" * 2
+
+
+def test_encrypted_connections_of_asyncio_work(tmp_path: Path) -> None:
+    """The layer that was deferred is the one that asyncio's own TLS goes through."""
+    certify("localhost", tmp_path)
+    program = (
+        BEGIN + "import asyncio, ssl\n"
+        "async def greet(reader, writer):\n"
+        "    writer.write(b'hello'); writer.close(); await writer.wait_closed()\n"
+        "async def main():\n"
+        "    ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH); ours.load_cert_chain('cert.pem', 'key.pem')\n"
+        "    theirs = ssl.create_default_context(cafile='cert.pem')\n"
+        "    async with await asyncio.start_server(greet, '127.0.0.1', 0, ssl=ours) as server:\n"
+        "        port = server.sockets[0].getsockname()[1]\n"
+        "        reader, writer = await asyncio.open_connection('localhost', port, ssl=theirs)\n"
+        "        print((await reader.read()).decode()); writer.close()\n"
+        "asyncio.run(main())\n"
+    )
+    assert told_by(program, tmp_path) == "hello\n"
+
+
+def test_a_program_that_imports_parley_keeps_its_modules(tmp_path: Path) -> None:
+    program = (
+        "import sys, parley; parley.ClaudeAgentOptions, parley.query\n"
+        "import inspect; print(type(inspect).__name__, 'parley.cli.deferral' in sys.modules)\n"
+    )
+    assert told_by(program, tmp_path) == "module False\n"
