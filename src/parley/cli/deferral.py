@@ -63,8 +63,9 @@ def defer() -> None:
         if spec is not None and name not in sys.modules:
             module = sys.modules[name] = module_from_spec(spec)
             module.__class__ = Waiting
-    # The one thing that is asked of it on the way: `uuid` wants to know whether this is Linux.
-    vars(sys.modules["platform"]).setdefault("system", lambda: os.uname().sysname)
+    if (platform := sys.modules.get("platform")) is not None and hasattr(os, "uname"):
+        # The one thing that is asked of it on the way: `uuid` wants to know whether this is Linux.
+        vars(platform).setdefault("system", lambda: os.uname().sysname)
     import_without(ABSENT, "msgspec")
 
 
