@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from parley.cli.deferral import DEFERRED
+
 YEAR = timedelta(days=365)
 BEGIN = "import sys; from parley.cli.deferral import DEFERRED, Waiting, defer; defer(); "
 
@@ -48,28 +50,45 @@ def certify(host: str, folder: Path) -> None:
 
 def test_a_turn_of_the_offline_model_touches_none_of_them(tmp_path: Path) -> None:
     program = (
-        "import sys; from parley.cli.deferral import DEFERRED, Waiting; from parley.cli.main import main; "
-        "main(['--print', '--model', 'offline', 'say Hi']); "
-        "print([name for name in DEFERRED if type(sys.modules[name]) is not Waiting])"
+        "import sys; from parley.cli.deferral import DEFERRED, Waiting; from parley.cli.main import main\n"
+        "main(['--print', '--model', 'offline', 'say Hi'])\n"
+        "named = DEFERRED & sys.modules.keys()\n"
+        "print([name for name in named if type(sys.modules[name]) is not Waiting], {'ssl', 'inspect'} <= named)\n"
     )
-    assert told_by(program, tmp_path).splitlines() == ["Hi", "[]"]
+    assert told_by(program, tmp_path).splitlines() == ["Hi", "[] True"]
 
 
 def test_each_is_the_module_it_stands_for_once_it_is_touched(tmp_path: Path) -> None:
-    program = (
-        BEGIN + "import importlib\n"
-        "assert all(type(sys.modules[name]) is Waiting for name in DEFERRED)\n"
-        "for name in DEFERRED:\n"
-        "    module = importlib.import_module(name)\n"
+    look = (
+        "import importlib\n"
+        "def names(module):\n"
         "    assert not hasattr(module, 'there is no such name')\n"
-        "    names = set(dir(module))\n"
-        "    assert type(module).__name__ == 'module', name\n"
-        "    del sys.modules[name]\n"
-        "    assert names >= set(dir(importlib.import_module(name))), name\n"
+        "    return type(module).__name__, type(module.__loader__).__name__, sorted(vars(module))\n"
+        f"print([names(importlib.import_module(name)) for name in {sorted(DEFERRED)}])\n"
+    )
+    assert told_by(BEGIN + look, tmp_path) == told_by("import msgspec; " + look, tmp_path)
+
+
+def test_what_was_absent_for_a_moment_is_there_again(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "assert 'typing_extensions' not in sys.modules\n"
         "import typing_extensions, uuid\n"
         "print(uuid._LINUX is (sys.platform == 'linux'), typing_extensions.TypedDict.__name__)\n"
     )
     assert told_by(program, tmp_path) == "True TypedDict\n"
+
+
+def test_versions_are_told_without_the_library_for_them(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "from importlib.metadata import version\n"
+        "import importlib.metadata as metadata\n"
+        "told = version('httpx2'); assert type(metadata) is Waiting\n"
+        "try: version('there-is-no-such')\n"
+        "except metadata.PackageNotFoundError: pass\n"
+        "print(told == metadata.distribution('httpx2').version == metadata.version('httpx2'))\n"
+        "print(version('parley-agent') == metadata.version('parley-agent'), metadata.version is version)\n"
+    )
+    assert told_by(program, tmp_path) == "True\nTrue False\n"
 
 
 def test_threads_that_touch_one_together_all_get_the_whole_module(tmp_path: Path) -> None:
@@ -92,14 +111,16 @@ def test_a_module_that_cannot_be_loaded_says_so_each_time(tmp_path: Path) -> Non
     (tmp_path / "broken.py").write_text("raise RuntimeError('this one is broken')")
     program = (
         "import sys; sys.path.insert(0, '.'); from parley.cli import deferral\n"
-        "deferral.DEFERRED = ('broken', 'platform', 'is not there')\n"
+        "deferral.DEFERRED |= {'broken', 'missing'}\n"
         "deferral.defer()\n"
         "import broken\n"
+        "try: import missing\n"
+        "except ModuleNotFoundError as flaw: print(flaw)\n"
         "for _ in range(2):\n"
         "    try: broken.anything\n"
         "    except RuntimeError as flaw: print(flaw)\n"
     )
-    assert told_by(program, tmp_path) == "this one is broken\n" * 2
+    assert told_by(program, tmp_path) == "No module named 'missing'\n" + "this one is broken\n" * 2
 
 
 def test_encrypted_connections_of_asyncio_work(tmp_path: Path) -> None:

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from threading import RLock
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-DEFERRED = (
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+
+DEFERRED = {
     "asyncio.sslproto",
+    "hashlib",
+    "idna",
+    "importlib.metadata",
     "inspect",
     "ipaddress",
     "linecache",
@@ -25,7 +32,9 @@ DEFERRED = (
     "platform",
     "ssl",
     "textwrap",
-)
+    "trio",
+    "truststore",
+}
 ABSENT = "typing_extensions"
 """What msgspec prefers to `typing` where it is installed: for our types it makes no difference but 2 ms."""
 
@@ -34,38 +43,9 @@ LOCK = RLock()
 LOADING: list[ModuleType] = []
 
 
-class Waiting(ModuleType):
-    """A module whose code has not run yet."""
-
-    def __getattr__(self, name: str) -> object:
-        with LOCK:
-            if type(self) is Waiting and self not in LOADING:
-                load(self)
-        return ModuleType.__getattribute__(self, name)
-
-
-def load(module: ModuleType) -> None:
-    LOADING.append(module)
-    try:
-        assert module.__spec__ is not None
-        assert module.__spec__.loader is not None
-        module.__spec__.loader.exec_module(module)
-        module.__class__ = ModuleType
-    finally:
-        LOADING.remove(module)
-
-
 def defer() -> None:
-    for name in DEFERRED:
-        package, _, _ = name.rpartition(".")
-        home = PathFinder.find_spec(package) if package else None
-        spec = PathFinder.find_spec(name, home.submodule_search_locations if home else None)
-        if spec is not None and name not in sys.modules:
-            module = sys.modules[name] = module_from_spec(spec)
-            module.__class__ = Waiting
-    if (platform := sys.modules.get("platform")) is not None and hasattr(os, "uname"):
-        # The one thing that is asked of it on the way: `uuid` wants to know whether this is Linux.
-        vars(platform).setdefault("system", lambda: os.uname().sysname)
+    """From now on. What is loaded already stays as it is."""
+    sys.meta_path.insert(0, Finder)
     import_without(ABSENT, "msgspec")
 
 
@@ -79,3 +59,79 @@ def import_without(absent: str, name: str) -> None:
         del sys.modules[absent]
         if kept is not None:
             sys.modules[absent] = kept
+
+
+class Finder:
+    """Finds what is deferred, and has it loaded later."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in DEFERRED:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Later(spec.loader)  # type: ignore[assignment]
+        return spec
+
+
+class Later:
+    """Stands for the loader of a module until that is touched."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, _spec: ModuleSpec) -> None:
+        """The usual kind of module will do."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__class__ = Waiting
+        vars(module).update(KNOWN.get(module.__name__, {}))
+
+
+class Waiting(ModuleType):
+    """A module whose code has not run yet."""
+
+    def __getattr__(self, name: str) -> object:
+        with LOCK:
+            if type(self) is Waiting and self not in LOADING:
+                load(self)
+        return ModuleType.__getattribute__(self, name)
+
+
+def load(module: ModuleType) -> None:
+    spec = module.__spec__
+    assert spec is not None
+    assert isinstance(spec.loader, Later)
+    LOADING.append(module)
+    try:
+        spec.loader.loader.exec_module(module)
+    finally:
+        LOADING.remove(module)
+    module.__loader__ = spec.loader = spec.loader.loader
+    module.__class__ = ModuleType
+
+
+def system() -> str:
+    return os.uname().sysname
+
+
+def version(distribution: str) -> str:
+    """From the name of the folder in which an installer keeps what it knows; asked by httpx2 about itself."""
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith(f"{distribution}-") and name.endswith(".dist-info"):
+                return name[len(distribution) + 1 : -len(".dist-info")]
+    from importlib.metadata import distribution as found  # a touch
+
+    return found(distribution).version
+
+
+KNOWN: dict[str, dict[str, Callable[..., str]]] = {
+    "importlib.metadata": {"version": version},
+    "platform": {"system": system} if hasattr(os, "uname") else {},
+}
+"""What is asked of a module on the way, and answered without it."""
