@@ -241,6 +241,19 @@ def test_a_changed_model_is_told_and_used(tmp_path: Path) -> None:
     run(talk)
 
 
+def test_a_model_that_is_changed_while_it_answers_is_the_one_that_the_answer_is_billed_to(tmp_path: Path) -> None:
+    async def talk() -> None:
+        slow = "[[turn]]\ntext = 'word word word'\nchunk_chars = 1\nevent_delay_ms = 5"
+        async with Room(tmp_path, slow, include_partial_messages=True) as room:
+            room.prompt("go")
+            await room.until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
+            await room.ask("set_model", model="offline")
+            result = await room.hear("result")
+        assert [name.partition(":")[0] for name in result["modelUsage"]] == ["scripted"]
+
+    run(talk)
+
+
 def test_thinking_tokens_reach_the_next_request(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, model="claude-sonnet-4-5", max_thinking_tokens=2000) as room:

@@ -26,6 +26,7 @@ from parley.engine.usage import tokens_in
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Event
 from parley.models.growth import Growing
+from parley.models.names import Choice
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, Text, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
@@ -171,9 +172,9 @@ class Exchange:
     async def _read(self, growing: Growing) -> None:
         """Take the whole answer, and book it, however it ends. Raises ModelError."""
         talk, clock = self._conversation, self._conversation.stamp.monotonic
-        begun = clock()
+        begun, choice = clock(), talk.model  # the host may choose another one while this one answers
         try:
-            model = talk.current_model()
+            model = talk.open_model(choice)
             async with aclosing(model.stream(talk.request())) as events:
                 async for event in events:
                     if event.type == "content_block_stop" and talk.listeners.live is not None:
@@ -181,12 +182,12 @@ class Exchange:
                     self._take(event, growing, begun)
         finally:
             if growing.started:
-                self._book(growing.final_usage, clock() - begun)
+                self._book(choice, growing.final_usage, clock() - begun)
 
-    def _book(self, usage: Json, seconds: float) -> None:
+    def _book(self, choice: Choice, usage: Json, seconds: float) -> None:
         talk = self._conversation
         # What subagents use is on the session's bill, and no part of its own context.
-        talk.ledger.count(talk.model.shown, usage, seconds, beside=talk.parent_tool_use_id is not None)
+        talk.ledger.count(choice.shown, usage, seconds, beside=talk.parent_tool_use_id is not None)
         self.context_tokens = tokens_in(usage)
         talk.gauge.measure(self.context_tokens, talk.record.history.tokens)
         if self._first_tokens is None:
