@@ -102,6 +102,44 @@ def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
     run(talk)
 
 
+@pytest.mark.parametrize("first", ["a blocked prompt", "a local command", "an interrupt"])
+def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model(tmp_path: Path, first: str) -> None:
+    async def talk() -> None:
+        begins = "[ -e again ] || { echo > begun; sleep 600; }; echo welcome"
+        async with Room(tmp_path, ONE, settings=settings(SessionStart=begins)) as room:
+            await register(room, {"UserPromptSubmit": [matcher("h")]} if first == "a blocked prompt" else {})
+            if first == "an interrupt":
+                os.mkfifo(tmp_path / "begun")
+            else:
+                (tmp_path / "again").touch()
+            room.prompt("/cost" if first == "a local command" else "go")
+            if first == "an interrupt":
+                await asyncio.to_thread((tmp_path / "begun").read_text)
+                (tmp_path / "again").touch()
+                await room.ask("interrupt")
+            await until_result(room, {"h": {"decision": "block", "reason": "no"}})
+            room.prompt("again")
+            await until_result(room, {})
+        assert [text.splitlines()[1] for text in contexts(room) if "hook-context" in text] == ["welcome"]
+
+    run(talk)
+
+
+def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_path: Path) -> None:
+    async def talk() -> None:
+        stops = """echo '{"continue": false, "stopReason": "enough"}'"""
+        async with Room(tmp_path, ONE, settings=settings(SessionStart=stops)) as room:
+            room.prompt("go")
+            result = await room.hear("result")
+        assert (result["result"], [line for line in room.told("system") if line["subtype"] == "informational"]) == (
+            "One.",
+            [],
+        )
+        assert any("continue has no effect" in complaint for complaint in room.complaints)
+
+    run(talk)
+
+
 def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, settings=settings(UserPromptSubmit="echo no >&2; exit 2")) as room:

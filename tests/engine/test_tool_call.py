@@ -75,7 +75,7 @@ class Bench:
 
     def call(self, text: str) -> Called:
         call = ToolUse({"type": "tool_use", "id": "t1", "name": "Speak", "input": {"text": text}})
-        return asyncio.run(self.caller.run(call, "default"))
+        return asyncio.run(self.caller.run(call, lambda: "default"))
 
 
 class Tampering(Bench):

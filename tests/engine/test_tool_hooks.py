@@ -17,6 +17,7 @@ from hooked import (
     play,
     questions,
     register,
+    reply,
     results,
     specific,
     transcript,
@@ -25,6 +26,7 @@ from hooked import (
 from room import Json, Room
 
 from parley.engine import tool_hooks
+from parley.engine.tool_call import CUT_OFF
 from parley.engine.tool_hooks import replaced
 from parley.tools.base import Result
 
@@ -434,6 +436,111 @@ def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> N
             await until_result(room, {})
         told = [line["message"]["content"][0]["content"] for line in room.told("user") if "tool_use_result" in line]
         assert ["first" in told[0], "second" in told[1], len(told)] == [True, True, 2]
+
+    run(talk)
+
+
+@pytest.mark.parametrize("by", ["interrupt", "interrupt after a second initialize", "hang up", "failure"])
+def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("the secret")
+        async with Room(tmp_path, script("cat notes.txt"), skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("redact", onFailure="block")]})
+            room.prompt("go")
+            question = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            if by == "failure":
+                room.say(reply(question, ValueError("broken")))
+            elif by != "hang up":
+                if by != "interrupt":
+                    await register(room, {"PostToolUse": []})
+                await room.ask("interrupt")
+            await (room.leave() if by == "hang up" else room.hear("result"))
+            [told] = [line for line in room.told("user") if "tool_use_result" in line]
+        why = {"failure": "the host answered with an error: broken", "hang up": "the host hung up before it answered"}
+        expected = f"the hook (callback redact) failed: {why[by]}" if by in why else CUT_OFF
+        text = f"The call ran, and its output is withheld: {expected}."
+        assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")
+        assert "the secret" not in transcript(room).read_text()
+
+    run(talk)
+
+
+def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("the secret")
+        call = "{ name = 'Agent', input = { description = 'd', prompt = 'look', subagent_type = 'general-purpose' } }"
+        delegates = f"[[turn]]\ntools = [{call}]\n[[turn]]\nwhen = 'look'\n{script('cat notes.txt')[9:]}"
+        async with Room(tmp_path, delegates, skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("redact", matcher="Bash", onFailure="block")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            task = next(line["task_id"] for line in room.told("system") if line["subtype"] == "task_started")
+            await room.ask("stop_task", task_id=task)
+            await room.hear("control_cancel_request")
+
+    run(talk)
+    (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
+    assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
+
+
+def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
+    async def talk() -> None:
+        two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'sleep 600' } }"
+        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]", skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("h")], "PreToolUse": [matcher("p")]})
+            room.prompt("go")
+            react = answering(room, {"h": specific(additionalContext="seen")})
+            begun: list[Json] = []
+
+            def wanted(line: Json) -> bool:
+                react(line)
+                begun.extend([line] if line.get("request", {}).get("callback_id") == "p" else [])
+                return len(begun) == 2
+
+            await room.until(wanted)
+            await room.ask("interrupt")
+            await room.hear("result")
+            messages = room.session.record.history.messages()
+        kinds = [block["type"] for block in messages[2]["content"]]
+        assert (kinds, [text.splitlines()[1] for text in contexts(room)]) == (
+            ["tool_result", "tool_result", "text", "text"],
+            ["seen"],
+        )
+
+    run(talk)
+
+
+def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO, skip_permissions=True) as room:
+            await register(room, {"PreToolUse": [matcher("h")]})
+            room.prompt("go")
+            question = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("set_permission_mode", mode="default")
+            room.say(reply(question, {}))
+            await until_result(room, {}, permission={"behavior": "deny", "message": "no"})
+        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "host")], False)
+
+    run(talk)
+
+
+def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            said = {"continue": False, "stopReason": "enough"}
+            result = await play(room, {"PermissionRequest": said}, permission=SILENCE)
+        assert (result["terminal_reason"], result["subtype"]) == ("hook_stopped", "success")
+        assert results(room) == ["PermissionRequest:Bash hook error: a hook ended the turn: enough"]
+        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
+
+    run(talk)
+
+
+def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo a"), skip_permissions=True) as room:
+            await play(room, {"PostToolUse": specific(additionalContext="a\0b")})
+        assert [text.splitlines()[1] for text in contexts(room)] == ["a\ufffdb"]
 
     run(talk)
 

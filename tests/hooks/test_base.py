@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.base import DEFAULT_SECONDS, EVENTS, HookFailed, Output, failure_policy, read_output, seconds
+from parley.hooks.base import (
+    DEFAULT_SECONDS,
+    EVENTS,
+    MOST_CONTEXT_CHARS,
+    HookFailed,
+    Output,
+    context_text,
+    failure_policy,
+    read_output,
+    seconds,
+)
 from parley.protocol.base import UNSET
 
 
@@ -39,3 +49,9 @@ def test_an_unknown_policy_is_the_careful_one(asked: Any, expected: str) -> None
 
 def test_what_is_matched_is_part_of_the_input() -> None:
     assert [event.name for event in EVENTS.values() if event.matched and event.matched not in event.fields] == []
+
+
+def test_what_a_hook_says_to_the_model_has_its_measure() -> None:
+    assert context_text("Stop", "x" * (MOST_CONTEXT_CHARS + 5)).endswith(
+        "xx\n[cut here: 5 more characters]\n</hook-context>"
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from parley.hooks import command as module
 from parley.hooks.base import EVENTS, Fired, HookFailed, Output, Ran, read_output
-from parley.hooks.command import Command, Entry, Place
+from parley.hooks.command import KEPT_BYTES, Command, Entry, Place
 from parley.protocol.base import UNSET
 from parley.workspace.processes import Processes
 
@@ -79,6 +79,7 @@ def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
 
 DENY = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
 CONTEXT = {"hookSpecificOutput": {"additionalContext": "some text"}}
+BRACED = {"hookSpecificOutput": {"additionalContext": "{ some text"}}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ CONTEXT = {"hookSpecificOutput": {"additionalContext": "some text"}}
         ("true", "PreToolUse", Ran(exit_code=0)),
         ("echo some text", "PreToolUse", Ran(exit_code=0)),
         ("echo some text", "UserPromptSubmit", Ran(output=read_output(CONTEXT), exit_code=0)),
-        ("echo '{ no json'", "PreToolUse", Ran(exit_code=0)),
+        ("echo '{ some text'", "UserPromptSubmit", Ran(output=read_output(BRACED), exit_code=0)),
         ("echo no >&2; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
         ("echo no; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
         ("echo why >&2; exit 3", "PreToolUse", Ran(failure="exit code 3: why", exit_code=3)),
@@ -105,10 +106,30 @@ def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: st
     at(tmp_path, talk)
 
 
-def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path) -> None:
+LONG = """printf '{"hookSpecificOutput": {"permissionDecision": "deny", "additionalContext": "'
+head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
+
+
+@pytest.mark.parametrize(
+    ("line", "failure"),
+    [
+        ("echo '{\"continue\": 1}'", "its answer cannot be understood"),
+        ('echo \'{"decision": "block",}\'', "its answer is no JSON"),
+        (LONG % KEPT_BYTES, "its answer is longer than"),
+    ],
+)
+def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
     async def talk(place: Place) -> None:
-        found = await ran(hook(place, "echo '{\"continue\": 1}'"))
-        assert (found.failure or "").startswith("its answer cannot be understood")
+        assert ((await ran(hook(place, line))).failure or "").startswith(failure)
+
+    at(tmp_path, talk)
+
+
+def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        said = (await ran(hook(place, LONG % 500_000))).output.hookSpecificOutput
+        assert said is not None
+        assert (said.permissionDecision, len(said.additionalContext or "")) == ("deny", 500_000)
 
     at(tmp_path, talk)
 
@@ -172,6 +193,19 @@ def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
         ending = asyncio.ensure_future(found.later)
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).output == read_output(CONTEXT)
+
+    at(tmp_path, talk)
+
+
+@pytest.mark.parametrize("ms", ["-1", "0", "null"])
+def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
+    async def talk(place: Place) -> None:
+        os.mkfifo(tmp_path / "go")
+        found = await ran(hook(place, f'echo \'{{"async": true, "asyncTimeout": {ms}}}\'; read < go', "Stop"))
+        assert found.later is not None
+        ending = asyncio.ensure_future(found.later)
+        await asyncio.to_thread((tmp_path / "go").write_text, "\n")
+        assert (await ending).failure is None
 
     at(tmp_path, talk)
 

@@ -34,6 +34,8 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
         ("PreToolUse", [said(), decision("allow")], decided("allow")),
         ("PreToolUse", [decision("defer")], decided("deny", "the decision 'defer' is not supported here")),
         ("PreToolUse", [said({"decision": "approve"})], decided("allow")),
+        ("PreToolUse", [said({"decision": "deny"})], decided("deny")),
+        ("PreToolUse", [said({"decision": "no"})], decided("deny", "the decision 'no' is not supported here")),
         ("PostToolUse", [decision("deny")], Verdict()),
     ],
     "permissionDecisionReason": [
@@ -76,6 +78,7 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
             Verdict(stopped="a"),
         ),
         ("PostToolUse", [said({"continue": False})], Verdict(stopped="")),
+        ("MessageDisplay", [said({"continue": False, "stopReason": "a"})], Verdict()),
     ],
     "systemMessage": [
         ("Stop", [said({"systemMessage": "a"}), said({"systemMessage": "b"})], Verdict(messages=("a", "b")))
@@ -115,11 +118,17 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
             [said(failure="late", on_failure="block")],
             Verdict(blocked="the hook (h) failed: late"),
         ),
+        (
+            "PostToolUse",
+            [said(specific(updatedToolOutput="a")), said(failure="late", on_failure="block")],
+            Verdict(updated_output="a", blocked="the hook (h) failed: late", withheld="the hook (h) failed: late"),
+        ),
         ("Stop", [said(failure="late", on_failure="block")], Verdict()),
     ],
     "a failure with onFailure continue": [
         ("PreToolUse", [said(failure="late"), decision("allow")], decided("allow")),
         ("UserPromptSubmit", [said(failure="late")], Verdict()),
+        ("PostToolUse", [said(failure="late")], Verdict()),
     ],
 }
 CASES = [pytest.param(*case, id=f"{row} {number}") for row, cases in ROWS.items() for number, case in enumerate(cases)]

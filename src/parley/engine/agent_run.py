@@ -49,7 +49,7 @@ class Watched(Caller):
 
     begins: Callable[[ToolUse], None] = lambda call: None
 
-    async def run(self, call: ToolUse, mode: str) -> Called:
+    async def run(self, call: ToolUse, mode: Callable[[], str]) -> Called:
         self.begins(call)
         return await super().run(call, mode)
 

@@ -107,7 +107,7 @@ class Asker:
         agent_id = None if agent is None else agent["agent_id"]
         live = self._listeners.live
         # A guard that a hook could answer for would be none.
-        if live is None or self._guarded or not live.wants("PermissionRequest"):
+        if live is None or self._guarded or not live.wants("PermissionRequest", agent):
             return await self._ask_host(asking, request, call, tool, agent_id)
         from parley.engine.tool_hooks import names, race
 

@@ -45,6 +45,7 @@ def refused(denial: Deny) -> Called:
         result=Result(content=denial.message, detail=f"Error: {denial.message}", is_error=True),
         denied=denial,
         meta={"non_execution_kind": kind, "permission_decision": decision},
+        stopped=denial.stopped,
     )
 
 

@@ -27,6 +27,7 @@ from parley.engine.history import marked, tokens, weight
 from parley.engine.listeners import Listeners
 from parley.engine.prompt import DATE, render, system_blocks
 from parley.engine.record import Record
+from parley.engine.sanitized import sanitized
 from parley.engine.setup import Setup
 from parley.engine.thinking import thinking_field
 from parley.engine.tool_call import Caller
@@ -247,7 +248,7 @@ class Conversation:
     def keep_contexts(self, texts: list[str]) -> None:
         """Record what hooks have to say to the model; the host is not told. Raises SessionError."""
         if texts:
-            line = self._user_line(*(Text.of(text) for text in texts), isSynthetic=True)
+            line = self._user_line(*(Text.of(text) for text in sanitized(texts)), isSynthetic=True)
             self.record.keep(self.stamp.on(line, self.setup.session_id))
 
     def answer_open_calls(self, text: str) -> None:

@@ -75,7 +75,7 @@ async def output(session: Session, recipe: Recipe, command: str) -> str:
         )
     json = {"type": "tool_use", "id": f"toolu_{session.setup.tool_context.new_id()}", "name": "Bash"}
     call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{recipe.name}"}})
-    called = await session.caller.run(call, session.mode)
+    called = await session.caller.run(call, lambda: session.mode)
     content = called.result.content
     text = content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
     if called.ran is None:

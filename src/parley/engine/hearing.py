@@ -22,6 +22,8 @@ class Hearing:
         self._listeners = conversation.listeners
         self.contexts: list[str] = []
         """What hooks have to say to the model, until it can be said."""
+        self.about_prompts: list[str] = []
+        """The same about the prompts of the turn: where they do not come in, it has no use."""
         self.stopped: str | None = None
         """Why a hook wants the turn to end, if one does."""
         self._done: list[tuple[ToolUse, Result]] = []
@@ -31,8 +33,8 @@ class Hearing:
 
     def keep(self) -> None:
         """Put what was heard into the conversation. Raises SessionError."""
-        heard, self.contexts = self.contexts, []
-        self._conversation.keep_contexts(heard)
+        self._conversation.keep_contexts([*self.contexts, *self.about_prompts])
+        self.contexts, self.about_prompts = [], []
 
     def note(self, call: ToolUse, called: Called) -> None:
         """A call has its result."""

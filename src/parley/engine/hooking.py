@@ -63,8 +63,19 @@ class Hooking:
         """Those that can still be asked at the end: a host that hung up answers nothing."""
         return [*(self.callbacks if not self._session.has_hung_up else ()), *self.commands]
 
-    def wants(self, event: str) -> bool:
-        return any(hook.event == event for hook in self.all())
+    def wants(self, event: str, agent: Json | None = None) -> bool:
+        return any(hook.event == event for hook in self._around(agent))
+
+    def _around(self, agent: Json | None) -> list[Hook]:
+        """Those who may hear of what a subagent does, or of what the session does itself."""
+        return [*self.all(), *(self.of_agents.get(agent.get("agent_id", ""), ()) if agent is not None else ())]
+
+    def guards(self, event: str, subjects: tuple[str, ...], agent: Json | None) -> bool:
+        """Whether a hook that must not fail wants to hear of it."""
+        return any(
+            hook.event == event and hook.on_failure == "block" and hook.matcher.fits(subjects)
+            for hook in self._around(agent)
+        )
 
     def can_keep_promises(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
         """Whether every callback that must not fail (`onFailure: block`) belongs to an event that we fire."""
@@ -93,10 +104,9 @@ class Hooking:
         """
         kind = EVENTS[event]
         subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
-        own = self.of_agents.get(agent.get("agent_id", ""), ()) if agent is not None else ()
         hooks = [
             hook
-            for hook in ([*self.all(), *own] if among is None else among)
+            for hook in (self._around(agent) if among is None else among)
             if hook.event == event and hook.matcher.fits(subjects)
         ]
         if not hooks:
@@ -164,17 +174,19 @@ class Hooking:
     def _report(self, hook: Hook, fired: Fired, ran: Ran, report: Report) -> None:
         if ran.failure is not None:
             blocks = hook.on_failure == "block" and fired.event.failure_blocks and fired.event.block
-            follows = fired.event.block if blocks else "it is as if there were no such hook"
+            follows = (fired.event.failure or fired.event.block) if blocks else "it is as if there were no such hook"
             self.complain(f"hook {fired.shown} ({hook.label}) failed: {ran.failure}; {follows}")
         elif ran.blocks is not None and not fired.event.block:
             self.complain(f"hook {fired.shown} ({hook.label}) cannot block this: {ran.blocks}")
+        if ran.output.goes_on is False and not ran.output.is_async and not fired.event.stops:
+            self.complain(f"hook {fired.shown} ({hook.label}) cannot end anything here: continue has no effect")
         report.ended(ran, "error" if ran.failure is not None or ran.blocks is not None else "success")
 
     def _tell_people(self, fired: Fired, verdict: Verdict) -> None:
         for message in verdict.messages:
             self._session.tell(Informational(content=f"{fired.shown} says: {message}", level="notice"))
         if verdict.stopped:
-            text = f"{fired.shown} hook stopped the turn: {verdict.stopped}"
+            text = f"{fired.shown} hook stopped {fired.event.stops}: {verdict.stopped}"
             self._session.tell(Informational(content=text, level="warning", prevent_continuation=True))
 
     # In the background.

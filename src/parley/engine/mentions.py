@@ -78,7 +78,7 @@ async def read(session: Session, mention: Mention, path: str) -> list[Json]:
     if mention.first is not None and mention.last is not None and not is_folder:
         input |= {"offset": mention.first, "limit": max(1, mention.last - mention.first + 1)}
     call = ToolUse({"type": "tool_use", "id": f"toolu_{context.new_id()}", "name": tool, "input": input})
-    called = await session.caller.run(call, session.mode)
+    called = await session.caller.run(call, lambda: session.mode)
     content = called.result.content
     if called.ran is None or called.result.is_error:
         tell(session, mention, content if isinstance(content, str) else "it cannot be read")

@@ -49,6 +49,7 @@ class Decided(Struct, frozen=True, kw_only=True):
 
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
 """Who let a call run, as the line says it."""
+CUT_OFF = "the turn was cut off before the hooks had seen it that must see it"
 ALTERED = "The input is not the one that was approved"
 
 
@@ -76,10 +77,21 @@ class Caller:
         self._listeners = listeners or Listeners()
         self._ran: dict[str, Called] = {}
         """Calls that ran and are not over yet: hooks have still to hear of them."""
+        self._guarded: set[str] = set()
+        """Calls whose output is not told before hooks have seen it that must not fail."""
 
     def take_ran(self, call: ToolUse) -> Called | None:
-        """How a call ended that ran, and was cancelled before all had heard of it. It happened, whoever was cut off."""
-        return self._ran.pop(call.id, None)
+        """How a call ended that ran, and was cancelled before all had heard of it. It happened, whoever was cut off.
+
+        A hook that was cut off counts as one that failed: where it must not fail, the output is withheld.
+        """
+        called, is_guarded = self._ran.pop(call.id, None), call.id in self._guarded
+        self._guarded.discard(call.id)
+        if called is None or not is_guarded or called.result.is_error:
+            return called
+        from parley.engine.tool_hooks import withheld
+
+        return msgspec.structs.replace(called, result=withheld(CUT_OFF))
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing here, so that others may run beside it."""
@@ -114,13 +126,17 @@ class Caller:
     def _find(self, name: str) -> Tool | None:
         return self.tools.get(name) or self.tools.get(canonical(name))
 
-    async def run(self, call: ToolUse, mode: str) -> Called:
-        """The whole life of one call. If it is cancelled, `take_ran` has what is known of it."""
+    async def run(self, call: ToolUse, mode: Callable[[], str]) -> Called:
+        """The whole life of one call, decided on in the mode of that moment.
+
+        If it is cancelled, `take_ran` has what is known of it.
+        """
         called = await self._lived(call, mode)
         self._ran.pop(call.id, None)
+        self._guarded.discard(call.id)
         return called
 
-    async def _lived(self, call: ToolUse, mode: str) -> Called:
+    async def _lived(self, call: ToolUse, mode: Callable[[], str]) -> Called:
         tool = self._find(call.name)
         if tool is None:
             return Called(result=unusable(f"Error: No such tool available: {call.name}. {self._absence(call.name)}"))
@@ -134,24 +150,27 @@ class Caller:
             return Called(result=unusable(f"InputValidationError: {flaw}"))
         if self._listeners.live is not None:
             return await self._run_hooked(self._listeners.live, call, tool, mode)
-        return await self._carry_out(tool, await self._decide(call, tool, mode))
+        return await self._carry_out(tool, await self._decide(call, tool, mode()))
 
-    async def _run_hooked(self, live: Hooking, call: ToolUse, tool: Tool, mode: str) -> Called:
+    async def _run_hooked(self, live: Hooking, call: ToolUse, tool: Tool, mode: Callable[[], str]) -> Called:
         """The same with hooks around it. They are over before anything is decided, and before anything runs."""
         before = await live.calls.before(call, tool, self.agent)
         opinions = [before.opinion] if before.opinion is not None else []
         if before.updated_input is not None:
             # A rule that denies what the model wanted denies it, whatever a hook makes of it.
-            if not self.asker.is_denied_by_rule(request_of(tool, call.input, self._context), mode):
+            if not self.asker.is_denied_by_rule(request_of(tool, call.input, self._context), mode()):
                 call = ToolUse({**call.json, "input": before.updated_input})
             try:
                 read_input(tool, call.input)
             except BadInput as flaw:
                 return Called(result=unusable(f"InputValidationError: the input a hook gave: {flaw}"))
-        decided = await self._decide(call, tool, mode, *opinions)
+        decided = await self._decide(call, tool, mode(), *opinions)
+        if live.calls.guard_output(call, tool, self.agent):
+            self._guarded.add(call.id)
         begun = self._context.clock()
         called = await self._carry_out(tool, decided)
-        contexts, stopped, result = before.contexts, before.stopped, called.result
+        contexts, result = before.contexts, called.result
+        stopped = before.stopped if before.stopped is not None else called.stopped
         if called.ran is not None:
             seconds = self._context.clock() - begun
             after = await live.calls.after(call, tool, called.ran, result, seconds, self.agent)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.weighing import Opinion
+from parley.engine.weighing import HOOK, Opinion
 from parley.hooks.base import context_text
 from parley.hooks.merge import Verdict
 from parley.permissions.base import Allow, Deny
@@ -91,24 +91,29 @@ class ToolHooks:
             response = result.content if result.detail is None else result.detail
             details = {**common, "tool_response": response, "tool_use_id": call.id, **duration}
         verdict = await self._live.fire(event, details, subjects=known, tool_use_id=call.id, agent=agent)
+        said, stopped = contexts(f"{event}:{known[0]}", verdict), verdict.stopped
+        if verdict.withheld is not None:
+            return After(result=withheld(verdict.withheld), contexts=said, stopped=stopped)
         new = verdict.updated_output
         if new is UNSET and any(name.startswith(MCP) for name in known):
             new = verdict.updated_mcp_output
-        return After(
-            result=result if new is UNSET else replaced(result, new),
-            contexts=contexts(f"{event}:{known[0]}", verdict),
-            stopped=verdict.stopped,
-        )
+        return After(result=result if new is UNSET else replaced(result, new), contexts=said, stopped=stopped)
 
-    async def permission(self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None) -> Json | None:
-        """What the hooks answer to a permission question; None if they have no opinion."""
+    def guard_output(self, call: ToolUse, tool: Tool, agent: Json | None) -> bool:
+        """Whether the output of a call is nobody's before a hook has seen it that must not fail."""
+        return self._live.guards("PostToolUse", names(call, tool), agent)
+
+    async def permission(self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None) -> Json | Deny | None:
+        """What the hooks answer to a permission question, or decide; None if they have no opinion."""
         details: Json = {"tool_name": known[0], "tool_input": asked.input}
         if asked.permission_suggestions is not UNSET:
             details["permission_suggestions"] = asked.permission_suggestions
         id = asked.tool_use_id if isinstance(asked.tool_use_id, str) else None
         verdict = await self._live.fire("PermissionRequest", details, subjects=known, tool_use_id=id, agent=agent)
         if verdict.stopped is not None:
-            return {"behavior": "deny", "message": verdict.stopped or "a hook ended the turn", "interrupt": True}
+            why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
+            text = f"PermissionRequest:{known[0]} hook error: {why}"
+            return Deny(message=text, source=HOOK, reason=why, reason_type=HOOK, stopped=verdict.stopped)
         answer = verdict.answer
         if answer is not None and answer.get("behavior") == "deny" and not isinstance(answer.get("message"), str):
             return {**answer, "message": "A hook denied the permission."}
@@ -142,6 +147,12 @@ def contexts(shown: str, verdict: Verdict) -> tuple[str, ...]:
     return tuple(said)
 
 
+def withheld(why: str) -> Result:
+    """What stands in the place of an output that must not be told."""
+    text = f"The call ran, and its output is withheld: {why}."
+    return Result(content=text, detail=f"Error: {text}", is_error=True)
+
+
 def replaced(result: Result, new: Any) -> Result:
     """A hook's output in the place of the tool's: a text, content blocks, or an object like the tool's own."""
     if isinstance(new, dict) and isinstance(new.get("content"), list):
@@ -161,7 +172,9 @@ def text_of(content: str | list[Json]) -> str:
     return "\n".join(str(block["text"]) for block in content if "text" in block)
 
 
-async def race(host: Coroutine[Any, Any, Allow | Deny], hooks: Coroutine[Any, Any, Json | None]) -> Allow | Deny | Json:
+async def race(
+    host: Coroutine[Any, Any, Allow | Deny], hooks: Coroutine[Any, Any, Json | Deny | None]
+) -> Allow | Deny | Json:
     """The host's decision or the hooks' answer, whichever is there first; the loser is withdrawn.
 
     Hooks without an opinion leave it to the host, and a host that cannot be asked leaves it to the hooks.

@@ -255,7 +255,7 @@ class Turn:
                 talk.setup.observer.tool(call.name, call.id) as watch,
                 Heartbeat(talk.tell, call, talk.limits.heartbeat_seconds),
             ):
-                called = await talk.caller.run(call, talk.mode())
+                called = await talk.caller.run(call, talk.mode)
                 watch.note(error_type="denied" if called.denied is not None else None, is_error=called.result.is_error)
         if called.denied is not None and called.stopped is None:
             self._deny(call, called.denied)
@@ -345,6 +345,7 @@ class Turn:
             text = f"{why.value} before this tool call finished; it may not have run."
             result = Result(content=text, detail="User rejected tool use", is_error=True)
             self._tell_result(call, result, {"non_execution_kind": "user-rejected"})
+        self.hearing.keep()  # what hooks said about calls that have their results
         where = "tools" if in_tools else "streaming"
         if why is Cut.GIVE_WAY:
             return outcome.gave_way(where, stop_reason)

@@ -53,9 +53,9 @@ class TurnHooks:
         live.prompt_id = turn.prompts[0].uuid
         turn.hearing.contexts += live.take_late()
         if not self._has_started:
-            self._has_started = True
             turn.hearing.contexts += await self._start()
-        refusal = await self.submit(turn.prompts, turn.hearing.contexts)
+            self._has_started = True  # an interrupt before this line leaves it to the next turn
+        refusal = await self.submit(turn.prompts, turn.hearing.about_prompts)
         if refusal is None:
             return None
         self._session.tell(init_line(self._session))
@@ -87,7 +87,7 @@ class TurnHooks:
     async def let_in(self, turn: Turn, prompts: list[Prompt]) -> list[Prompt]:
         """Ask about prompts that join a running turn; those that may. An interrupt puts them back in their line."""
         try:
-            refusal = await self.submit(prompts, turn.hearing.contexts)
+            refusal = await self.submit(prompts, turn.hearing.about_prompts)
         except asyncio.CancelledError:
             self._session.inbox.put_back(prompts)
             raise

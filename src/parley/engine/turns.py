@@ -41,6 +41,8 @@ class Turns:
         self.last_result: Result | None = None
         self._left_behind = left_behind(session)
         """The tasks that an earlier engine left behind; None if there was none."""
+        self._unsaid: list[str] = []
+        """What the model was to hear in turns in which it was not asked."""
         self._left_open = session.record.elicited
         """The questions of servers that an earlier engine left open."""
 
@@ -92,6 +94,7 @@ class Turns:
         finally:
             task.cancel()
             self.running = self._task = None
+            self._unsaid += turn.hearing.contexts
         self._end(turn, task.result())
 
     async def _guarded(self, turn: Turn) -> Outcome:
@@ -125,6 +128,8 @@ class Turns:
     def _heed_news(self, turn: Turn) -> None:
         """Let the model know what has become of its MCP servers and tasks, and how servers want to be used."""
         session = self._session
+        turn.hearing.contexts += self._unsaid
+        self._unsaid = []
         if self._left_behind is not None:
             note, stamp = session.record.note, session.stamp
             turn.hearing.contexts += self._left_behind.news(

@@ -18,6 +18,8 @@ from parley.protocol.base import UNSET, Json, Struct, UnsetType, convert
 
 DEFAULT_SECONDS = 60.0
 """How long a hook may take, unless it says otherwise."""
+MOST_CONTEXT_CHARS = 100_000
+"""So much may a hook say to the model at a time."""
 OnFailure = Literal["continue", "block"]
 
 
@@ -36,6 +38,10 @@ class Event(Struct, frozen=True, kw_only=True):
     """What `decision: block`, exit code 2, or a failure with `onFailure: block` does; nothing if empty."""
     failure_blocks: bool = True
     """Whether `onFailure: block` counts."""
+    failure: str = ""
+    """What a failure with `onFailure: block` does, where that is more than a block."""
+    stops: str = ""
+    """What `continue: false` ends; nothing if empty."""
     tells_mode: bool = False
     tells_effort: bool = False
     takes_text: bool = False
@@ -55,6 +61,7 @@ EVENTS: dict[str, Event] = {
             fields=TOOL,
             effects=("permissionDecision", "permissionDecisionReason", "updatedInput", CONTEXT),
             block="the call is denied",
+            stops="the turn",
             tells_mode=True,
             tells_effort=True,
         ),
@@ -65,6 +72,7 @@ EVENTS: dict[str, Event] = {
             fields=("tool_name", "tool_input", "permission_suggestions"),
             effects=("decision",),
             block="the call is denied",
+            stops="the turn",
             tells_mode=True,
             tells_effort=True,
         ),
@@ -75,6 +83,8 @@ EVENTS: dict[str, Event] = {
             fields=("tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms"),
             effects=(CONTEXT, "updatedToolOutput", "updatedMCPToolOutput"),
             block="the reason goes to the model",
+            failure="the output is withheld",
+            stops="the turn",
             tells_mode=True,
             tells_effort=True,
         ),
@@ -85,6 +95,7 @@ EVENTS: dict[str, Event] = {
             fields=(*TOOL, "error", "is_interrupt", "duration_ms"),
             effects=(CONTEXT,),
             block="the reason goes to the model",
+            stops="the turn",
             tells_mode=True,
             tells_effort=True,
         ),
@@ -94,6 +105,7 @@ EVENTS: dict[str, Event] = {
             fields=("tool_calls",),
             effects=(CONTEXT,),
             block="the reason goes to the model",
+            stops="the turn",
             tells_mode=True,
             tells_effort=True,
         ),
@@ -103,6 +115,7 @@ EVENTS: dict[str, Event] = {
             fields=("prompt",),
             effects=(CONTEXT,),
             block="the prompt is dropped",
+            stops="the turn",
             tells_mode=True,
             takes_text=True,
         ),
@@ -121,6 +134,7 @@ EVENTS: dict[str, Event] = {
             fields=("stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"),
             effects=(CONTEXT,),
             block="the turn goes on, the reason goes to the model",
+            stops="the turn",
             failure_blocks=False,
             tells_mode=True,
             tells_effort=True,
@@ -149,6 +163,7 @@ EVENTS: dict[str, Event] = {
             ),
             effects=(CONTEXT,),
             block="the subagent goes on, the reason goes to it",
+            stops="the subagent",
             failure_blocks=False,
             tells_mode=True,
             tells_effort=True,
@@ -159,6 +174,7 @@ EVENTS: dict[str, Event] = {
             matched="trigger",
             fields=("trigger", "custom_instructions"),
             block="there is no compaction",
+            stops="the compaction",
         ),
         Event(name="PostCompact", when="after a compaction", matched="trigger", fields=("trigger", "compact_summary")),
         Event(
@@ -278,5 +294,7 @@ def failure_policy(asked: object) -> OnFailure:
 
 
 def context_text(shown: str, text: str) -> str:
-    """What a hook has to say to the model, marked as such."""
+    """What a hook has to say to the model, marked as such. Too much of it would leave no room for anything else."""
+    if len(text) > MOST_CONTEXT_CHARS:
+        text = f"{text[:MOST_CONTEXT_CHARS]}\n[cut here: {len(text) - MOST_CONTEXT_CHARS} more characters]"
     return f"<hook-context from={shown!r}>\n{text}\n</hook-context>"

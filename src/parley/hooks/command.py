@@ -39,7 +39,8 @@ SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
 """Runs words as they are, found on the PATH."""
 PROGRESS_SECONDS = 1.0
-KEPT_BYTES = 256 * 1024
+KEPT_BYTES = 4 * 1024 * 1024
+"""An answer may hold another output for a tool, so this is more than tools put out."""
 REASON_CHARS = 10_000
 NOT_FOR_COMMANDS = ("BASH_ENV", "ENV")
 """What would be sourced before the command."""
@@ -87,9 +88,13 @@ class Written:
 
     def take(self, data: bytes) -> None:
         self.total_bytes += len(data)
-        self._data += data[: KEPT_BYTES - len(self._data)]
+        self._data += data[: max(0, KEPT_BYTES - len(self._data))]
         if b"\n" in data and not self.has_line.done():
             self.has_line.set_result(None)
+
+    @property
+    def is_cut(self) -> bool:
+        return self.total_bytes > len(self._data)
 
     @property
     def text(self) -> str:
@@ -130,7 +135,7 @@ class Command:
         except asyncio.CancelledError:
             started.drop()
             raise
-        return ended(fired.event, started.over.result(), stdout.text, stderr.text)
+        return ended(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
     async def _start(self, input: Json, stdout: Written, stderr: Written) -> Process:
         """Raises HookFailed."""
@@ -156,7 +161,8 @@ class Command:
     async def _later(self, started: Process, event: Event, stdout: Written, stderr: Written) -> Ran:
         """Wait for one that goes on in the background, no longer than it may take."""
         asked = asked_for(stdout)
-        seconds = asked.asyncTimeout / 1000 if asked is not None and asked.asyncTimeout else self.timeout_seconds
+        ms = asked.asyncTimeout if asked is not None else None
+        seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
             done, _ = await asyncio.wait({started.over}, timeout=seconds)
         finally:
@@ -169,7 +175,7 @@ class Command:
         text = stdout.text
         if asked is not None:
             text = text.partition("\n")[2]  # the first line only said that there is more to come
-        return ended(event, started.over.result(), text, stderr.text)
+        return ended(event, started.over.result(), text, stderr.text, is_cut=stdout.is_cut)
 
     def listed(self) -> Json:
         entry = self._entry
@@ -197,7 +203,7 @@ def asked_for(stdout: Written) -> Output | None:
     return None
 
 
-def ended(event: Event, end: End, stdout: str, stderr: str) -> Ran:
+def ended(event: Event, end: End, stdout: str, stderr: str, *, is_cut: bool) -> Ran:
     """What a command that is over has said."""
     code = 128 - end.exit_code if end.exit_code < 0 else end.exit_code
     told: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
@@ -209,16 +215,24 @@ def ended(event: Event, end: End, stdout: str, stderr: str) -> Ran:
         why = stderr.strip()[:REASON_CHARS]
         return Ran(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
     try:
-        return Ran(output=understood(event, stdout.strip()), **told)
+        return Ran(output=understood(event, stdout.strip(), is_cut=is_cut), **told)
     except HookFailed as flaw:
         return Ran(failure=str(flaw), **told)
 
 
-def understood(event: Event, text: str) -> Output:
-    """The answer in what a command wrote. Raises HookFailed if it is a wrong one."""
+def understood(event: Event, text: str, *, is_cut: bool) -> Output:
+    """The answer in what a command wrote. Raises HookFailed if it is a wrong one.
+
+    What begins like an answer and is none must not pass for silence: it may have been a denial.
+    """
     if text.startswith("{"):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeEncodeError):
+        if is_cut:
+            raise HookFailed(f"its answer is longer than {KEPT_BYTES} bytes")
+        try:
             return read_output(msgspec.json.decode(text))
+        except (msgspec.DecodeError, UnicodeEncodeError) as flaw:
+            if not event.takes_text:
+                raise HookFailed(f"its answer is no JSON: {flaw}") from None
     if text and event.takes_text:
-        return Output(hookSpecificOutput=Specific(additionalContext=text[:REASON_CHARS]))
+        return Output(hookSpecificOutput=Specific(additionalContext=text))
     return Output()

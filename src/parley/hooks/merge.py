@@ -15,10 +15,10 @@ from parley.protocol.base import UNSET, Json, Struct
 Permission = Literal["allow", "ask", "deny"]
 STRENGTH: dict[str, int] = {"allow": 1, "ask": 2, "deny": 3}
 OLD_WORDS = {"block": "deny", "approve": "allow"}
-"""`decision` said it before there was `permissionDecision`."""
+"""`decision` said it before there was `permissionDecision`, with words of its own."""
 
 RULES = {
-    "permissionDecision": "the strongest: deny, then ask, then allow; a word that is not known is a deny",
+    "permissionDecision": "the strongest: deny, then ask, then allow; an unknown word, also in `decision`, is a deny",
     "permissionDecisionReason": "of the first hook that said what won",
     "updatedInput": "the first",
     "additionalContext": "all, each as a paragraph of its own",
@@ -29,7 +29,7 @@ RULES = {
     "updatedToolOutput, updatedMCPToolOutput": "the first; the one for MCP counts for tools of MCP servers only",
     "decision of PermissionRequest": "the first deny, else the first allow",
     "async": "what that hook says now has no effect",
-    "a failure with onFailure block": "as a block",
+    "a failure with onFailure block": "as a block; behind a call that succeeded, its output is withheld",
     "a failure with onFailure continue": "as if there were no such hook, but told",
 }
 
@@ -60,6 +60,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """For the person."""
     updated_output: Any = UNSET
     updated_mcp_output: Any = UNSET
+    withheld: str | None = None
+    """Why the output of a call is not to be told: who could have replaced it, and must not fail, has failed."""
     answer: Json | None = None
     """The answer to a permission question."""
 
@@ -80,10 +82,13 @@ def merge(event: Event, answers: Sequence[Answer]) -> Verdict:
         if CONTEXT in event.effects
         else (),
         blocked="\n".join(blocks) if blocks else None,
-        stopped=next((output.stopReason or "" for output in outputs if output.goes_on is False), None),
+        stopped=next((output.stopReason or "" for output in outputs if output.goes_on is False), None)
+        if event.stops
+        else None,
         messages=tuple(output.systemMessage for output in outputs if output.systemMessage),
         updated_output=first(event, specifics, "updatedToolOutput", UNSET),
         updated_mcp_output=first(event, specifics, "updatedMCPToolOutput", UNSET),
+        withheld=why_withheld(event, heard),
         answer=permission_answer(event, specifics, blocks),
     )
 
@@ -99,6 +104,14 @@ def why_blocked(event: Event, answer: Answer) -> str | None:
     if ran.blocks is not None:
         return ran.blocks or "blocked without a reason"
     return (ran.output.reason or "blocked without a reason") if ran.output.decision == "block" else None
+
+
+def why_withheld(event: Event, answers: Sequence[Answer]) -> str | None:
+    """Nobody knows what a hook that failed would have put in the place of an output."""
+    if "updatedToolOutput" not in event.effects:
+        return None
+    failed = [answer for answer in answers if answer.ran.failure is not None and answer.on_failure == "block"]
+    return "\n".join(f"the hook ({answer.label}) failed: {answer.ran.failure}" for answer in failed) or None
 
 
 def strongest(event: Event, answers: Sequence[Answer]) -> tuple[Permission | None, Answer | None]:
@@ -119,8 +132,9 @@ def permission_of(event: Event, answer: Answer) -> Permission | None:
     if answer.ran.failure is not None:
         return None
     specific = answer.ran.output.hookSpecificOutput
-    word = (specific.permissionDecision if specific else None) or OLD_WORDS.get(answer.ran.output.decision or "")
-    if word is None:
+    old = answer.ran.output.decision
+    word = (specific.permissionDecision if specific else None) or OLD_WORDS.get(old or "", old)
+    if not word:
         return None
     # What we do not understand must not open a door.
     return word if word in ("allow", "ask") else "deny"  # type: ignore[return-value]  # two of three
@@ -134,7 +148,9 @@ def reason_of(ran: Ran) -> str:
     told = (specific.permissionDecisionReason if specific else None) or ran.output.reason or ran.blocks
     if told:
         return told
-    word = specific.permissionDecision if specific else None
+    word = (specific.permissionDecision if specific else None) or OLD_WORDS.get(
+        ran.output.decision or "", ran.output.decision
+    )
     return f"the decision {word!r} is not supported here" if word and word not in STRENGTH else ""
 
 

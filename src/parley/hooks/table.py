@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parley.hooks.base import DEFAULT_SECONDS, EVENTS, Event
+from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
 from parley.hooks.merge import RULES
 
 INTRODUCTION = f"""\
@@ -28,11 +28,20 @@ answer that cannot be understood, no answer in time, a host that has gone) is to
 `hook_response`; then `onFailure` counts: `continue` (the default) is as if there were no such hook, `block` blocks
 what the hook guards. An interrupt withdraws all open questions with `control_cancel_request`.
 
+**A hook that redacts** what tools put out (`updatedToolOutput`) should say `onFailure: block`. Then an output that it
+could not look at is withheld, from the model, the host and the transcript alike: the result says that the call ran and
+that its output is withheld. So it is when the hook fails, when its host has gone, and when an interrupt or a signal
+cuts it off. With `continue` the output is told as the tool gave it in all these cases: most hooks behind a call only
+look on, and that one of them was cut off must not cost the model what a command has done.
+
 `matcher` is compared with the field in the first table: empty or `*` fits everything, `Edit|Write` fits these
 names, anything else is a regular expression that is searched for in the name. `Task` and `Agent` are one tool.
 
 ## Events
 """
+EXAMPLE = """
+{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh", "timeout": 10}]}]}}
+""".strip()
 OUTPUT = """
 Every input also has `session_id`, `transcript_path`, `cwd`, `prompt_id` and `hook_event_name`; those marked with * have
 `permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`. Callbacks
@@ -45,7 +54,7 @@ SessionEnd has two seconds in all. Events that are not listed may be registered 
 An answer is a JSON object; `{}` is no opinion. Where several hooks answer, their answers count in the order of their
 registration, callbacks first:
 """
-REST = """
+REST = f"""
 - **Permission.** The order is: deny rule > PreToolUse > ask rule > allow rule > mode > `can_use_tool` and
   PermissionRequest. A hook may deny and ask whatever it likes. Its allow spares a question that only the mode would
   ask: it opens nothing that a rule denies or wants asked, no protected file, no question to a person, and nothing
@@ -54,10 +63,13 @@ REST = """
 - **PermissionRequest** and `can_use_tool` are asked at the same time; the first decision counts and the other question
   is withdrawn. Where nobody can be asked, the hook alone decides.
 - **Context** for the model goes behind the prompt, or behind all results of that answer of the model; the transcript
-  has it as a message with `isMeta`. The host is not told.
+  has it as a message with `isMeta`. The host is not told. It is not lost if the turn is interrupted or its prompt
+  blocked: then it goes with the next one. Of one context the first {MOST_CONTEXT_CHARS:,} characters count.
 - **Stop**: the reason of a block goes to the model and the turn goes on; the next Stop has `stop_hook_active: true`.
   After eight blocks in one turn it ends all the same.
-- **continue: false** ends the turn with `terminal_reason` `hook_stopped`; before a call, the call does not run.
+- **continue: false** ends what the first table says: the turn, with `terminal_reason` `hook_stopped` (a prompt is
+  dropped, and a call that has not run does not run), or the compaction. Inside a subagent it is the subagent's turn.
+  Elsewhere it has no effect, and stderr says so.
 - **updatedToolOutput** may be a text, a list of content blocks, or an object like the tool's own; it replaces both what
   the model sees and `tool_use_result`.
 - **async: true** says that the hook goes on by itself: the engine does not wait. For a command, what it says in the
@@ -68,7 +80,7 @@ REST = """
 ## Commands
 
 ```json
-{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh", "timeout": 10}]}]}}
+{EXAMPLE}
 ```
 
 The command is run by bash in the session's directory, with the input as JSON on stdin and `CLAUDE_PROJECT_DIR` in its
@@ -81,6 +93,7 @@ it. Other types than `command` are not run, and said to be so.
 | 2 | it blocks; stderr says why |
 | others | it failed |
 
+What begins like an object and is none is a failure, except where it is context; so is an answer of more than 4 MiB.
 Commands and all they start end with their time, with an interrupt, and with the engine.
 
 ## What the host sees
@@ -103,12 +116,13 @@ def event_row(event: Event) -> tuple[str, ...]:
     effects = ", ".join(f"`{name}`" for name in event.effects)
     matched = f"`{event.matched}`" if event.matched else ""
     block = event.block + ("" if event.failure_blocks or not event.block else " (`onFailure` does not count)")
-    return (event.name + mark, event.when, matched, fields, effects, block)
+    block += f"; after a failure {event.failure}" if event.failure else ""
+    return (event.name + mark, event.when, matched, fields, effects, block, event.stops)
 
 
 def text() -> str:
     events = rows(
-        ("event", "fires", "matched", "input", "`hookSpecificOutput`", "`decision: block`"),
+        ("event", "fires", "matched", "input", "`hookSpecificOutput`", "`decision: block`", "`continue: false` ends"),
         map(event_row, EVENTS.values()),
     )
     merging = rows(("answers", "come to"), ((name, rule) for name, rule in RULES.items()))

@@ -78,6 +78,8 @@ class Deny(Struct, frozen=True, kw_only=True):
     rule: Rule | None = None
     interrupt: bool = False
     """The host wants the turn to end as well."""
+    stopped: str | None = None
+    """Why a hook wants the turn to end as well, if one does."""
 
 
 class Ask(Struct, frozen=True, kw_only=True):
