@@ -180,10 +180,10 @@ def test_a_request_that_was_too_long_is_compacted_and_made_once_more(tmp_path: P
 
 
 def test_where_no_summary_can_be_had_the_end_of_the_conversation_is_kept(tmp_path: Path) -> None:
-    """All three requests are refused as too long: what is left is cut without a model."""
+    """All requests are refused as too long, one with smaller pieces as well: what is left is cut without a model."""
 
     async def talk() -> None:
-        async with Room(tmp_path, says(LONG) + TOO_LONG * 3 + says("two"), **SMALL) as room:
+        async with Room(tmp_path, says(LONG) + TOO_LONG * 4 + says("two"), **SMALL) as room:
             await prompted(room, "first")
             result = await prompted(room, "second")
             [first, *_] = sent(room)

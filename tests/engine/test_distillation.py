@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_compaction import assistant, boundary, call, heard, result, talks, text, user
 
-from parley.engine.compaction import is_paired
+from parley.engine.compaction import is_paired, spoken_weight
 from parley.engine.distillation import (
     FAN,
     LEAD,
@@ -22,7 +22,6 @@ from parley.engine.distillation import (
     pieces,
     row_in,
     row_tokens,
-    spoken_weight,
     stretch_in,
     summary_tokens,
     tail_from,

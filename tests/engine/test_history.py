@@ -89,12 +89,13 @@ def test_what_is_not_said_is_not_part_of_it() -> None:
     ) == [{"role": "user", "content": [text("Hello")]}]
 
 
-def test_its_length_is_the_number_of_its_messages() -> None:
+def test_prompts_that_follow_each_other_are_parts_of_one_message() -> None:
     history = History()
     for each in (entry("user", "a"), entry("user", "b"), entry("assistant", "c", "m1")):
         history.apply(each)
 
-    assert len(history) == 2
+    assert [part.content for part in history.spoken()] == [[text("a")], [text("b")], [text("c")]]
+    assert [message["content"] for message in history.messages()] == [[text("a"), text("b")], [text("c")]]
 
 
 def test_an_entry_stays_as_it_was_when_its_message_grows() -> None:

@@ -27,6 +27,8 @@ GROWTH_SHARE = 0.1
 """So much must have been said since the last compaction before the next: where the instructions alone fill the
 window, compacting again and again would help nobody."""
 MOST_FAILURES = 2
+LEAST_SHARE = 0.5
+"""A backend that counts less than this part of our own estimate does not count, or not all of it."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,11 @@ def policy(*, disabled: bool, auto_disabled: bool, flag: str | None, window: int
 
 
 class Gauge:
-    """How full a window is: what the backend counted last, and our own estimate of what came since."""
+    """How full a window is: what the backend counted last, and our own estimate of what came since.
+
+    A backend knows best, but a server between may count anything, and some say 1 whatever they are sent. A count that
+    cannot be is not believed: a conversation must not grow for ever on somebody's word.
+    """
 
     def __init__(self) -> None:
         self._measured: tuple[int, int] | None = None
@@ -73,20 +79,20 @@ class Gauge:
         self.failures = 0
         """In a row."""
 
-    def measure(self, counted: int, history_tokens: int) -> None:
-        """The backend has counted a call and its answer, which are `history_tokens` by our estimate."""
-        self._measured = (counted, history_tokens)
+    def measure(self, counted: int, estimated: int) -> None:
+        """The backend has counted a call and its answer, for which there is our own estimate."""
+        self._measured = (counted, estimated) if counted >= estimated * LEAST_SHARE else None
 
     def reset(self, history_tokens: int) -> None:
         """The conversation has begun anew."""
         self._measured, self._after_last, self.failures = None, history_tokens, 0
 
-    def estimate(self, history_tokens: int, around: int) -> int:
-        """The tokens of the next call; `around` are those of the instructions and tools."""
+    def estimate(self, own: int) -> int:
+        """The tokens of the next call, given our own estimate of them."""
         if self._measured is None:
-            return around + history_tokens
+            return own
         counted, then = self._measured
-        return max(0, counted + history_tokens - then)
+        return max(0, counted + own - then)
 
     def has_grown(self, history_tokens: int, threshold: int) -> bool:
         return not self._after_last or history_tokens - self._after_last > threshold * GROWTH_SHARE
@@ -100,18 +106,28 @@ def threshold(policy: Policy, window: int, answer_tokens: int) -> int:
 
 
 def keep_from(spoken: list[Spoken], most_tokens: int) -> int | None:
-    """Where the messages begin that are kept as they are; None if there is too little before them to be worth it.
+    """Where the parts begin that are kept as they are; None if there is too little before them to be worth it.
 
-    A prompt that nobody has answered is always kept, another last group if it is not too large.
+    A prompt that nobody has answered is always kept, another last group if it is not too large. So are what stands
+    before that prompt without an answer, and the work that it came into.
     """
-    begins = [at for at, message in enumerate(spoken) if message.role == "assistant" or not results_in(message)]
+    begins = [at for at, part in enumerate(spoken) if part.role == "assistant" or not results_in(part)]
     if len(begins) < 2:
         return None
     at = begins[-1]
-    tail = spoken[at:]
-    is_prompt = spoken[at].role == "user"
-    fits = is_prompt or sum(weight(block) for message in tail for block in message.content) <= most_tokens
-    return at if fits and is_paired(tail) else len(spoken)
+    size = sum(map(spoken_weight, spoken[at:]))
+    fits = spoken[at].role == "user" or size <= most_tokens
+    for earlier in reversed(begins[1:-1]):
+        size += sum(map(spoken_weight, spoken[earlier:at]))
+        is_answered = spoken[at].role == "assistant" or spoken[at - 1].role == "assistant"
+        if is_answered or size > most_tokens or not is_paired(spoken[earlier:]):
+            break
+        at = earlier
+    return at if fits and is_paired(spoken[at:]) else len(spoken)
+
+
+def spoken_weight(part: Spoken) -> int:
+    return sum(map(weight, part.content))
 
 
 def is_paired(messages: Iterable[Spoken]) -> bool:
@@ -130,11 +146,3 @@ def is_paired(messages: Iterable[Spoken]) -> bool:
 
 def results_in(message: Spoken) -> list[Json]:
     return [block for block in message.content if block.get("type") == "tool_result"]
-
-
-def last_request(spoken: list[Spoken]) -> str:
-    """The words of the last prompt, without what the engine added; empty if there is none."""
-    for message in reversed(spoken):
-        if message.role == "user" and not results_in(message):
-            return "\n".join(str(block.get("text") or "") for block in message.content if block.get("type") == "text")
-    return ""

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine import outcome, summary
-from parley.engine.compaction import KEPT_SHARE, MOST_FAILURES, keep_from, last_request, threshold
+from parley.engine.compaction import KEPT_SHARE, MOST_FAILURES, keep_from, threshold
 from parley.engine.heartbeat import Pulse
-from parley.engine.history import marked, tokens, weight
-from parley.engine.insistence import NO_WORDS, insist
+from parley.engine.history import marked, tokens, weight, words_in
+from parley.engine.insistence import insist, is_about_length, is_about_request
 from parley.engine.prompt import DATE
 from parley.errors import BudgetSpent, ModelError
 from parley.hooks.base import context_text
 from parley.models.base import ModelRequest
-from parley.models.names import CHARS_PER_TOKEN, Choice
+from parley.models.names import Choice
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from parley.engine.hooking import Hooking
 
 TOO_FEW = "too_few_groups"
-SHARE_OF_PIECE = 0.5
-"""How much of the window a piece fills: characters are a rough measure of tokens."""
+SHARES_OF_PIECE = (0.5, 0.125)
+"""How much of the window a piece fills, and where that is too much: characters are a rough measure of tokens."""
+SUMMARY_SHARE = 0.5
+"""How much of the threshold a summary may have, however much the model has written."""
 CUT_SHARE = 0.25
 
 
@@ -101,6 +103,7 @@ class Compactor:
             gauge.failures += 1
             if gauge.failures >= MOST_FAILURES:
                 text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {flaw}"
+                gauge.failures = 0  # the next turn may try its luck again: it is a limit, and no wall
                 raise ModelError(text, kind="compaction_failed") from None
             return False
         if done is not None:
@@ -161,9 +164,14 @@ class Compactor:
 
     def _reminders(self, at: int) -> tuple[str, str]:
         """The last request, if it is not among what is kept, and the date."""
-        spoken, date = self._talk.record.history.spoken(), self._talk.record.told_date
-        is_there = last_request(spoken[at:]) or spoken[-1].role == "assistant"
-        return "" if is_there else last_request(spoken), f"[{DATE}{date}]" if date else ""
+        history, date = self._talk.record.history, self._talk.record.told_date
+        spoken, asked = history.spoken(), history.asked
+        is_due = (
+            asked is not None
+            and spoken[-1].role == "user"
+            and all(asked.uuid not in part.uuids for part in spoken[at:])
+        )
+        return words_in(asked.content) if asked is not None and is_due else "", f"[{DATE}{date}]" if date else ""
 
     async def _tell_hooks(self, live: Hooking, trigger: str, said: str) -> tuple[str, ...]:
         """The session begins anew, as it were. What the hooks want the model to know."""
@@ -175,13 +183,19 @@ class Compactor:
 
     async def _summary(self, messages: list[Json], words: str) -> str:
         """From the first step of the ladder that bears. Raises ModelError if the model does not answer at all."""
+        flaw: ModelError | None = None
         for step in (self._of_all, self._without_bodies, self._in_pieces):
             try:
-                return await step(messages, words)
-            except ModelError as flaw:
-                if not outcome.is_too_long(flaw) and flaw.kind != NO_WORDS:
+                said = await step(messages, words)
+            except ModelError as refused:
+                flaw = refused
+                if not is_about_request(flaw):
                     raise
-        return summary.cut(messages, int(self._threshold() * CUT_SHARE) * CHARS_PER_TOKEN)
+            else:
+                return summary.within(said, int(self._threshold() * SUMMARY_SHARE))
+        if flaw is not None and not is_about_length(flaw):
+            raise flaw  # a backend that refuses plain texts as well is not to blame on what was said
+        return summary.cut(messages, int(self._threshold() * CUT_SHARE))
 
     async def _of_all(self, messages: list[Json], words: str) -> str:
         return await self._ask(summary.asking(messages, words))
@@ -190,13 +204,21 @@ class Compactor:
         return await self._ask(summary.asking(summary.without_bodies(messages), words))
 
     async def _in_pieces(self, messages: list[Json], words: str) -> str:
-        most_chars = max(1, int(self._talk.window * SHARE_OF_PIECE)) * CHARS_PER_TOKEN
-        texts = summary.pieces(summary.without_bodies(messages), most_chars)
+        bare, (usual, small) = summary.without_bodies(messages), SHARES_OF_PIECE
+        try:
+            return await self._read_out(bare, words, usual)
+        except ModelError as flaw:
+            if not outcome.is_too_long(flaw):
+                raise
+            return await self._read_out(bare, words, small)
+
+    async def _read_out(self, messages: list[Json], words: str, share: float) -> str:
+        texts = summary.pieces(messages, int(self._talk.window * share))
         said = []
         for number, text in enumerate(texts, 1):
             head = summary.ASK_PIECE.format(number=number, count=len(texts))
             said.append(await self._ask(summary.asking([], f"{head}\n\n{text}\n\n{words}")))
-        return summary.shortened("\n\n".join(said), int(self._threshold() * CUT_SHARE) * CHARS_PER_TOKEN)
+        return summary.within("\n\n".join(said), int(self._threshold() * CUT_SHARE))
 
     async def _ask(self, messages: list[Json]) -> str:
         """Raises ModelError, BudgetSpent."""

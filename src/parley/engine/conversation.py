@@ -144,7 +144,11 @@ class Conversation:
 
     def context_tokens(self) -> int:
         """About how many the next call has."""
-        return self.gauge.estimate(self.record.history.tokens, self.tokens_around())
+        return self.gauge.estimate(self.own_estimate())
+
+    def own_estimate(self) -> int:
+        """The same, whatever a backend says."""
+        return self.record.history.tokens + self.tokens_around()
 
     def tokens_around(self) -> int:
         """About how many the instructions and the tools have."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from parley.engine.compaction import is_paired, keep_from, results_in
-from parley.engine.history import Said, Spoken, tokens, weight
+from parley.engine.compaction import is_paired, keep_from, results_in, spoken_weight
+from parley.engine.history import Said, Spoken, tokens
 from parley.engine.summary import block_text
 from parley.memory.base import Summary
 from parley.protocol.base import Json
@@ -89,10 +89,6 @@ def tail_from(spoken: list[Spoken], room: int) -> int | None:
         if begins_group and is_paired(spoken[at:]):
             best = at
     return best
-
-
-def spoken_weight(message: Spoken) -> int:
-    return sum(map(weight, message.content))
 
 
 def row_in(lines: Sequence[Said], session_id: str) -> list[Summary]:

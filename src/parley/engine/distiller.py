@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parley.engine import outcome, summary
+from parley.engine import summary
 from parley.engine.compaction import KEPT_SHARE, keep_from
 from parley.engine.compactor import Compactor, Condensed
 from parley.engine.distillation import (
@@ -30,7 +30,7 @@ from parley.engine.distillation import (
     told,
 )
 from parley.engine.history import Said
-from parley.engine.insistence import NO_WORDS
+from parley.engine.insistence import is_about_length
 from parley.engine.prompt import system_blocks
 from parley.errors import ModelError, SessionError
 from parley.memory.base import Summary
@@ -117,7 +117,7 @@ class Distiller(Compactor):
         try:
             said = await self._insist(self._asking(f"{words}{wish}\n\n{material}"), self._choice)
         except ModelError as flaw:
-            if not outcome.is_too_long(flaw) and flaw.kind != NO_WORDS:
+            if not is_about_length(flaw):
                 raise
             said = material
         return summary.shortened(summary.TAGS.sub("", said).strip(), self._most_chars)

@@ -101,7 +101,7 @@ class Exchange:
     async def _squeezed(self, flaw: ModelError) -> bool:
         """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""
         policy = self._conversation.setup.compaction
-        if not outcome.is_too_long(flaw) or self._has_squeezed or not policy.is_allowed:
+        if not outcome.is_too_much(flaw) or self._has_squeezed or not policy.is_allowed:
             return False
         self._has_squeezed = True
         return await self._make_room()
@@ -189,7 +189,7 @@ class Exchange:
         # What subagents use is on the session's bill, and no part of its own context.
         talk.ledger.count(choice.shown, usage, seconds, beside=talk.parent_tool_use_id is not None)
         self.context_tokens = tokens_in(usage)
-        talk.gauge.measure(self.context_tokens, talk.record.history.tokens)
+        talk.gauge.measure(self.context_tokens, talk.own_estimate())
         if self._first_tokens is None:
             self._first_tokens = self.context_tokens - (usage.get("output_tokens") or 0)
         for words in talk.ledger.warnings():

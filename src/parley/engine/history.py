@@ -20,6 +20,8 @@ from parley.stores.base import Entry
 THOUGHTS = ("thinking", "redacted_thinking")
 IMAGE_TOKENS = 1_600
 """About what the API counts for a picture, however many bytes it has."""
+DOCUMENT_CHARS_PER_TOKEN = 30
+"""A page has some 2,500 tokens, and with its fonts and pictures some 50 KB, spelled as base64."""
 
 
 class Said(Struct, frozen=True, gc=False):
@@ -33,16 +35,24 @@ class Said(Struct, frozen=True, gc=False):
     """Its number in the log."""
     distilled: tuple[Json, ...] = ()
     """Of a line of summaries (distillation.py), what each of them covers."""
+    is_prompt: bool = False
+    """Whether somebody asks for something with it: no result, no summary, nothing that the engine adds."""
 
 
 class Spoken(Struct, gc=False):
-    """A message of the conversation; an assistant's grows block by block while its id stays the same."""
+    """A part of the conversation: an answer, its results with what was added to them, or a prompt.
+
+    An answer grows block by block while its id stays the same. A request has parts of the user that follow each
+    other as one message.
+    """
 
     role: str
     id: str
     content: list[Json]
     uuids: list[str]
     """The lines it is made of."""
+    is_closed: bool = False
+    """Whether a prompt or results are in it, so that the next prompt is a part by itself."""
 
 
 class History:
@@ -61,6 +71,8 @@ class History:
         """About how many compactions took away, all together."""
         self._boundary: Json | None = None
         """The last boundary, until its summary comes."""
+        self.asked: Said | None = None
+        """The last prompt, whether or not it is still part of the conversation."""
         self._open_calls: dict[str, Json] = {}
 
     def open_calls(self) -> dict[str, str]:
@@ -80,10 +92,12 @@ class History:
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         said = Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
+        if is_prompt(entry, blocks):
+            said = self.asked = msgspec.structs.replace(said, is_prompt=True)
         if self._boundary is not None and is_summary(entry, self._boundary):
             metadata = self._boundary.get("compact_metadata") or {}
             self.dropped_tokens = metadata.get("cumulative_dropped_tokens") or 0
-            said = msgspec.structs.replace(said, distilled=tuple(metadata.get("distilled") or ()))
+            said = msgspec.structs.replace(said, distilled=tuple(metadata.get("distilled") or ()), is_prompt=False)
             self._earlier.append(self._lines)
             self._begin_anew([said, *preserved(self._lines, self._boundary)])
         else:
@@ -98,6 +112,7 @@ class History:
         elif entry.kind == "conversation_reset":
             self._earlier.append(self._lines)
             self._begin_anew([])
+            self.asked = None
 
     def _cut(self, uuid: str) -> None:
         """The conversation goes on behind an earlier line."""
@@ -107,6 +122,7 @@ class History:
                 self.cut_off = {line.uuid for line in lines[places[-1] + 1 :]}
                 del self._earlier[number:]
                 self._begin_anew(lines[: places[-1] + 1])
+                self.asked = next((line for line in reversed(self._lines) if line.is_prompt), None)
                 return
 
     def _begin_anew(self, lines: list[Said]) -> None:
@@ -120,6 +136,7 @@ class History:
         self._lines.append(said)
         if not blocks:
             return
+        closes = said.is_prompt
         for block in blocks:
             self.tokens += weight(block)
             kind = block.get("type")
@@ -127,21 +144,24 @@ class History:
                 self._open_calls[str(block.get("id"))] = block
             elif kind == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
+                closes = True
         last = self._spoken[-1] if self._spoken else None
         if (
             last is None
             or last.role != said.role
             or (said.role == "assistant" and not (said.id and said.id == last.id))
+            or (said.is_prompt and last.is_closed)
         ):
-            self._spoken.append(Spoken(said.role, said.id, blocks, [said.uuid]))
+            self._spoken.append(Spoken(said.role, said.id, blocks, [said.uuid], closes))
             return
+        last.is_closed = last.is_closed or closes
         if len(last.uuids) == 1:
             last.content = list(last.content)  # so far it was its first line's own
         last.content.extend(blocks)
         last.uuids.append(said.uuid)
 
     def spoken(self) -> list[Spoken]:
-        """The messages with the lines they are made of. Not to be changed."""
+        """The parts, each with the lines it is made of. Not to be changed."""
         return self._spoken
 
     def lines(self) -> list[Said]:
@@ -156,6 +176,8 @@ class History:
         found: list[Json] = []
         for spoken in self._spoken[:end]:
             content = [block for block in spoken.content if says_something(block)]
+            if spoken.role == "user" and found and found[-1]["role"] == "user":
+                content = [*found.pop()["content"], *content]
             if spoken.role == "user" and len(content) > 1 and found:
                 content = in_order_of_calls(content, found[-1]["content"])
             while spoken.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
@@ -172,9 +194,6 @@ class History:
         """Send from now on only what no backend refuses; False if that would be the same as before."""
         before, self._complaint = self.messages(), f"{self._complaint or ''}\n{complaint}"
         return self.messages() != before
-
-    def __len__(self) -> int:
-        return len(self._spoken)
 
 
 def says_something(block: Json) -> bool:
@@ -207,16 +226,37 @@ def weight(block: Json) -> int:
     """About how many tokens a block takes, or another object."""
     kind = block.get("type")
     if kind == "text":
-        return tokens(len(block.get("text") or ""))
+        return tokens(size(block.get("text") or ""))
     if kind == "image":
         return IMAGE_TOKENS
+    if kind in THOUGHTS:  # a signature only spells the thought once more
+        return tokens(size(block.get("thinking") or block.get("signature") or block.get("data") or ""))
+    if kind == "document" and isinstance(source := block.get("source"), dict) and source.get("type") == "base64":
+        return -(-len(source.get("data") or "") // DOCUMENT_CHARS_PER_TOKEN)
     if kind == "tool_result" and isinstance(block.get("content"), list):
         return sum(weight(part) for part in block["content"])
     return tokens(len(msgspec.json.encode(block)))
 
 
+def size(text: str) -> int:
+    """Characters, as many as bytes: those that take several of them take more tokens as well."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
 def tokens(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
+
+
+def is_prompt(entry: Entry, blocks: list[Json]) -> bool:
+    """Whether a line is what somebody asks for."""
+    if entry.kind != "user" or entry.message.get("isSynthetic") or entry.context.get("isCompactSummary"):
+        return False
+    return not any(block.get("type") == "tool_result" for block in blocks)
+
+
+def words_in(content: list[Json]) -> str:
+    """The texts of a message."""
+    return "\n".join(str(block.get("text") or "") for block in content if block.get("type") == "text")
 
 
 def is_summary(entry: Entry, boundary: Json) -> bool:

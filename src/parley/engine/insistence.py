@@ -12,14 +12,17 @@ from parley.models.base import ModelRequest
 from parley.models.growth import Growing
 from parley.models.names import Choice
 from parley.protocol.base import Message
-from parley.protocol.blocks import Text
+from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.messages.system import ApiRetry
 
 if TYPE_CHECKING:
     from parley.engine.conversation import Conversation
 
 NO_WORDS = "no_summary"
-"""The kind of a ModelError: the model answered without a word."""
+"""The kind of a ModelError: the model answered, and without the words it was asked for."""
+REFUSAL = "refusal"
+REFUSALS = (400, 413, 422)
+"""What a backend answers that has something against the request as it is."""
 
 
 async def insist(talk: Conversation, request: ModelRequest, choice: Choice, tell: Callable[[Message], None]) -> str:
@@ -61,4 +64,17 @@ async def ask(talk: Conversation, request: ModelRequest, choice: Choice) -> str:
     said = "\n\n".join(block.text for block in growing.blocks if isinstance(block, Text)).strip()
     if not said:
         raise ModelError("the model answered without a word", kind=NO_WORDS)
+    if growing.stop_reason == REFUSAL or any(isinstance(block, ToolUse) for block in growing.blocks):
+        # What was said before a call, or in place of an answer, stands for nothing.
+        raise ModelError("the model did not do what it was asked for", kind=NO_WORDS)
     return said
+
+
+def is_about_length(flaw: ModelError) -> bool:
+    """Whether a shorter request may help, or one that is put in other words."""
+    return outcome.is_too_much(flaw) or flaw.kind == NO_WORDS
+
+
+def is_about_request(flaw: ModelError) -> bool:
+    """Whether the backend has answered, and wants to be asked for something else."""
+    return is_about_length(flaw) or flaw.status in REFUSALS

@@ -174,8 +174,21 @@ def error_name(flaw: ModelError) -> str:
     return NAMES.get(flaw.status, "server_error" if flaw.status >= 500 else "unknown")
 
 
+TOO_LONG = (
+    *("prompt is too long", "input is too long", "input length", "context limit", "context length", "context size"),
+    *("context window", "context_length_exceeded", "maximum number of tokens"),
+)
+"""What backends and the servers before them say of a conversation that does not fit."""
+
+
 def is_too_long(flaw: ModelError) -> bool:
-    return flaw.kind == "prompt_too_long" or (flaw.status == 400 and "prompt is too long" in flaw.message.lower())
+    text = flaw.message.lower()
+    return flaw.kind == "prompt_too_long" or (flaw.status == 400 and any(words in text for words in TOO_LONG))
+
+
+def is_too_much(flaw: ModelError) -> bool:
+    """Whether a shorter request may come through; pictures have few tokens, and more bytes than some backends take."""
+    return is_too_long(flaw) or flaw.status == 413
 
 
 def terminal_reason(flaw: ModelError) -> str:

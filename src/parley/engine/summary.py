@@ -11,6 +11,8 @@ import re
 
 import msgspec
 
+from parley.engine.history import size
+from parley.models.names import CHARS_PER_TOKEN
 from parley.protocol.base import Json
 
 ASK = """\
@@ -58,9 +60,10 @@ def bodiless(block: Json) -> Json:
     return block
 
 
-def pieces(messages: list[Json], most_chars: int) -> list[str]:
-    """The messages as texts, each with no more characters than that."""
+def pieces(messages: list[Json], most_tokens: int) -> list[str]:
+    """The messages as texts, each with no more tokens than that."""
     text = as_text(messages)
+    most_chars = max(1, int(most_tokens * CHARS_PER_TOKEN * len(text) / (size(text) or 1)))
     return [text[at : at + most_chars] for at in range(0, len(text), most_chars)]
 
 
@@ -96,12 +99,17 @@ def shortened(text: str, most_chars: int) -> str:
     if len(text) <= most_chars:
         return text
     half = most_chars // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[len(text) - half :]}"
 
 
-def cut(messages: list[Json], most_chars: int) -> str:
+def within(text: str, most_tokens: int) -> str:
+    """The same for a measure in tokens."""
+    return shortened(text, int(most_tokens * CHARS_PER_TOKEN * len(text) / (size(text) or 1)))
+
+
+def cut(messages: list[Json], most_tokens: int) -> str:
     """What can be had without a model: how it began and how it ended."""
-    return shortened(as_text(without_bodies(messages)), most_chars)
+    return within(as_text(without_bodies(messages)), most_tokens)
 
 
 def told(summary: str, request: str, date: str) -> str:
