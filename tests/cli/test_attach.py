@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -139,3 +140,12 @@ def test_an_unknown_session_and_a_bad_number_are_told(tmp_path: Path) -> None:
     assert unknown.encode() in refused(unknown)
     assert b"--after" in refused(unknown, "--after", "x")
     assert b"usage" in refused()
+
+
+def test_a_session_is_found_in_any_layout(run: Any) -> None:
+    session_id = "00000000-0000-4000-8000-000000000001"
+    run("-p", "--model", "offline", "--store", "folder", "--session-id", session_id, "say Here.")
+    attached = run("attach", session_id, "--numbered")
+
+    assert (attached.returncode, attached.stderr) == (0, "")
+    assert [line.split('"', 4)[3] for line in attached.stdout.splitlines()] == ["user", "assistant", "result"]

@@ -124,6 +124,17 @@ def test_what_is_no_exported_session_is_refused(run: Any, written: str, told: st
     assert run("sessions", "list", "--all").stdout == ""
 
 
+@pytest.mark.parametrize("where", [(), ("--store", "folder"), ("--db", "sessions.db")])
+def test_an_entry_that_is_none_is_refused_and_leaves_nothing_behind(run: Any, where: tuple[str, ...]) -> None:
+    begin(run)
+    exported = run("sessions", "export", ID).stdout
+    run("sessions", "delete", ID)
+    done = run("sessions", "import", "-", *where, stdin=exported.replace('"content":"say ', '"contents":"say '))
+
+    assert done.stderr == "Error: line 2 of the exported session: it has no `content` that could be one\n"
+    assert (done.returncode, run("sessions", "list", "--all", *where).stdout) == (1, "")
+
+
 def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
     begin(run)
     exported = run("sessions", "export", ID).stdout.splitlines(keepends=True)
@@ -140,6 +151,8 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
         (("what",), "there is no `parley sessions what`"),
         (("rename", ID), "usage: parley sessions"),
         (("rename", ID, " "), "a title must have a letter"),
+        (("rename", ID, "x" * 1001), "a title must have 1000 characters at most"),
+        (("tag", ID, "x" * 1001), "a tag must have 1000 characters at most"),
         (("list", "--limit", "x"), "--limit must be a whole number"),
         (("list", "--limit", "9" * 23), "--limit must have 15 digits at most"),
         (("list", "--store", "cloud"), "there is no store 'cloud'"),
@@ -154,6 +167,17 @@ def test_what_cannot_be_done_is_told(run: Any, argv: tuple[str, ...], told: str)
     done = run("sessions", *argv)
 
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(run: Any, tmp_path: Path) -> None:
+    begin(run)
+    (tmp_path / "exported").write_text("before")
+    (path,) = (tmp_path / "home" / ".claude" / "projects").glob(f"*/{ID}.jsonl")
+    path.write_bytes(path.read_bytes().replace(b'"text":"The quick', b'"text":"The thick', 1))
+
+    assert "is damaged" in run("sessions", "export", ID, "exported").stderr
+    assert (tmp_path / "exported").read_text() == "before"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["exported", "home"]
 
 
 def test_help_names_every_command(run: Any) -> None:

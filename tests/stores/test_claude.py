@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
@@ -178,6 +179,15 @@ def test_an_id_that_is_no_name_is_unknown_and_cannot_be_created(tmp_path: Path, 
         store(tmp_path).create(session_id)
 
 
+@pytest.mark.parametrize("name", ["my notes.jsonl", "empty.jsonl"])
+def test_what_is_no_session_is_not_the_newest_one(tmp_path: Path, name: str) -> None:
+    write(store(tmp_path), FIRST, user(0, "Hello"))
+    transcript(tmp_path).with_name(name).write_text("" if "empty" in name else "milk\n")
+
+    assert store(tmp_path).newest() == FIRST
+    assert [info.id for info in store(tmp_path).list()] == [FIRST]
+
+
 def test_the_transcript_of_a_subagent_is_not_the_newest_session(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, CONVERSATION[0])
     age(tmp_path)
@@ -341,6 +351,12 @@ FOREIGN: list[Json | bytes] = [
     theirs(3, message={"role": "user"}),
     theirs(3, message={"role": "user", "content": 5}),
     theirs(3, message={"role": "user", "content": ["text"]}),
+    theirs(3, message={"role": "user", "content": [{"type": "text", "text": None}]}),
+    theirs(3, "assistant", message={"role": "assistant", "content": [{"type": "tool_use"}]}),
+    theirs(3, "system", subtype="compact_boundary", compactMetadata={"preservedSegment": "x"}),
+    {**theirs(3, "parley", message=5, mirrored=True), "kind": "cut"},
+    {**theirs(3, "parley", message={}, context=5, mirrored=True), "kind": "cut"},
+    b'{"type":"custom-title","deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
     b"{broken\n",
     b'{"type":"user"\n',
     b'{"type":"\xff"}\n',
@@ -358,6 +374,21 @@ def test_a_line_that_is_no_part_of_the_conversation_is_skipped(tmp_path: Path, f
     put(transcript(tmp_path), theirs(1), foreign, theirs(2))
 
     assert kept(store(tmp_path)) == [as_entry(0, 1), as_entry(1, 2)]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_no_line_of_one_session_is_in_the_way_of_a_list_or_a_search(tmp_path: Path, foreign: Json | bytes) -> None:
+    put(transcript(tmp_path), foreign, theirs(1))
+    there = store(tmp_path)
+
+    assert [info.id for info in there.list()] in ([FIRST], [])  # one that begins with a subagent's line is none
+    assert [hit.id for hit in there.search("line")] == [FIRST]
+
+
+def test_an_odd_field_of_ours_in_a_copied_line_does_not_count(tmp_path: Path) -> None:
+    put(transcript(tmp_path), theirs(1, parley=[1], mirrored=True))
+
+    assert kept(store(tmp_path)) == [as_entry(0, 1)]
 
 
 def test_numbers_go_on_behind_lines_that_have_none(tmp_path: Path) -> None:
@@ -422,3 +453,13 @@ def test_a_transcript_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(SessionError) as raised:
         kept(store(tmp_path))
     assert str(raised.value) == f"the session cannot be read from {transcript(tmp_path)}: Is a directory"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path, **more: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", forbidden)  # as it is for somebody else's folder; root may look into any
+    for look in (lambda: store(tmp_path).exists(FIRST), lambda: store(tmp_path).list()):
+        with pytest.raises(SessionError, match=r"cannot be looked for at .*: Permission denied"):
+            look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -100,3 +101,12 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match="Too many levels of symbolic links"):
         take(tmp_path / "link", "s")
     assert (tmp_path / "file").read_text() == ""
+
+
+def test_a_full_disk_keeps_nobody_from_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with take(tmp_path / "lease", "s"), pytest.raises(SessionBusy, match="in use by another process"):
+        take(tmp_path / "lease", "s")

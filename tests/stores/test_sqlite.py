@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -159,3 +160,34 @@ def test_a_database_without_checksums_gets_them_from_the_next_entry_on(tmp_path:
     spoil(tmp_path, "UPDATE entries SET at = 'once' WHERE seq = 1")
     with pytest.raises(DamagedSession, match="at entry 2"):
         kept(store(tmp_path))
+
+
+def write_protect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nobody may write to the file system."""
+    honest = os.open
+
+    def refusing(path: str, flags: int, *rest: int, **more: int) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return honest(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+def test_a_file_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = store(tmp_path)
+    write(there, FIRST, *CONVERSATION)
+    write_protect(monkeypatch)
+
+    assert list(there.read(FIRST)) == CONVERSATION
+    assert [info.id for info in there.list()] == [FIRST]
+    with pytest.raises(SessionError, match="cannot be held"):
+        there.open(FIRST)
+    with pytest.raises(SessionError, match="readonly database"):
+        there.rename(FIRST, "Another")
+
+
+def test_a_file_that_is_not_there_and_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_protect(monkeypatch)
+    with pytest.raises(SessionError, match="Read-only file system"):
+        store(tmp_path).conversation(lambda: FIRST)

@@ -43,7 +43,8 @@ def main(argv: list[str]) -> int:
         complain(warning)
     if len(parsed.words) != 1:
         raise UsageError(USAGE)
-    for seq, line in lines(opened(parsed.options), parsed.words[0], after, follow=follow):
+    (session_id,) = parsed.words
+    for seq, line in lines(opened(parsed.options, session_id), session_id, after, follow=follow):
         if not write((b"%d\t" % seq if numbered else b"") + line + b"\n"):
             return 1
     return 0
@@ -68,10 +69,10 @@ def number(text: str) -> int:
         raise UsageError(f"option '--after' needs the number of a record, not {text!r}") from None
 
 
-def opened(options: Options) -> Store:
+def opened(options: Options, session_id: str) -> Store:
     basis = Basis(options, dict(os.environ), working_directory())
     basis.complain = complain
-    return Sessions(basis).store()
+    return Sessions(basis).store(session_id)
 
 
 def lines(store: Store, session_id: str, after: int, *, follow: bool) -> Iterator[tuple[int, bytes]]:

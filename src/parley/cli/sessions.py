@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +43,7 @@ usage: parley sessions list [--all] [--limit N] [--offset N]     those of this f
 
 --json gives lines of JSON. --store NAME[:PLACE] and --db FILE say where; there are claude, folder, sqlite, postgres."""
 LONGEST_NUMBER = 15
+LONGEST_NAME = 1000
 NUMBERS = ("--limit", "--offset")
 Found = TypeVar("Found", Info, Hit, Agent)
 
@@ -73,6 +75,7 @@ class Desk:
         store = self.store(session_id)
         info = store.info(session_id)
         if info is None:
+            next(store.read(session_id), None)  # says why, if it is there and cannot be read
             raise UnknownSession(session_id)
         return store, info
 
@@ -113,11 +116,7 @@ class Desk:
         if path is None:
             yield from lines
             return
-        try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.writelines(lines)
-        except OSError as flaw:
-            raise SessionError(f"{path} cannot be written: {flaw.strerror}") from None
+        put_in_place(path, lines)
 
     def import_(self, path: str) -> Iterator[bytes]:
         parcel = unpacked(content(path))
@@ -142,10 +141,12 @@ class Desk:
     def rename(self, session_id: str, title: str) -> Iterator[bytes]:
         if not title.strip():
             raise UsageError("a title must have a letter")
+        check_length("a title", title)
         self.store(session_id).rename(session_id, title.strip())
         return iter(())
 
     def tag(self, session_id: str, tag: str | None = None) -> Iterator[bytes]:
+        check_length("a tag", tag or "")
         self.store(session_id).tag(session_id, tag.strip() if tag else None)
         return iter(())
 
@@ -223,6 +224,12 @@ def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:
     return Wish(as_json="--json" in argv[:end], all="--all" in argv[:end], **numbers), [*rest, *argv[end:]]
 
 
+def check_length(name: str, text: str) -> None:
+    """Lists look for names in a part of the file, and find no longer ones. Raises UsageError."""
+    if len(text) > LONGEST_NAME:
+        raise UsageError(f"{name} must have {LONGEST_NAME} characters at most")
+
+
 def number(flag: str, value: str) -> int:
     """Raises UsageError."""
     if not (value.isascii() and value.isdigit()):
@@ -230,6 +237,24 @@ def number(flag: str, value: str) -> int:
     if len(value) > LONGEST_NUMBER:
         raise UsageError(f"{flag} must have {LONGEST_NUMBER} digits at most")
     return int(value)
+
+
+def put_in_place(path: str, lines: Iterable[bytes]) -> None:
+    """Write a file as a whole: one that is there already stays until there is another. Raises SessionError."""
+    goal = os.path.realpath(path)
+    # What is no file, e.g. a pipe, cannot be replaced.
+    half = goal if os.path.exists(goal) and not os.path.isfile(goal) else f"{goal}.{os.getpid()}.new"
+    try:
+        with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.writelines(lines)
+        os.replace(half, goal)
+    except BaseException as flaw:
+        if half != goal:
+            with suppress(OSError):
+                os.unlink(half)
+        if isinstance(flaw, OSError):
+            raise SessionError(f"{path} cannot be written: {flaw.strerror}") from None
+        raise
 
 
 def content(path: str) -> bytes:

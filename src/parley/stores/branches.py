@@ -75,7 +75,7 @@ def links(lines: Iterable[bytes]) -> Iterator[tuple[Link, bytes]]:
     for line in lines:
         try:
             link = LINK.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if link.is_chained or (link.type == "parley" and link.kind == "cut"):
             yield link, line
@@ -141,7 +141,7 @@ def tree(lines: Iterable[bytes]) -> Iterator[Node]:
 def said(line: bytes) -> Inner | None:
     try:
         return SAID.decode(line).message
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

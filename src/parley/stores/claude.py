@@ -16,12 +16,14 @@ from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files import Files
+from parley.stores.files import Files, looking
 from parley.stores.lease import is_held, take
 from parley.stores.line import Context
 from parley.stores.transcript import Reader, Transcript
 
 LONGEST_KEY = 200
+SESSION = re.compile(rf"(?!agent-){PLAIN_ID.pattern}")
+"""Older versions of the original keep the transcripts of subagents beside those of sessions."""
 
 
 class Claude(Files):
@@ -54,9 +56,8 @@ class Claude(Files):
         return Transcript(path, session_id, self._context, lease, self._complain)
 
     def newest(self) -> str | None:
-        # Older versions of the original keep the transcripts of subagents beside those of sessions.
-        files = [file for file in self._folder.glob("*.jsonl") if not file.name.startswith("agent-")]
-        return max(files, key=lambda file: file.stat().st_mtime_ns).stem if files else None
+        latest = self.list(self._context.cwd, limit=1)
+        return latest[0].id if latest else None
 
     def info(self, session_id: str) -> Info | None:
         from parley.stores.glance import glance
@@ -101,9 +102,9 @@ class Claude(Files):
         from parley.stores.glance import by_age
 
         folder = "*" if project is None else project_key(project)
-        # Older versions of the original keep the transcripts of subagents beside those of sessions.
-        files = (file for file in self._projects.glob(f"{folder}/*.jsonl") if not file.name.startswith("agent-"))
-        return [(file.stem, file) for file in by_age(files)]
+        with looking():
+            found = by_age(self._projects.glob(f"{folder}/*.jsonl"))
+        return [(file.stem, file) for file in found if SESSION.fullmatch(file.stem)]
 
     def path(self, session_id: str) -> str:
         return str(self._find(session_id) or self._folder / f"{session_id}.jsonl")
@@ -120,9 +121,8 @@ class Claude(Files):
         if not PLAIN_ID.fullmatch(session_id):
             return None
         here = self._folder / f"{session_id}.jsonl"
-        if here.exists():
-            return here
-        return next(iter(sorted(self._projects.glob(f"*/{session_id}.jsonl"))), None)
+        with looking():
+            return here if here.exists() else next(iter(sorted(self._projects.glob(f"*/{session_id}.jsonl"))), None)
 
 
 def project_key(cwd: str) -> str:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Agent, Entry, Mended
 from parley.stores.lease import take
 from parley.stores.line import Context
 from parley.stores.transcript import Transcript
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """A folder that we may not look into is told as a session's error."""
+    try:
+        yield
+    except OSError as flaw:
+        raise SessionError(f"sessions cannot be looked for at {flaw.filename}: {flaw.strerror}") from None
 
 
 class Files:

@@ -18,7 +18,7 @@ import msgspec
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files import Files
+from parley.stores.files import Files, looking
 from parley.stores.glance import by_age, entitle, glance, label, listed, searched
 from parley.stores.lease import is_held, take
 from parley.stores.line import Context
@@ -71,7 +71,8 @@ def fold(state: Json, entry: Entry) -> None:
         state["mode"] = mode
     if entry.kind == "assistant" and isinstance(inner := message.get("message"), dict):
         state |= {"model": inner["model"]} if inner.get("model") else {}
-        for block in inner.get("content") or ():
+        content = inner.get("content")
+        for block in content if isinstance(content, list) else ():
             if block.get("type") == "tool_use" and block.get("name") == "TodoWrite":
                 state["todos"] = block["input"].get("todos", [])
     elif entry.kind == "result":
@@ -93,7 +94,8 @@ class Folder(Files):
         self._complain = complain
 
     def exists(self, session_id: str) -> bool:
-        return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).exists()
+        with looking():
+            return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).exists()
 
     def is_held(self, session_id: str) -> bool:
         return is_held(self._leases / plain(session_id))
@@ -155,7 +157,8 @@ class Folder(Files):
 
     def _files(self) -> builtins.list[tuple[str, Path]]:
         """The ids and logs of all sessions, those written last first."""
-        return [(file.parent.name, file) for file in by_age(self._root.glob(f"*/{MESSAGES}"))]
+        with looking():
+            return [(file.parent.name, file) for file in by_age(self._root.glob(f"*/{MESSAGES}"))]
 
     def _messages(self, session_id: str) -> Path:
         return self._root / session_id / MESSAGES

@@ -56,7 +56,8 @@ def take(path: Path, session_id: str, *, steal: bool = False) -> Lease:
             if lock(file):
                 lease = Lease(path, file)
                 if lease.is_ours():  # else its holder let it go between our two calls
-                    sign(file)
+                    with suppress(OSError):  # the lock counts: on a full disk, who may delete sessions must get in
+                        sign(file)
                     return lease
             elif not steal:
                 busy = SessionBusy(session_id, holder(file))

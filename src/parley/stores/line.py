@@ -82,7 +82,8 @@ def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> E
         return spoken(json, session_id, seq, at) if is_said(json, of_agent=of_agent) else None
     if kind == "parley":
         message, context = json.get("message") or {}, json.get("context") or {}
-        return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context)
+        is_whole = isinstance(message, dict) and isinstance(context, dict)
+        return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context) if is_whole else None
     if kind == "custom-title" and isinstance(own, int):  # ours: others do not number them
         return Entry(seq=seq, kind="title", at=at, message={"title": json.get("customTitle")})
     return began(json, session_id, seq, at) if kind == "system" else None
@@ -94,7 +95,7 @@ def spoken(json: Json, session_id: str, seq: int, at: str) -> Entry:
     if not RENAMED.keys().isdisjoint(json):
         told |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
     told["session_id"], told["timestamp"], told["parent_tool_use_id"] = session_id, at, None
-    if left := json.get("parley"):
+    if isinstance(left := json.get("parley"), dict):
         told |= left
     context = {} if OWN.issuperset(json) else {key: value for key, value in json.items() if key not in OWN}
     return Entry(seq=seq, kind=json["type"], at=at, message=told, context=context)

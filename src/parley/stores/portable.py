@@ -20,6 +20,7 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct, spell
 from parley.stores.base import Agent, Entry, Info, Store, copied
+from parley.stores.shape import oddity
 
 VERSION = 2
 IS_AGENT = b'{"parley":"agent",'
@@ -74,6 +75,8 @@ def unpacked(data: bytes) -> Parcel:
         raise SessionError(f"the exported session is not whole: its end is missing behind {count} entries")
     if any([entry.seq for entry in heap] != sorted({entry.seq for entry in heap}) for heap in heaps):
         raise SessionError("the entries of the exported session are not in their order")
+    if not parcel.entries:
+        raise SessionError("the exported session has no entries")
     return parcel
 
 
@@ -101,9 +104,12 @@ def agent(line: bytes, number: int) -> Agent:
 def read(line: bytes, number: int) -> Entry:
     """Raises SessionError."""
     try:
-        return msgspec.json.decode(line, type=Entry)
+        entry = msgspec.json.decode(line, type=Entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
         raise SessionError(f"line {number} of the exported session: {flaw}") from None
+    if (odd := oddity(entry)) is not None:
+        raise SessionError(f"line {number} of the exported session: {odd}")
+    return entry
 
 
 def decoded(line: bytes, number: int) -> Json:

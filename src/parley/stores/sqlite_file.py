@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from parley.errors import SessionError
 
 VERSION = 2
 PATIENCE_SECONDS = 10
+MAY_NOT_WRITE = (errno.EROFS, errno.EACCES, errno.EPERM)
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
@@ -52,6 +54,8 @@ def connect(path: Path) -> sqlite3.Connection:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as flaw:
+            if flaw.errno in MAY_NOT_WRITE and path.exists():
+                return read_only(path)
             raise SessionError(f"the database {path} cannot be used: {flaw.strerror}") from None
         made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -62,16 +66,26 @@ def connect(path: Path) -> sqlite3.Connection:
         return made
 
 
+def read_only(path: Path) -> sqlite3.Connection:
+    """A connection to a file that we may read and not write. Raises SessionError, sqlite3.Error."""
+    log = path.with_name(f"{path.name}-wal")
+    # SQLite wants to make files beside the database, even to read; it need not if nobody has left a log there.
+    is_settled = not (log.exists() and log.stat().st_size)
+    address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_settled else ''}"
+    made = sqlite3.connect(address, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    try:
+        version_of(made, path)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
 def prepare(database: sqlite3.Connection, path: Path) -> None:
     """Make the tables, or what an older version of them lacks. Raises SessionError for a newer file."""
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")  # with the system at each commit, on the device with `sync`
-    # Others may keep tables of their own in the file, and the versions of them beside ours.
-    has_versions = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'parley_version'").fetchone()
-    (version,) = (database.execute(OUR_VERSION).fetchone() if has_versions else None) or (0,)
-    if version > VERSION:
-        raise SessionError(f"the database {path} is of a newer version ({version}; this is {VERSION})")
-    if version < VERSION:
+    if version_of(database, path) < VERSION:
         database.execute("BEGIN IMMEDIATE")
         try:
             grow(database)
@@ -79,6 +93,16 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
             database.execute("ROLLBACK")
             raise
         database.execute("COMMIT")
+
+
+def version_of(database: sqlite3.Connection, path: Path) -> int:
+    """The version of our tables, 0 if there are none. Raises SessionError for a newer one."""
+    # Others may keep tables of their own in the file, and the versions of them beside ours.
+    has_versions = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'parley_version'").fetchone()
+    (version,) = (database.execute(OUR_VERSION).fetchone() if has_versions else None) or (0,)
+    if version > VERSION:
+        raise SessionError(f"the database {path} is of a newer version ({version}; this is {VERSION})")
+    return int(version)
 
 
 def grow(database: sqlite3.Connection) -> None:

@@ -128,7 +128,17 @@ class Reader:
             return None
         if not is_ours and was_ours(json, body):
             return DAMAGED
-        return entry(json, self._session_id, seq, of_agent=self._of_agent)
+        found = entry(json, self._session_id, seq, of_agent=self._of_agent)
+        return found if is_ours or found is None else self._checked(found, number)
+
+    def _checked(self, found: Entry, number: int) -> Entry | None:
+        """The entry of somebody else's line, unless it would be in the way for ever."""
+        from parley.stores.shape import oddity
+
+        if (odd := oddity(found)) is None:
+            return found
+        self._complain(f"line {number} of {self._path} is left out: {odd}")
+        return None
 
 
 def is_label(raw: bytes) -> bool:
@@ -137,7 +147,7 @@ def is_label(raw: bytes) -> bool:
         return False
     try:
         return not was_ours(DECODER.decode(raw), raw.rstrip(b"\n"))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

@@ -72,7 +72,9 @@ def first_prompt(kind: str, message: Json) -> str | None:
     inner = message.get("message")
     content = inner.get("content") if isinstance(inner, dict) else None
     if isinstance(content, list):
-        content = "\n".join(block["text"] for block in content if isinstance(block, dict) and "text" in block)
+        content = "\n".join(
+            block["text"] for block in content if isinstance(block, dict) and isinstance(block.get("text"), str)
+        )
     text = " ".join(content.split()) if isinstance(content, str) else ""
     if not text or text.startswith(("<local-command-stdout>", "[Request interrupted by user")):
         return None
