@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from room import Room
+from room import Json, Room
 from yard import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
 
 from parley.compose.composer import Composer
@@ -217,6 +218,79 @@ def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is
         permission_prompt_tool="stdio",
     )
     assert results(room)[0] == [{"type": "text", "text": '{"a": 1}'}]
+
+
+def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        room.prompt("/mcp__plain__plan", uuid="00000000-0000-4000-8000-00000000cafe")
+        await room.until(lambda line: line.get("state") == "started")
+        await room.ask("interrupt")
+        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
+        room.prompt("again")
+        assert (await room.hear("result"))["result"] == "Two."
+
+    servers = config(plain=own("plain.py", "silent"))
+    visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
+
+
+def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        await seen(room, lambda line: "mcp__plain__tool4" in line.get("mcp_server", {}).get("tools_added", []))
+
+    room = visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
+    assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(room.session.setup.tools)
+
+
+def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        [reason] = (await room.hear("result"))["errors"]
+        assert "'plain' is not there (failed): the variable NOWHERE is not set" in reason
+
+    servers = config(plain=own("plain.py", "well", env={"TOKEN": "${NOWHERE}"}))
+    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
+    servers = config(plain={"command": "/bin/sh", "args": ["-c", "echo no licence; exit 3"]})
+    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    [change] = news(room)
+    assert (change["error"], change["stderr"]) == ("ended with exit code 3", "no licence\n")
+
+
+def answers_to(request_id: str) -> Callable[[Json], bool]:
+    return lambda line: bool(line.get("response", {}).get("request_id") == request_id)
+
+
+def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp_path: Path) -> None:
+    well = own("plain.py", "well", required=False)
+    sets = [{"a": well, "b": well, "c": well}, {}, {"a": well, "d": well}, {"d": well}]
+
+    async def talk(room: Room) -> None:
+        await room.ask("initialize")
+        first = await room.ask("mcp_set_servers", servers=sets[0])
+        assert first["response"]["response"]["added"] == ["a", "b", "c"]
+        for number, servers in enumerate(sets[1:]):
+            request = {"subtype": "mcp_set_servers", "servers": servers}
+            room.say({"type": "control_request", "request_id": f"set-{number}", "request": request})
+        for number in range(3):
+            await seen(room, answers_to(f"set-{number}"))
+        answers = [line for line in room.lines if line.get("response", {}).get("request_id", "").startswith("set-")]
+        answers.sort(key=lambda line: str(line["response"]["request_id"]))
+        found = [answer["response"]["response"] for answer in answers]
+        assert [(each["added"], each["removed"], each["errors"]) for each in found] == [
+            ([], ["a", "b", "c"], {}),
+            (["a", "d"], [], {"a": "it was removed"}),
+            ([], ["a"], {}),
+        ]
+        told = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+        assert [(server["name"], server["status"]) for server in told] == [("d", "connected")]
+
+    visit(tmp_path, script("Done."), talk)
 
 
 # Where servers come from.

@@ -219,3 +219,58 @@ def test_a_question_that_the_server_withdraws_is_withdrawn_from_the_person() -> 
     meeting(act, call, person)
 
     assert withdrawn == ["elicitation/create"]
+
+
+def test_a_question_that_belongs_to_a_withdrawn_call_is_withdrawn_too_and_the_server_hears_so() -> None:
+    asked: list[str] = []
+
+    async def person(method: str, params: Json) -> Json:
+        asked.append(params["of"])
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            asked.append(f"not {params['of']}")
+            raise
+        return {"action": "accept"}
+
+    async def act(far: Far, message: Json) -> None:
+        if message.get("method") == "tools/call":
+            question = {"method": "elicitation/create", "params": {"of": "the call"}}
+            far.say({"jsonrpc": "2.0", "id": f"of {message['id']}", **question})
+
+    async def work(client: Client, far: Far) -> None:
+        far.say({"jsonrpc": "2.0", "id": "own", "method": "elicitation/create", "params": {"of": "the server"}})
+        calls = [asyncio.create_task(call(client, far)) for _ in range(2)]
+        await asyncio.sleep(1)
+        for one in calls:
+            one.cancel()
+            await asyncio.wait({one})
+        await asyncio.sleep(200)
+
+    _, far = meeting(act, lambda client, far: returning(work(client, far), far), person)
+    # The first question may belong to either call as far as we know, so it stays for the second one.
+    assert asked == ["the server", "the call", "the call", "not the call", "not the call"]
+    answers = {message["id"]: message for message in far.heard if "method" not in message}
+    assert answers["own"]["result"] == {"action": "accept"}
+    assert {number: "error" in answer for number, answer in answers.items()} == {
+        "own": False,
+        "of 1": True,
+        "of 2": True,
+    }
+
+
+async def returning(work: Awaitable[None], far: Far) -> Far:
+    await work
+    return far
+
+
+def test_true_is_not_the_number_1() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message.get("method") == "tools/call":
+            wrong: list[Any] = [True, str(message["id"]), message["id"] + 0.5, None, [1], {}]
+            for number in wrong:
+                far.say({"jsonrpc": "2.0", "id": number, "result": {"content": "wrong"}})
+            far.reply(message, {"content": "right"})
+
+    _, found = meeting(act, call)
+    assert found == {"content": "right"}

@@ -95,3 +95,12 @@ def test_the_time_of_a_call_is_the_tools_else_the_servers_else_the_sessions_and_
 
     assert patience.of_call(plain, "deep") == 60.0
     assert [patience.of_call(slow, tool) for tool in ("plain", "deep", "any")] == [7.0, 90.0, None]
+
+
+def test_a_required_server_stays_required_however_bad_its_entry_is() -> None:
+    entry = {"command": "x", "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
+    found = read({"a": {**entry, "required": True}, "b": entry}, source="user", place="x", variables={})
+    assert [(spec.required, "NOT_SET_ANYWHERE is not set" in spec.flaw) for spec in found.specs] == [
+        (True, True),
+        (False, True),
+    ]

@@ -63,14 +63,15 @@ async def mcp_toggle(session: Session, request: ask.McpToggle) -> None:
     server = known(session, request.serverName)
     if not request.enabled:
         await server.disable()
-    elif server.status != "connected":
-        await server.reconnect()
-        must_be_there(server)
+        return
+    await server.enable()
+    must_be_there(server)
 
 
 def must_be_there(server: Server) -> None:
     if server.status != "connected":
-        raise NotPossible(f"{server.spec.name}: {server.status}: {server.reason}", "mcp_not_connected")
+        why = f": {server.reason}" if server.reason else ""
+        raise NotPossible(f"{server.spec.name}: {server.status}{why}", "mcp_not_connected")
 
 
 async def mcp_set_servers(session: Session, request: ask.McpSetServers) -> Json:

@@ -261,29 +261,33 @@ class Servers:
         errors = {spec.name: spec.flaw for spec in found.values() if spec.flaw}
         errors |= {name: "there is a server of this name already" for name in found if self._is_fixed(name)}
         wanted = {name: spec for name, spec in found.items() if name not in errors}
-        gone = [name for name in self._dynamic if wanted.get(name) != self._servers[name].spec]
-        for name in gone:
-            await self.remove(name)
+        gone = sorted(name for name in self._dynamic if wanted.get(name) != self._servers[name].spec)
+        leaving = [self._servers.pop(name) for name in gone]
+        self._dynamic -= set(gone)
+        # All of it is settled before anything is waited for: the next request may come meanwhile.
         new = [self._add(spec) for name, spec in wanted.items() if name not in self._servers]
+        self._dynamic |= {server.spec.name for server in new}
+        self._shelve(self._supply)
+        await self._exchange(leaving, new)
+        errors |= {one.spec.name: one.reason for one in new if one.status in TROUBLE or self.find(one.spec.name) != one}
+        return {"added": [server.spec.name for server in new], "removed": gone, "errors": errors}
+
+    async def _exchange(self, leaving: list[Server], new: list[Server]) -> None:
+        """End some, then begin with others: one may want what another of its name still holds."""
         names = {server.spec.name for server in new}
-        self._dynamic |= names
         self._answered |= names
         try:
+            await asyncio.gather(*(server.close() for server in leaving))
             await asyncio.gather(*(server.reconnect() for server in new))
+        except asyncio.CancelledError:
+            for server in new:  # the answer is not wanted any more, but they are
+                server.start()
+            raise
         finally:
             self._answered -= names
-        errors |= {server.spec.name: server.reason for server in new if server.status in TROUBLE}
-        return {"added": [server.spec.name for server in new], "removed": sorted(gone), "errors": errors}
 
     def _is_fixed(self, name: str) -> bool:
         return name in self._servers and name not in self._dynamic
-
-    async def remove(self, name: str) -> None:
-        server = self._servers.pop(name)
-        self._dynamic.discard(name)
-        await server.close()
-        if self._supply is not None:
-            self._shelve(self._supply)
 
     def retire(self, server: Server) -> None:
         """End one that is not of our own, beside everything else."""

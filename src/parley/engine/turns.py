@@ -106,7 +106,8 @@ class Turns:
             if turn.cut is None:
                 await session.servers.settle()
             self._heed_news(turn)
-            turn.prompts[:] = await session.servers.expanded(turn.prompts)
+            if turn.cut is None:
+                await self._expand(turn)
             return await turn.run()
         except SessionError as flaw:
             return outcome.broken(str(flaw), flaw.fault_type)
@@ -115,6 +116,17 @@ class Turns:
             session.setup.complain("".join(traceback.format_exception(bug)))
             self._answer_after_bug()
             return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
+
+    async def _expand(self, turn: Turn) -> None:
+        """Let servers say what their commands stand for. An interrupt ends the asking; the turn still begins."""
+        turn.announced = True
+        try:
+            turn.prompts[:] = await self._session.servers.expanded(turn.prompts)
+        except asyncio.CancelledError:
+            if turn.cut is None:
+                raise
+        finally:
+            turn.announced = False
 
     async def _admit(self, turn: Turn) -> Outcome | None:
         """Let the prompts in, commands as what they stand for; how the turn ends, if that is its end."""

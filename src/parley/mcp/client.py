@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from parley.mcp.base import Lost, ServerError, Wire
+from parley.mcp.content import clean
 from parley.protocol.base import Json
 from parley.version import __version__
 
@@ -22,6 +23,7 @@ PROTOCOL_VERSION = "2025-11-25"
 CLIENT = {"name": "parley", "title": "Parley", "version": __version__}
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
+MOST_NAME_CHARS = 200
 MOST_PAGES = 100
 MOST_LISTED = 5_000
 MOST_QUESTIONS = 64
@@ -52,6 +54,24 @@ class Waiting:
         self.limit.reschedule(now + self.seconds if running and self.seconds is not None else None)
 
 
+class Asked:
+    """One request of the server that is being answered."""
+
+    def __init__(self, calls: set[int]) -> None:
+        self.calls = calls
+        """The requests of ours that were open when it came: it belongs to one of them, if there was any."""
+        self.is_moot = False
+        """Whether none of them is left, because nobody waits for them any more."""
+        self.task: asyncio.Task[None] | None = None
+
+    def withdraw(self, call: int) -> None:
+        if call in self.calls:
+            self.calls.remove(call)
+            self.is_moot = not self.calls
+            if self.is_moot and self.task is not None:
+                self.task.cancel()
+
+
 class Client:
     def __init__(
         self,
@@ -74,7 +94,7 @@ class Client:
         self._questions = 0
         """What the server asks a person, and has no answer yet."""
         self._chores: set[asyncio.Task[None]] = set()
-        self._serving: dict[Any, asyncio.Task[None]] = {}
+        self._serving: dict[Any, Asked] = {}
         """What the server wants to know, by its own numbers."""
         self._loss: Lost | None = None
 
@@ -86,9 +106,10 @@ class Client:
         await self.notify("notifications/initialized")
         if not isinstance(facts.get("protocolVersion"), str):
             raise Lost("answered the handshake without a protocol version")
-        self.info = as_object(facts.get("serverInfo"))
+        info = as_object(facts.get("serverInfo"))
+        self.info = {key: clean(value)[:MOST_NAME_CHARS] for key, value in info.items() if isinstance(value, str)}
         self.capabilities = as_object(facts.get("capabilities"))
-        self.instructions = facts["instructions"] if isinstance(facts.get("instructions"), str) else ""
+        self.instructions = clean(facts["instructions"]) if isinstance(facts.get("instructions"), str) else ""
 
     async def request(
         self, method: str, params: Json | None = None, *, seconds: float | None, progress: Progress | None = None
@@ -150,26 +171,28 @@ class Client:
             if number is None:
                 self._hear(method, params)
             elif isinstance(number, int | str):
-                self._serving[number] = self._do(self._serve(number, method, params))
-        elif isinstance(number, int) and number in self._waiting:
+                asked = self._serving[number] = Asked(set(self._waiting))
+                asked.task = self._do(self._serve(number, method, params, asked))
+        elif type(number) is int and number in self._waiting:  # true is a 1, too
             settle(self._waiting[number].answer, message)
 
     def _hear(self, method: str, params: Json) -> None:
         if method == "notifications/cancelled" and isinstance(params.get("requestId"), int | str):
-            if withdrawn := self._serving.get(params["requestId"]):
-                withdrawn.cancel()
+            withdrawn = self._serving.get(params["requestId"])
+            if withdrawn is not None and withdrawn.task is not None:
+                withdrawn.task.cancel()
             return
         if method != "notifications/progress":
             self._notice(method, params)
             return
         token = params.get("progressToken")
-        waiting = self._waiting.get(token) if isinstance(token, int) else None
+        waiting = self._waiting.get(token) if type(token) is int else None
         if waiting is not None:
             waiting.wind_up(running=self._questions == 0)
             if waiting.progress is not None:
                 waiting.progress(params)
 
-    async def _serve(self, number: Any, method: str, params: Json) -> None:
+    async def _serve(self, number: Any, method: str, params: Json, asked: Asked) -> None:
         answer: Json = {"jsonrpc": "2.0", "id": number}
         try:
             if len(self._chores) > MOST_QUESTIONS:
@@ -177,6 +200,10 @@ class Client:
             answer["result"] = {} if method == "ping" else await self._asked(method, params)
         except ServerError as flaw:
             answer["error"] = {"code": flaw.code, "message": str(flaw)}
+        except asyncio.CancelledError:
+            if not asked.is_moot:
+                raise
+            answer["error"] = {"code": INTERNAL_ERROR, "message": "the call that it belongs to was withdrawn"}
         except Exception as bug:
             # Whoever asks is answered, also where the fault is ours.
             answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(bug).__name__}"}
@@ -203,6 +230,8 @@ class Client:
     def _withdraw(self, number: int, reason: str) -> None:
         if self._loss is None and number > 0:  # the handshake cannot be withdrawn
             self._do(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+            for asked in list(self._serving.values()):
+                asked.withdraw(number)
 
     def _lose(self, reason: Lost | str) -> None:
         if self._loss is not None:

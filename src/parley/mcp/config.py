@@ -66,7 +66,8 @@ def one(name: str, written: Any, source: str, variables: Mapping[str, str]) -> S
         text = str(flaw)
     except msgspec.ValidationError as flaw:
         text = str(flaw)
-    return Spec(name=name[:LONGEST_NAME], kind="stdio", source=source, flaw=text)
+    required = isinstance(written, dict) and written.get("required") is True
+    return Spec(name=name[:LONGEST_NAME], kind="stdio", source=source, required=required, flaw=text)
 
 
 def right(name: str, written: Any, source: str, variables: Mapping[str, str]) -> Spec:
@@ -76,7 +77,7 @@ def right(name: str, written: Any, source: str, variables: Mapping[str, str]) ->
     entry = msgspec.convert(written, Entry)
     kind = kind_of(entry)
     fill = Filler(variables)
-    if entry.timeout is not None and entry.timeout < 0:
+    if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in entry.tools))):
         raise BadEntry("timeout must not be negative")
     return Spec(
         name=name,

@@ -18,7 +18,9 @@ from parley.errors import ToolError
 from parley.mcp.base import Lost, NeedsAuth, Patience, ServerError, Spec, Status, Wire
 from parley.mcp.client import METHOD_NOT_FOUND, Client, Late, Progress
 from parley.mcp.content import clean
+from parley.mcp.lookout import Lookout
 from parley.mcp.naming import qualified
+from parley.mcp.turnstile import Turnstile
 from parley.protocol.base import Json
 
 MOST_TEXT = 2_000
@@ -26,7 +28,6 @@ MOST_TEXT = 2_000
 CHANGES = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
 }
 
 
@@ -65,7 +66,9 @@ class Server:
         self.wire: Wire | None = None
         self._life: asyncio.Task[None] | None = None
         self._loss: asyncio.Future[str] | None = None
-        self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._lookout = Lookout(self._look)
+        self._wishes = Turnstile()
+        self._is_closed = False
 
     @property
     def prefix(self) -> str:
@@ -93,18 +96,36 @@ class Server:
 
     async def reconnect(self) -> None:
         """Begin anew, and wait until it is known what comes of it."""
-        await self._end()
-        self._change("pending")
-        self.start()
+        await self._wishes.do(self._begin_anew())
+        await self.settled.wait()
+
+    async def enable(self) -> None:
+        """Begin anew unless it is there, and wait until it is known what comes of it."""
+        await self._wishes.do(self._begin_anew(unless_there=True))
         await self.settled.wait()
 
     async def disable(self) -> None:
-        await self._end()
-        self._change("disabled")
+        await self._wishes.do(self._go())
 
     async def close(self) -> None:
-        """End it for good; nothing is told any more."""
+        """End it for good; nothing is told any more, and nobody waits for it any more."""
+        self._is_closed = True
+        await self._wishes.do(self._end())
+        self.status, self.reason = "disabled", "it was removed"
+        self.settled.set()
+
+    async def _begin_anew(self, *, unless_there: bool = False) -> None:
+        if unless_there and self.status == "connected":
+            return
         await self._end()
+        if not self._is_closed:
+            self._change("pending")
+            self.start()
+
+    async def _go(self) -> None:
+        await self._end()
+        if not self._is_closed:
+            self._change("disabled")
 
     async def _live(self) -> None:
         if self.spec.flaw:
@@ -139,6 +160,7 @@ class Server:
             async with asyncio.timeout(self._patience.connect):
                 await self._shake_hands()
             self._change("connected")
+            self._lookout.open()
             return
         except TimeoutError:
             reason = f"did not answer within {self._patience.connect:g} s"
@@ -165,13 +187,13 @@ class Server:
             self.wire, answer=self._answer, notice=self._hear, lost=lambda reason: self._lost(client, reason)
         )
         await client.connect(self._capabilities)
-        self.tools = await self._listed("tools", "tools/list")
-        self.prompts = await self._listed("prompts", "prompts/list")
+        self.tools = await self._listed("tools")
+        self.prompts = await self._listed("prompts")
 
-    async def _listed(self, what: str, method: str) -> list[Json]:
+    async def _listed(self, what: str) -> list[Json]:
         if self._client is None or what not in self._client.capabilities:
             return []
-        found = await self._client.listed(method, what, None)
+        found = await self._client.listed(f"{what}/list", what, None)
         return [item for item in found if isinstance(item.get("name"), str) and item["name"]]
 
     def _lost(self, client: Client, reason: str) -> None:
@@ -181,9 +203,7 @@ class Server:
     async def _leave(self) -> None:
         """Let go of the connection; what it said on stderr is kept."""
         client, self._client, self._loss = self._client, None, None
-        for task in self._refreshing.values():
-            task.cancel()
-        self._refreshing.clear()
+        self._lookout.close()
         self.tools, self.prompts = [], []
         if client is not None:
             await client.close()
@@ -215,20 +235,16 @@ class Server:
         what = CHANGES.get(method)
         if what is None:
             self._ears.noticed(self, method, params)
-        elif self.status == "connected" and what not in self._refreshing:
-            # One look at a time: a server may announce a hundred changes a second.
-            task = self._refreshing[what] = asyncio.get_running_loop().create_task(self._refresh(what))
-            task.add_done_callback(lambda done: self._refreshing.pop(what, None))
+        else:
+            self._lookout.announce(what)
 
-    async def _refresh(self, what: str) -> None:
-        await asyncio.sleep(0)  # announcements that came together are one
+    async def _look(self, what: str) -> None:
         with contextlib.suppress(Lost, ServerError, TimeoutError):  # a loss tells itself, and what was listed stays
             async with asyncio.timeout(self._patience.connect):
-                if what == "tools":
-                    self.tools = await self._listed("tools", "tools/list")
-                elif what == "prompts":
-                    self.prompts = await self._listed("prompts", "prompts/list")
-            self._ears.changed(self)
+                found = await self._listed(what)
+            if found != getattr(self, what):
+                setattr(self, what, found)
+                self._ears.changed(self)
 
     # What it does.
 

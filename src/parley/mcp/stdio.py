@@ -49,11 +49,15 @@ class Stdio:
         self._command.over.add_done_callback(self._ended)
 
     async def send(self, message: Json) -> None:
-        feed = self._command.feed if self._command is not None else None
+        """Raises Lost."""
+        command = self._command
+        if command is None or command.feed is None:
+            raise Lost("was never started")
         try:
-            if feed is None:
-                raise BrokenPipeError
-            feed.put(spell(message) + b"\n")
+            command.feed.put(spell(message) + b"\n")
+        except BrokenPipeError as flaw:
+            await asyncio.wait({command.over}, timeout=GRACE_SECONDS)  # it has ended, most likely, which says more
+            raise Lost(self._end() or f"does not read what it is told: {flaw.strerror}") from None
         except OSError as flaw:
             raise Lost(f"does not read what it is told: {flaw.strerror}") from None
 
@@ -73,8 +77,13 @@ class Stdio:
         return bytes(self._errors).decode(errors="replace")
 
     def _ended(self, over: object) -> None:
-        end = self._command.over.result() if self._command is not None else None
-        self._lost("ended" if end is None else f"ended with exit code {end.exit_code}")
+        self._lost(self._end() or "ended")
+
+    def _end(self) -> str:
+        """How it ended; nothing if it has not."""
+        if self._command is None or not self._command.over.done():
+            return ""
+        return f"ended with exit code {self._command.over.result().exit_code}"
 
     def _note(self, data: bytes) -> None:
         self._errors = (self._errors + data)[-TAIL_BYTES:]
@@ -89,7 +98,10 @@ class Stdio:
             if self._command is not None:
                 self._command.stop()
             return
-        for message in messages(line):
+        said = messages(line)
+        if not said and line.strip():  # a stray print may be all that tells why it fails
+            self._note(line[:TAIL_BYTES] + b"\n")
+        for message in said:
             self._take(message)
 
 

@@ -5,7 +5,8 @@ mute        takes every line and says nothing
 deaf        never reads its input
 noisy       prints what is no protocol between the lines
 once        dies after its first call; comes back whole
-silent      answers everything but calls
+silent      answers everything but calls and its prompt `plan`
+restless    has a tool more, and says so, each time its tools are listed, up to five
 """
 
 from __future__ import annotations
@@ -30,22 +31,28 @@ while manner == "deaf":
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
-    if manner == "mute" or "id" not in message or (manner == "silent" and method == "tools/call"):
+    if manner == "mute" or "id" not in message or (manner == "silent" and method in ("tools/call", "prompts/get")):
         continue
     if manner == "noisy":
         say("Debugging is fun!\n[]\n7\nnull")
     result: dict[str, object] = {}
     if method == "initialize":
         version = "2024-11-05"
-        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "plain"}}
+        offers: dict[str, object] = {"tools": {}, **({"prompts": {}} if manner == "silent" else {})}
+        result = {"protocolVersion": version, "capabilities": offers, "serverInfo": {"name": "plain"}}
         result["instructions"] = "Echo softly."
     elif method == "tools/list":
         result = {"tools": TOOLS}
+    elif method == "prompts/list":
+        result = {"prompts": [{"name": "plan"}]}
     elif method == "tools/call":
         called = message["params"]["name"]
         text = str(os.getpid()) if called == "which" else json.dumps(message["params"]["arguments"])
         result = {"content": [{"type": "text", "text": text}]}
     say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+    if manner == "restless" and method == "tools/list" and len(TOOLS) < 5:
+        TOOLS.append({**TOOLS[0], "name": f"tool{len(TOOLS)}"})
+        say(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
     if manner == "once" and method == "tools/call":
         sys.stderr.write("one call is enough\n")
         sys.exit(1)
