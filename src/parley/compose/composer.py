@@ -112,6 +112,7 @@ class Composer:
             open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
             known_agents=lambda: sessions.agents(session_id),
             agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),
+            make_worktrees=None if basis.is_restricted else lambda: tools.worktrees(context),
             begins_as=sessions.wanted().begins_as,
             title=" ".join((options.name or "").split()) or None,
             thinking=self._thinking(),

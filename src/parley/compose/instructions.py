@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from parley.compose.basis import Basis
 from parley.compose.permissions import wanted_mode
 from parley.compose.places import plan_file
-from parley.engine.prompt import DATE, Instructions
+from parley.engine.prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import Style
 from parley.tools.base import Context
@@ -52,7 +52,7 @@ def surroundings(basis: Basis, session_id: str) -> tuple[str, ...]:
     if basis.options.exclude_dynamic_sections:
         return ()
     return (
-        f"Working directory: {basis.cwd}",
+        f"{CWD}{basis.cwd}",
         f"Platform: {sys.platform}",
         f"{DATE}{basis.stamp.now()[:10]}",
         *plan_rules(basis, session_id),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.protocol.messages.requests import HookMatcher
+    from parley.workspace.base import Worktrees
 
 OUTWARD = ("WebFetch", "WebSearch")
 """The tools that lead into the network."""
@@ -112,6 +113,12 @@ def files(basis: Basis, session_id: str) -> LocalFiles:
 
         tree = Tree(basis.cwd, checkpoints, [str(basis.config)])
     return LocalFiles(cwd=basis.cwd, checkpoints=checkpoints, new_id=basis.short_id, tree=tree, forget_at_end=forget)
+
+
+def worktrees(context: Context) -> Worktrees:
+    from parley.workspace.worktrees import GitWorktrees
+
+    return GitWorktrees(context.processes, context.environment)
 
 
 def web(basis: Basis) -> Web:

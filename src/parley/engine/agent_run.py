@@ -127,6 +127,7 @@ class AgentRun:
         task.end(ended, task.turn)
         self._stats.end(task.failed)
         self._close("")
+        task.is_kept = await self._session.helpers().lodgings.leave(task.id)
         status = "failed" if task.failed else "completed"
         self._session.tasks.finish(task, status, task.text or task.flaw, task.news(status))
 

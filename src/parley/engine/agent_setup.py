@@ -9,13 +9,14 @@ import msgspec
 
 from parley.engine.agent_task import Parent
 from parley.engine.compaction import Policy
-from parley.engine.prompt import Instructions
+from parley.engine.prompt import CWD, Instructions
 from parley.engine.setup import Setup
 from parley.models.names import Choice, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
 from parley.tools.delegation import AgentInput
 from parley.tools.offer import canonical
+from parley.workspace.base import Worktree
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
@@ -33,7 +34,13 @@ class Made(Struct, frozen=True, kw_only=True):
     mode: Callable[[], str]
 
 
-def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: Parent | None) -> Made:
+def made_for(
+    session: Session,
+    call: AgentInput,
+    kind: AgentDefinition,
+    parent: Parent | None,
+    worktree: Worktree | None = None,
+) -> Made:
     above = session.conversation if parent is None else parent.conversation
     setup, form = above.setup, session.conversation.form
     hidden = NEEDS_THE_PERSON | ({form.name} if form is not None else set())
@@ -50,12 +57,16 @@ def made_for(session: Session, call: AgentInput, kind: AgentDefinition, parent: 
     )
     effort = call.effort or (kind.effort if isinstance(kind.effort, str) else setup.effort)
     wished = kind.permissionMode if isinstance(kind.permissionMode, str) else None
+    context = setup.tool_context.fork()
+    if worktree is not None:
+        context.move(worktree)
+    given = apart(session.setup.instructions, context.worktree) if context.worktree else session.setup.instructions
     return Made(
         setup=msgspec.structs.replace(
             setup,
-            instructions=instructions(session.setup.instructions, kind, memory_of(session, call, kind)),
+            instructions=instructions(given, kind, memory_of(session, call, kind)),
             tools=shelf,
-            tool_context=setup.tool_context.fork(),
+            tool_context=context,
             limits=limits,
             effort=effort,
             compaction=compaction(setup.compaction, above.window, kind.autoCompactWindow),
@@ -92,6 +103,20 @@ def instructions(session: Instructions, kind: AgentDefinition, memory: str = "")
     if kind.omitClaudeMd is True or session.replaced is not None:
         return Instructions(replaced=kind.prompt, appended=appended)
     return Instructions(replaced=kind.prompt, appended=appended, nested=session.nested)
+
+
+def apart(session: Instructions, worktree: Worktree) -> Instructions:
+    """The same for an agent in a worktree: memory files are those of the person's checkout."""
+    facts = [fact for fact in session.surroundings if not fact.startswith(CWD)]
+    what = (
+        f"That is in a git worktree for you alone ({worktree.path}, on the branch {worktree.branch}). Work only there: "
+        f"what you are told of files in {worktree.top} is meant of their copies in it."
+    )
+    return msgspec.structs.replace(
+        session,
+        surroundings=(f"{CWD}{worktree.cwd}", what, *facts),
+        nested=lambda path: session.nested(worktree.original(path)),
+    )
 
 
 def is_offered(name: str, wanted: Sequence[str] | None, denied: Sequence[str], servers: Sequence[str]) -> bool:

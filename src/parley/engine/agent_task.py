@@ -15,6 +15,7 @@ from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.system import TaskUsage
 from parley.tools.base import Result
 from parley.tools.delegation import AgentInput
+from parley.workspace.base import Worktree
 from parley.workspace.output import Record
 
 SUMMARY_CHARS = 1000
@@ -54,6 +55,7 @@ class AgentTask(Task):
         in_background: bool,
         clock: Callable[[], float],
         can_continue: bool = False,
+        worktree: Worktree | None = None,
     ) -> None:
         super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
         self.call = call
@@ -63,6 +65,10 @@ class AgentTask(Task):
         self._clock = clock
         self._can_continue = can_continue
         """Whether its caller can send it messages."""
+        self.worktree = worktree
+        """The checkout that was made for it, if one was."""
+        self.is_kept = False
+        """Whether that is still there, because something was changed in it."""
         self._begun = clock()
         self._seconds: float | None = None
         self._tokens = 0
@@ -87,6 +93,12 @@ class AgentTask(Task):
     def json(self) -> Json:
         found = {**super().json(), "subagent_type": self.call.subagent_type}
         return found if self._parent_id is None else {**found, "parent_task_id": self._parent_id}
+
+    def recorded(self) -> Json:
+        return {} if self.worktree is None else {"worktree": self.worktree.path}
+
+    def cwd(self) -> str | None:
+        return None if self.conversation is None else self.conversation.setup.tool_context.cwd
 
     def started(self) -> Json:
         return {
@@ -152,7 +164,8 @@ class AgentTask(Task):
 
     def result(self) -> Result:
         if self.failed:
-            text = f"The agent failed: {self.flaw}" + (f"\nIt had said: {self.text}" if self.text else "")
+            said = f"\nIt had said: {self.text}" if self.text else ""
+            text = f"The agent failed: {self.flaw}{self._whereabouts()}{said}"
             return Result(content=text, detail=f"Error: {text}", is_error=True)
         used = list(dict.fromkeys(self._calls))
         usage = self.usage()
@@ -171,12 +184,22 @@ class AgentTask(Task):
             "toolStats": self._counts(),
             "canContinueAgent": self._can_continue,
         }
-        done = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done.{self._way()}"
+        if self.worktree is not None and self.is_kept:
+            detail |= {"worktreePath": self.worktree.path, "worktreeBranch": self.worktree.branch}
+        way = f"{self._whereabouts()}{self._way()}"
+        done = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done.{way}"
         text = f"{done} It says:\n{self.text}"
         return Result(content=[{"type": "text", "text": text}], detail=detail)
 
     def _way(self) -> str:
         return f" SendMessage to {self.id} reaches it." if self._can_continue else ""
+
+    def _whereabouts(self) -> str:
+        if self.worktree is None:
+            return ""
+        if not self.is_kept:
+            return " It changed nothing in its git worktree, which is gone."
+        return f" Its changes are in the git worktree {self.worktree.path}, on the branch {self.worktree.branch}."
 
     def _counts(self) -> Json:
         counts: Json = {**dict.fromkeys(KINDS_OF_CALLS.values(), 0), "linesAdded": 0, "linesRemoved": 0}
@@ -189,4 +212,4 @@ class AgentTask(Task):
         """How the model hears of its end in a turn of its own."""
         how = f"failed: {self.flaw}" if self.failed else "is done"
         said = f" It says:\n{self.text}" if self.text else ""
-        return f"The agent {self.id} ({self.description}) {how}.{said}"
+        return f"The agent {self.id} ({self.description}) {how}.{self._whereabouts()}{said}"

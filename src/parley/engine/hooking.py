@@ -134,7 +134,7 @@ class Hooking:
         common: Json = {
             "session_id": session.id,
             "transcript_path": self._transcript_path,
-            "cwd": session.setup.tool_context.cwd,
+            "cwd": self._cwd_of(agent),
             "prompt_id": self.prompt_id,
         }
         if kind.tells_mode:
@@ -143,6 +143,10 @@ class Hooking:
         if kind.tells_effort and session.conversation.effort is not None:
             common["effort"] = {"level": session.conversation.effort}
         return {**common, "hook_event_name": event}
+
+    def _cwd_of(self, agent: Json | None) -> str:
+        task = None if agent is None else self._session.tasks.find(agent.get("agent_id", ""))
+        return (task.cwd() if task is not None else None) or self._session.setup.tool_context.cwd
 
     async def _run(self, hook: Hook, fired: Fired) -> Ran:
         """One hook, from its first line to its last. Never raises, unless it is cancelled."""

@@ -94,8 +94,12 @@ class LeftBehind:
 
 
 def way_on(task: Json) -> str:
-    """An agent has its transcript, and can go on with it."""
-    return f" SendMessage to {task['task_id']} lets it go on." if task.get("task_type") == "local_agent" else ""
+    """An agent has its transcript, and can go on with it; what it changed in a worktree is there."""
+    if task.get("task_type") != "local_agent":
+        return ""
+    place = task.get("worktree")
+    apart = f" It worked in the git worktree {place}, which is kept if it changed anything." if place else ""
+    return f"{apart} SendMessage to {task['task_id']} lets it go on."
 
 
 def texts_of(line: Json) -> list[str]:

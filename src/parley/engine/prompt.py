@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from parley.protocol.base import Json, Struct
 
+CWD = "Working directory: "
 DATE = "Today's date: "
 """How a model is told what day it is: in the first prompt, and behind what was said when a new one begins."""
 DEFAULT = """\

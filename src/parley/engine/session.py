@@ -303,6 +303,8 @@ class Session:
             await self.suggester.close()
         self.tasks.end()
         await self.tasks.closed()
+        if self.subagents is not None:
+            await self.subagents.lodgings.closed()
         if self.remembering is not None:
             await self.remembering.close()
         await self.control.close()

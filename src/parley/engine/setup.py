@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from parley.host import Host
     from parley.memory.base import Keeper
     from parley.protocol.messages.requests import HookMatcher
+    from parley.workspace.base import Worktrees
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -138,6 +139,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     known_agents: Callable[[], Sequence[Agent]] = tuple
     """The subagents whose logs are kept. Raises SessionError."""
     agent_transcript_path: Callable[[str], str] = lambda agent_id: ""
+    make_worktrees: Callable[[], Worktrees] | None = None
+    """Who makes checkouts for agents that work apart; None where there may be none."""
     begins_as: str = "startup"
     """How the session came about: `startup`, `resume` or `fork`."""
     title: str | None = None

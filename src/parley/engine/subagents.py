@@ -25,6 +25,7 @@ from parley.engine.agent_run import AgentRun
 from parley.engine.agent_setup import made_for
 from parley.engine.agent_stats import Stats
 from parley.engine.agent_task import AgentTask, Parent
+from parley.engine.lodgings import Lodgings, wants_worktree
 from parley.engine.task import RUNNING, run_id
 from parley.errors import SessionError, ToolError
 from parley.permissions.base import Allow, Request
@@ -45,6 +46,7 @@ class Subagents:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.stats = Stats()
+        self.lodgings = Lodgings(session)
 
     def delegate_for(self, parent: Parent | None) -> Callable[[Any, str], Awaitable[Result]]:
         """What the Agent tool of an agent calls; None is the session itself."""
@@ -58,7 +60,7 @@ class Subagents:
         """What the SendMessage tool of an agent calls."""
 
         async def send(to: str, message: str, tool_use_id: str) -> Result:
-            return self._send(to, message, tool_use_id, parent)
+            return await self._send(to, message, tool_use_id, parent)
 
         return send
 
@@ -78,7 +80,7 @@ class Subagents:
 
     async def _run(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> Result:
         """Raises ToolError."""
-        task = self._begin(call, tool_use_id, parent)
+        task = await self._begin(call, tool_use_id, parent)
         if task.in_background:
             return task.launched()
         moved = asyncio.create_task(task.moved.wait())
@@ -94,17 +96,17 @@ class Subagents:
             moved.cancel()
         return task.launched() if task.in_background else task.result()
 
-    def _begin(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> AgentTask:
+    async def _begin(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> AgentTask:
         """Raises ToolError."""
-        if call.isolation is not None:
-            raise ToolError(f"isolation {call.isolation!r} is not possible here: leave it out.")
         id = "a" + self._session.stamp.new_uuid().replace("-", "")[-16:]
         meta = {"agentType": call.subagent_type, "toolUseId": tool_use_id, "description": call.description}
         if call.name is not None:
             meta["name"] = call.name
-        return self._start(id, call, tool_use_id, parent, meta)
+        if call.isolation is not None:
+            meta["isolation"] = call.isolation
+        return await self._start(id, call, tool_use_id, parent, meta)
 
-    def _start(
+    async def _start(
         self, id: str, call: AgentInput, tool_use_id: str, parent: Parent | None, meta: Json | None
     ) -> AgentTask:
         """Let one run. Without a `meta` it goes on where it once ended. Raises ToolError."""
@@ -117,10 +119,14 @@ class Subagents:
         self._check_room(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
         background = background and session.tasks.are_allowed
-        made = made_for(session, call, kind, parent)
+        above = session.setup.tool_context if parent is None else parent.conversation.setup.tool_context
+        worktree = await self.lodgings.open(id, above) if wants_worktree(call, kind) else None
+        self.lodgings.enter(id, worktree or above.worktree)
+        made = made_for(session, call, kind, parent, worktree)
         try:
             log = session.setup.open_agent_log(id, meta)
         except SessionError as flaw:
+            self.lodgings.leave_soon(id)
             raise ToolError(str(flaw)) from None
         task = AgentTask(
             id=id,
@@ -134,6 +140,7 @@ class Subagents:
             in_background=background,
             clock=session.stamp.monotonic,
             can_continue=SEND in session.setup.tools,
+            worktree=worktree,
         )
         run = AgentRun(session, self.stats, task, kind, made, log)
         us, context = Parent(id=id, depth=depth, conversation=run.conversation), made.setup.tool_context
@@ -142,6 +149,7 @@ class Subagents:
             self._take_up(run, task)
         self.stats.begin(call, task)
         watcher = asyncio.create_task(run.watch(run.turn_about(call.prompt)))
+        watcher.add_done_callback(lambda _: self.lodgings.leave_soon(id))
         session.tasks.begin(task, watcher)
         return task
 
@@ -152,6 +160,7 @@ class Subagents:
         except SessionError as flaw:
             run.conversation.setup.log.close()
             task.record.close()
+            self.lodgings.leave_soon(task.id)
             raise ToolError(f"The agent {task.id} cannot go on: {flaw}") from None
 
     def _check_room(self, depth: int) -> None:
@@ -165,7 +174,7 @@ class Subagents:
 
     # A message.
 
-    def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> Result:
+    async def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> Result:
         """Raises ToolError."""
         task = next((one for one in reversed(self._tasks()) if to in (one.id, one.call.name)), None)
         if task is not None and not task.over.is_set():
@@ -183,8 +192,9 @@ class Subagents:
             effort=call.effort,
             run_in_background=True,
             name=call.name,
+            isolation=call.isolation,
         )
-        begun = self._start(id, going_on, tool_use_id, parent, None)
+        begun = await self._start(id, going_on, tool_use_id, parent, None)
         return sent(
             f"Agent {id} goes on in the background with your message and all it knew. You will be told when it is "
             f"done. Its output goes to {begun.output_file}."
@@ -210,7 +220,8 @@ class Subagents:
             if to in (agent.id, agent.meta.get("name")):
                 kind, words = agent.meta.get("agentType"), agent.meta.get("description")
                 what = str(words or "Go on with earlier work")
-                return agent.id, AgentInput(description=what, prompt="", subagent_type=str(kind))
+                apart: Any = agent.meta.get("isolation")
+                return agent.id, AgentInput(description=what, prompt="", subagent_type=str(kind), isolation=apart)
         known = dict.fromkeys([*(agent.id for agent in stored), *(task.id for task in self._tasks())])
         listed = ", ".join(list(known)[-MOST_NAMED:]) or "none"
         raise ToolError(f"There is no agent {to!r} to send a message to. There are: {listed}.")

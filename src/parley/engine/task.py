@@ -76,6 +76,14 @@ class Task:
         """What its first line says beside."""
         return {}
 
+    def recorded(self) -> Json:
+        """What the log says of it beside."""
+        return {}
+
+    def cwd(self) -> str | None:
+        """Where it works, if that is known."""
+        return None
+
     def drop(self) -> None:
         """Let go of what it holds, at once."""
         if self.watcher is not None:

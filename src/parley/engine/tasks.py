@@ -166,7 +166,7 @@ class Tasks:
     def _record_begin(self, task: Task) -> None:
         """What nobody waits for must not be forgotten. Raises SessionError."""
         try:
-            self._note("task", {**task.json(), "status": RUNNING, "output_file": task.output_file})
+            self._note("task", {**task.json(), **task.recorded(), "status": RUNNING, "output_file": task.output_file})
         except SessionError:
             self.stop(task.id)
             raise

@@ -284,6 +284,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
         asks_person=always_asks(tool),
         plan_file=context.plan_file,
         runs_elsewhere=runs_elsewhere(tool),
+        worktree=context.worktree,
     )
 
 

@@ -11,6 +11,7 @@ Not here: what happens inside a turn (turn.py), what becomes of a prompt (prompt
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from parley.engine.prompts import check_size, injected
 from parley.engine.turn import Cut, Turn
 from parley.errors import SessionError, ToolsMissing
 from parley.protocol.messages.result import Result
+from parley.workspace.base import WORKTREES
 
 if TYPE_CHECKING:
     from parley.engine.lost_tasks import LeftBehind
@@ -48,6 +50,7 @@ class Turns:
 
     async def run(self) -> None:
         session, together = self._session, False
+        self._tidy()
         while (taken := await self._take(together)) is not None:
             if isinstance(taken, Rejected):
                 session.ledger.begin_turn()
@@ -57,6 +60,12 @@ class Turns:
                 await self._run_turn(self._turn_about(taken))
             # Whatever arrived while that turn ran makes up the next one.
             together = session.setup.folds and len(session.inbox) > 0
+
+    def _tidy(self) -> None:
+        """Take away the worktrees in which agents of an earlier engine changed nothing before it was killed."""
+        setup = self._session.setup
+        if setup.begins_as == "resume" and os.path.isdir(os.path.join(setup.cwd, *WORKTREES)):
+            self._session.helpers().lodgings.sweep_soon()
 
     async def _take(self, together: bool) -> list[Prompt] | Rejected | TakenUp | None:
         """What the next turn is about. When the input has ended, background tasks may still have something to say."""

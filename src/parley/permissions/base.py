@@ -8,7 +8,7 @@ from typing import Protocol
 from parley.permissions.rule import Rule
 from parley.protocol.base import Json, Struct
 from parley.settings.base import Merged
-from parley.workspace.base import Reach
+from parley.workspace.base import Reach, Worktree
 
 
 class Way(Struct, frozen=True):
@@ -51,6 +51,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Where a plan may be written in plan mode."""
     runs_elsewhere: bool = False
     """It is the client that runs it, and that decides what it does on its side."""
+    worktree: Worktree | None = None
+    """The checkout that the caller works in, if it has one of its own."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):

@@ -83,7 +83,12 @@ class Book:
         self.rules = self._together()
 
     def decide(self, request: Request, mode: str) -> Decision:
-        return decide(request, self.rules, mode, self._view)
+        rules = self.rules
+        if request.worktree is not None:
+            from parley.permissions.apart import Apart
+
+            rules = Apart.made(rules, request.worktree)
+        return decide(request, rules, mode, self._view)
 
     def hides(self, path: str) -> bool:
         return self.rules.hides(path, self._view)

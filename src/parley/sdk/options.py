@@ -55,6 +55,7 @@ class AgentDefinition:
     background: bool | None = None
     effort: EffortLevel | int | None = None
     permissionMode: PermissionMode | None = None
+    isolation: Literal["worktree"] | None = None
 
 
 @dataclass

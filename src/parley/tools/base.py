@@ -17,7 +17,7 @@ import msgspec
 
 from parley.observer import NOBODY, Observer
 from parley.protocol.base import Json, Struct
-from parley.workspace.base import Files, Reach, Search
+from parley.workspace.base import Files, Reach, Search, Worktree
 from parley.workspace.processes import Processes
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Context:
     ) -> None:
         self.cwd = cwd
         """Where commands start; a command may change it for the next one."""
+        self.worktree: Worktree | None = None
+        """The checkout that an agent has for itself; None where it works in the person's."""
         self.environment = environment
         """For children. No key of ours is in it."""
         self.files = files
@@ -113,6 +115,12 @@ class Context:
         twin.__dict__.update(self.__dict__)
         twin.notes, twin.tool_use_id = {}, ""
         return twin
+
+    def move(self, worktree: Worktree) -> None:
+        """Work in a checkout of its own. What may not be mentioned of the person's may not be mentioned of this."""
+        hides = self.hides
+        self.worktree, self.cwd = worktree, worktree.cwd
+        self.hides = lambda path: hides(path) or hides(worktree.original(path))
 
 
 class Tool(Protocol):

@@ -40,6 +40,10 @@ class AgentShown(Struct, frozen=True, kw_only=True):
     subagent_type: str = DEFAULT_AGENT
     model: Literal["sonnet", "opus", "haiku", "fable"] | None = None
     run_in_background: bool | None = None
+    isolation: Annotated[
+        Literal["worktree"] | None,
+        Meta(description="`worktree`: in a git worktree of its own, which is kept if it changes anything"),
+    ] = None
 
 
 class MessageInput(Struct, frozen=True, kw_only=True):

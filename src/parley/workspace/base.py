@@ -7,10 +7,14 @@ taken on the opened object, never on a name that may point elsewhere a moment la
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Literal, Protocol
 
 from parley.protocol.base import Struct
+
+WORKTREES = (".claude", "worktrees")
+"""Where in a checkout the worktrees of agents are."""
 
 
 class Reach(Struct, frozen=True, kw_only=True):
@@ -165,3 +169,37 @@ class Search(Protocol):
 
     async def matches(self, query: Query, area: Area, *, timeout_seconds: float, enough_lines: int) -> Found:
         """By what is in them. Lines behind `enough_lines` are not looked for if that costs much."""
+
+
+class Worktree(Struct, frozen=True, kw_only=True):
+    """A checkout of its own beside that of the person."""
+
+    top: str
+    """The person's checkout."""
+    path: str
+    cwd: str
+    """Where work begins in it: the place that is called so in the person's checkout."""
+    branch: str
+
+    def original(self, path: str) -> str:
+        """What an absolute path stands for in the person's checkout; a path that is elsewhere stays as it is."""
+        inner = os.path.relpath(path, self.path)
+        return path if inner == ".." or inner.startswith("../") else os.path.normpath(os.path.join(self.top, inner))
+
+    def is_left_alone(self, path: str) -> bool:
+        """Whether an absolute path is in the person's checkout, and not in ours, which may be in it."""
+        is_ours = self.original(path) != path
+        return not is_ours and (path == self.top or path.startswith(self.top.rstrip("/") + "/"))
+
+
+class Worktrees(Protocol):
+    """Checkouts for agents that work apart."""
+
+    async def open(self, cwd: str, name: str) -> Worktree:
+        """A new one, at the commit that `cwd` is at, or the one of that name if it was kept. Raises ToolError."""
+
+    async def leave(self, worktree: Worktree) -> bool:
+        """Take it away if nothing was changed in it; whether it was kept. Never fails."""
+
+    async def sweep(self, cwd: str) -> None:
+        """Do the same for those that engines left behind which were killed. Never fails."""

@@ -97,6 +97,8 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     background: bool | None | UnsetType = UNSET
     effort: str | int | None | UnsetType = UNSET
     permissionMode: str | None | UnsetType = UNSET
+    isolation: str | None | UnsetType = UNSET
+    """`worktree`: it works in a git worktree of its own."""
     autoCompactWindow: Any = UNSET
     omitClaudeMd: bool | None | UnsetType = UNSET
     observer: Any = UNSET

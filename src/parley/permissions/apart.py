@@ -1,0 +1,38 @@
+"""The rules of a session for an agent that works in a worktree of its own.
+
+What may be done there is what may be done in the person's checkout: a rule means a file by the name that it has there.
+The person's checkout itself is for the agent to read, as far as it may, and to change only if somebody is asked.
+
+Not here: worktrees themselves (workspace/worktrees.py).
+"""
+
+from __future__ import annotations
+
+from parley.permissions.base import View
+from parley.permissions.rule import Rule
+from parley.permissions.rules import Rules
+from parley.workspace.base import Worktree
+
+
+class Apart(Rules, frozen=True, kw_only=True, dict=True):
+    around: Rules
+    """The session's own."""
+    worktree: Worktree
+
+    @classmethod
+    def made(cls, rules: Rules, worktree: Worktree) -> Apart:
+        return cls(
+            cwd=worktree.cwd,
+            rules=rules.rules,
+            folders=rules.folders,
+            readable=(*rules.readable, rules.cwd),
+            around=rules,
+            worktree=worktree,
+        )
+
+    def _denies(self, rule: Rule, path: str, view: View) -> bool:
+        names = dict.fromkeys((path, self.worktree.original(path)))
+        return any(self.around._denies(rule, name, view) for name in names)
+
+    def _allows(self, rule: Rule, path: str, view: View) -> bool:
+        return not self.worktree.is_left_alone(path) and self.around._allows(rule, self.worktree.original(path), view)
