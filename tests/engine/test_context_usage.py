@@ -7,6 +7,7 @@ import pytest
 from parley.engine.context_usage import COLUMNS, ROWS, Contents, Row, context_usage, grid
 from parley.models.names import resolve
 from parley.protocol.base import Json
+from parley.protocol.messages.requests import ContextUsage
 
 OPUS = resolve("opus")
 READ: Json = {"name": "Read", "description": "d" * 1_000, "input_schema": {}}
@@ -22,6 +23,11 @@ TALK: list[Json] = [
     },
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "r" * 2_000}]},
 ]
+
+
+def unattributed(usage: ContextUsage) -> int:
+    assert isinstance(usage.messageBreakdown, dict)
+    return int(usage.messageBreakdown["unattributedTokens"])
 
 
 def tokens(contents: Contents) -> dict[str, int]:
@@ -95,3 +101,14 @@ def test_the_grid_always_has_all_its_squares_and_one_for_whatever_is_there(sizes
     assert [len(line) for line in drawn] == [COLUMNS] * ROWS
     assert {row.name for row in rows[: ROWS * COLUMNS]} <= {square["categoryName"] for square in squares}
     assert all(0 < square["squareFullness"] <= 1 for square in squares if square["isFilled"])
+
+
+def test_what_the_backend_counts_beyond_our_estimates_is_part_of_the_sum() -> None:
+    contents = Contents(model=OPUS, system="s" * 4_000, tools=[READ], messages=TALK, counted=50_000)
+    usage = context_usage(contents)
+    less = context_usage(Contents(model=OPUS, system="s" * 4_000, tools=[READ], messages=TALK, counted=10))
+
+    assert (usage.totalTokens, usage.percentage) == (50_000, 5)
+    assert tokens(contents)["free_space"] == 950_000
+    assert unattributed(usage) == 50_000 - less.totalTokens
+    assert unattributed(less) == 0

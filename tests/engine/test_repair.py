@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from room import Json, Room
 
-from parley.engine.repair import NO_IMAGE, NO_RESULT, repaired
+from parley.engine.repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, blamed, repaired
 
 PNG = "iVBORw0KGgo="
 REFUSAL = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "Could not process image" }\n'
@@ -80,6 +80,42 @@ def test_a_good_image_stays() -> None:
     assert repaired(talk([image])) == talk([image])
 
 
+def image(data: str) -> Json:
+    """Images that differ by a letter."""
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + data}}
+
+
+PDF: Json = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("complaint", "left"),
+    [
+        ("messages.0.content.1.image.source.base64: image exceeds 5 MB maximum", [text(NO_IMAGE), image("b")]),
+        ("messages.2.content.0.tool_result.content.0.image: too many pixels", [image("a"), text(NO_IMAGE)]),
+        ("Could not process image", [text(NO_IMAGE)] * 2),
+        ("messages.7.content.3.image: no such place", [text(NO_IMAGE)] * 2),
+        ("messages: something else", [image("a"), image("b")]),
+    ],
+)
+def test_an_image_goes_if_it_is_complained_about(complaint: str, left: list[Json]) -> None:
+    first, second = left
+
+    def conversation(one: Json, other: Json) -> list[Json]:
+        return talk([text("a"), one], [call("1")], [result("1", [other])])
+
+    messages = conversation(image("a"), image("b"))
+    assert repaired(messages, complaint, blamed(messages, complaint)) == conversation(first, second)
+
+
+def test_calls_of_another_backend_are_spelled_as_the_api_spells_them() -> None:
+    odd = talk([text("a")], [{**call("functions.read:0"), "name": "fs.read"}], [result("functions.read:0")])
+
+    assert repaired(odd) == talk(
+        [text("a")], [{**call("functions_read_0"), "name": "fs_read"}], [result("functions_read_0")]
+    )
+
+
 def heard(folder: Path, script: str, *prompts: object) -> tuple[list[Json], list[Json], list[Json]]:
     """The results, the notices, and the conversation as it is sent."""
 
@@ -102,6 +138,22 @@ def test_a_refused_conversation_is_repaired_and_tried_again(tmp_path: Path) -> N
     assert only["result"] == "I see."
     assert [notice["tag"] for notice in notices] == ["history_repaired"]
     assert messages[0]["content"][0] == text(NO_IMAGE)
+
+
+@pytest.mark.parametrize(("block", "instead"), [(image("a"), NO_IMAGE), (PDF, NO_DOCUMENT)])
+def test_what_only_the_backend_knows_to_be_bad_is_left_out_from_then_on(
+    tmp_path: Path, block: Json, instead: str
+) -> None:
+    words = f"messages.0.content.0.{block['type']}.source: not a valid PDF or image"
+    refusal = f"[[turn]]\nerror = {{ status = 400, type = 'invalid_request_error', message = '{words}' }}\n"
+    script = refusal + "[[turn]]\ntext = 'I see.'\n" * 2
+    results, notices, messages = heard(
+        tmp_path, script, [block, text("What is this?")], [image("c"), text("And this?")]
+    )
+
+    assert [one["result"] for one in results] == ["I see."] * 2
+    assert [notice["tag"] for notice in notices] == ["history_repaired"]
+    assert [messages[at]["content"][0] for at in (0, 2)] == [text(instead), image("c")]
 
 
 def test_a_repair_that_does_not_help_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:

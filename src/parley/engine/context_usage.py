@@ -2,7 +2,8 @@
 
 Nobody but the model's backend can count tokens exactly, and to ask it would cost a call
 for every item. So these are estimates, by the number of characters; what the backend
-counted for the last call stands beside them (`apiUsage`).
+counted for the last call stands beside them (`apiUsage`), and what it counted beyond them is
+part of the sum (`unattributedTokens`): by that sum a conversation is compacted.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Contents(Struct, frozen=True, kw_only=True):
     tools: list[Json] = []
     messages: list[Json] = []
     last_usage: Json | None = None
+    counted: int = 0
+    """How many tokens that is as far as anybody knows: by the backend's count and what came since."""
     window: int | None = None
     """As the session sees it; None for what is known of the model."""
     threshold: int | None = None
@@ -58,6 +61,9 @@ def context_usage(contents: Contents) -> ContextUsage:
     own = [named(tool) for tool in contents.tools if not tool["name"].startswith(MCP)]
     mcp = [mcp_tool(tool) for tool in contents.tools if tool["name"].startswith(MCP)]
     breakdown = message_breakdown(contents.messages)
+    around = tokens(len(contents.system)) + total(own) + total(mcp)
+    # What a backend counts beyond our estimates fills the window all the same, whatever it belongs to.
+    breakdown["unattributedTokens"] = max(0, contents.counted - around - said(breakdown))
     of_memory = total(memory)
     used = [
         Row(

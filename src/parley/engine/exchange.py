@@ -40,6 +40,8 @@ GO_ON = (
     "Go on from where it ends, without repeating any of it.]"
 )
 REFUSED = 400
+MOST_REPAIRS = 3
+"""Of one request: a backend that has always something else against it is not to be pleased."""
 REPAIRED = "The backend refused the conversation ({flaw}); it is tried again without what is wrong in it"
 LOOKS = 3
 """To look whether a turn is silent costs less than to note every line. So often in the longest silence."""
@@ -71,6 +73,8 @@ class Exchange:
         self._trouble_since: float | None = None
         self._has_squeezed = False
         """Whether the conversation was compacted because a request was too long, and none came through since."""
+        self._repairs = 0
+        """The same for what a backend had against it."""
         self._broken_ids: set[str] = set()
         self._texts: list[str] = []
         """What was said before the stream broke, in answers that the last one goes on with."""
@@ -128,7 +132,7 @@ class Exchange:
                     continue
             else:
                 self._failures, self._trouble_since = 0, None
-                self._has_squeezed = False
+                self._has_squeezed, self._repairs = False, 0
             if calls_in(growing):
                 self._texts = []
             return growing
@@ -215,7 +219,8 @@ class Exchange:
         delay = retry.delay_seconds(flaw, self._failures, talk.limits.max_retries, talk.setup.dice(), trouble)
         if growing.blocks:
             self._broken_ids.add(growing.id)
-        if flaw.status == REFUSED and talk.record.history.repair(str(flaw)):
+        if flaw.status == REFUSED and self._repairs < MOST_REPAIRS and talk.record.history.repair(str(flaw)):
+            self._repairs += 1
             talk.tell(Informational(content=REPAIRED.format(flaw=flaw), level="warning", tag="history_repaired"))
             self._failures, self._trouble_since = 0, None
         elif self.fallback.takes_over(flaw, self._failures, is_last=delay is None):

@@ -63,6 +63,8 @@ class History:
         self._spoken: list[Spoken] = []
         self._complaint: str | None = None
         """What a backend had against the conversation as it is."""
+        self._refused: frozenset[str] = frozenset()
+        """The images and documents it would not take (repair.py)."""
         self.cut_off: set[str] = set()
         """The lines that the last cut left out."""
         self.tokens = 0
@@ -188,11 +190,15 @@ class History:
             return found
         from parley.engine.repair import repaired
 
-        return repaired(found, self._complaint)
+        return repaired(found, self._complaint, self._refused)
 
     def repair(self, complaint: str) -> bool:
         """Send from now on only what no backend refuses; False if that would be the same as before."""
+        from parley.engine.repair import blamed
+
         before, self._complaint = self.messages(), f"{self._complaint or ''}\n{complaint}"
+        if self.messages() == before:
+            self._refused |= blamed(before, complaint)
         return self.messages() != before
 
 

@@ -8,6 +8,8 @@ After a 400 the conversation is looked through once, and from then on sent as `r
     an empty text, an empty message   goes
     a thought without a signature     goes; all of them, if it is thoughts that are complained about
     an image that is none             becomes a text that says so
+    one that is complained about      the same, documents as well; all of them, if the complaint names none
+    an id that the API does not know  is spelled with its letters
     two messages of one role          become one
 
 Not here: when it is done (exchange.py). Whatever this does not help against is told as it is.
@@ -17,44 +19,89 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Iterator
+from hashlib import sha256
+
+import msgspec
 
 from parley.protocol.base import Json
 
 THOUGHTS = ("thinking", "redacted_thinking")
 NO_RESULT = "There is no result of this call on record."
 NO_IMAGE = "[An image stood here that could not be read.]"
+NO_DOCUMENT = "[A document stood here that could not be read.]"
+INSTEAD = {"image": NO_IMAGE, "document": NO_DOCUMENT}
+PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
+"""How the API names a block that it refuses."""
+ODD = re.compile(r"[^a-zA-Z0-9_-]")
+"""What is in no id and no name, as the Messages API has them; others give calls ids like `functions.read:0`."""
 IMAGES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 """How the images begin that backends take."""
 
 
-def repaired(messages: list[Json], complaint: str = "") -> list[Json]:
-    """The messages without what a backend may refuse; the same if there is nothing of the kind."""
+def repaired(messages: list[Json], complaint: str = "", refused: Container[str] = ()) -> list[Json]:
+    """The messages without what a backend may refuse; the same if there is nothing of the kind.
+
+    `refused` are the keys of images and documents that it did refuse.
+    """
     bare = any(word in complaint.lower() for word in ("thinking", "signature"))
-    sound = merged({**message, "content": list(blocks(message, bare=bare))} for message in messages)
+    sound = merged({**message, "content": list(blocks(message, refused, bare=bare))} for message in messages)
     paired = merged(pairs(sound))
     while paired and paired[0]["role"] != "user":
         del paired[0]
     return messages if paired == messages else paired
 
 
-def blocks(message: Json, *, bare: bool) -> Iterator[Json]:
+def blamed(messages: list[Json], complaint: str) -> frozenset[str]:
+    """The keys of the images and documents that a complaint is about."""
+    if not any(word in complaint.lower() for word in (*INSTEAD, "pdf", "media")):
+        return frozenset()
+    place = PLACE.search(complaint)
+    if place is not None:
+        at, within = map(int, place.groups())
+        content = messages[at]["content"] if at < len(messages) else []
+        if named := frozenset(key(found) for block in content[within : within + 1] for found in media_in(block)):
+            return named
+    return frozenset(key(found) for message in messages for block in message["content"] for found in media_in(block))
+
+
+def media_in(block: Json) -> Iterator[Json]:
+    """The images and documents that a block is, or has in it."""
+    if block.get("type") in INSTEAD:
+        yield block
+    elif block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+        for part in block["content"]:
+            yield from media_in(part)
+
+
+def key(block: Json) -> str:
+    """What tells an image or a document from others."""
+    return sha256(msgspec.json.encode(block.get("source"))).hexdigest()
+
+
+def blocks(message: Json, refused: Container[str], *, bare: bool) -> Iterator[Json]:
     for block in message["content"]:
         kind = block.get("type")
         if kind == "text" and not (block.get("text") or "").strip():
             continue
         if kind in THOUGHTS and (bare or not (block.get("signature") or block.get("data"))):
             continue
-        yield fit(block)
+        yield fit(block, refused)
 
 
-def fit(block: Json) -> Json:
-    """A block with images that are images."""
-    if block.get("type") == "image" and not is_image(block.get("source")):
-        return {"type": "text", "text": NO_IMAGE}
-    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
-        inner = [fit(part) for part in block["content"] if part.get("type") != "text" or part.get("text")]
-        return {**block, "content": inner or NO_RESULT}
+def fit(block: Json, refused: Container[str]) -> Json:
+    """A block with images that are images, and with names that are names."""
+    kind = block.get("type")
+    if kind in INSTEAD and (key(block) in refused or (kind == "image" and not is_image(block.get("source")))):
+        return {"type": "text", "text": INSTEAD[kind]}
+    if kind == "tool_use":
+        return {**block, "id": ODD.sub("_", str(block["id"])), "name": ODD.sub("_", str(block["name"])) or "_"}
+    if kind == "tool_result":
+        block = {**block, "tool_use_id": ODD.sub("_", str(block["tool_use_id"]))}
+        if isinstance(block.get("content"), list):
+            inner = [fit(part, refused) for part in block["content"] if part.get("type") != "text" or part.get("text")]
+            return {**block, "content": inner or NO_RESULT}
     return block
 
 

@@ -27,6 +27,7 @@ def context(session: Session) -> ContextUsage:
             tools=talk.setup.tools.schemas() if talk.model.adapter not in PUPPETS else [],
             messages=talk.record.history.messages(),
             last_usage=session.ledger.last_usage,
+            counted=talk.context_tokens(),
             window=talk.window,
             threshold=talk.compacts_at,
         )
