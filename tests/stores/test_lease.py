@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -90,6 +92,41 @@ def test_a_lease_without_words_is_still_a_lease(tmp_path: Path) -> None:
     with pytest.raises(SessionBusy, match="another process"):
         take(tmp_path / "s", "s")
     lease.release()
+
+
+def test_the_lock_that_a_dead_holder_left_to_its_child_is_waited_for(tmp_path: Path) -> None:
+    """As between the fork and the exec of a command, when the engine is killed just then."""
+    lock = left_behind(tmp_path / "s")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            os.close(lock)
+
+    with take(tmp_path / "s", "s", pause=pause) as lease:
+        assert lease.is_ours()
+    assert len(pauses) == 3
+
+
+def test_a_dead_holders_lock_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    lock = left_behind(tmp_path / "s")
+    pauses: list[float] = []
+
+    with pytest.raises(SessionBusy):
+        take(tmp_path / "s", "s", pause=pauses.append)
+    assert sum(pauses) == pytest.approx(0.5)
+    os.close(lock)
+
+
+def left_behind(path: Path) -> int:
+    """The descriptor of a lock whose holder, by its own words, is dead."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.write(file, json.dumps({"pid": dead.pid, "host": os.uname().nodename}).encode())
+    return file
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

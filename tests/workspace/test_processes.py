@@ -6,6 +6,8 @@ import asyncio
 import os
 import resource
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -16,6 +18,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace import processes as module
+from parley.workspace.command import spelled
 from parley.workspace.output import Output
 from parley.workspace.processes import Command, End, Finished, Processes
 
@@ -394,6 +397,21 @@ def test_a_hundred_commands_at_a_time_do_not_mix(tmp_path: Path) -> None:
         assert [(one.output, one.exit_code) for one in done] == [(b"%d\n" % number, number) for number in range(100)]
 
     at(tmp_path, talk)
+
+
+def test_a_command_does_not_begin_for_an_engine_that_died_behind_its_request(tmp_path: Path) -> None:
+    """It has asked for everything, and is gone before the guard is up."""
+    control, guards = socket.socketpair()
+    line, keepers = socket.socketpair()
+    with guards:
+        line.sendall(spelled(["/bin/mkdir", "begun"], str(tmp_path), ENVIRONMENT))
+        with keepers, open(os.devnull, "wb") as output:
+            socket.send_fds(control, [b"!"], [keepers.fileno(), output.fileno()])
+        line.close()
+        control.close()
+        guard = [sys.executable, "-I", "-S", "-c", module.BOOT, str(module.ROOT), str(guards.fileno()), "adopt"]
+        subprocess.run(guard, pass_fds=[guards.fileno()], check=True, timeout=PATIENCE_SECONDS)
+    assert list(tmp_path.iterdir()) == []
 
 
 # Blows against those that keep it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -47,8 +48,17 @@ class Lease:
         os.close(self._file)
 
 
-def take(path: Path, session_id: str, *, steal: bool = False) -> Lease:
-    """Hold a session. Raises SessionBusy, or SessionError if the file cannot be made."""
+PASSING_SECONDS = 0.5
+PAUSE_SECONDS = 0.01
+
+
+def take(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[float], None] = time.sleep) -> Lease:
+    """Hold a session. Raises SessionBusy, or SessionError if the file cannot be made.
+
+    A holder who was killed as it started a process may have left its lock to that, for the moment
+    until it turns into another program: a dead holder's lock is waited for, not for long.
+    """
+    patience = round(PASSING_SECONDS / PAUSE_SECONDS)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
@@ -59,6 +69,9 @@ def take(path: Path, session_id: str, *, steal: bool = False) -> Lease:
                     with suppress(OSError):  # the lock counts: on a full disk, who may delete sessions must get in
                         sign(file)
                     return lease
+            elif not steal and patience and not is_held(path):
+                patience -= 1
+                pause(PAUSE_SECONDS)
             elif not steal:
                 busy = SessionBusy(session_id, holder(file))
                 os.close(file)

@@ -55,19 +55,25 @@ class Keeper:
 
     def run(self) -> None:
         request = self.request()
-        if request is None or not self.start(request):
+        # An engine that died behind its request must not see the command begin: another may have resumed its work.
+        if request is None or self.is_deserted(0) or not self.start(request):
             return
-        line = self.line.fileno()
         while True:
-            ready, _, _ = select.select([line, self.alarm, self.tie], [], [], self.family.watch_seconds)
-            if self.alarm in ready:
-                os.read(self.alarm, 4096)
+            deserted = self.is_deserted(self.family.watch_seconds)
             if not self.is_any_left():
                 return
-            # The engine says nothing behind the request, so whatever can be read is an end.
-            if line in ready or self.tie in ready:
+            if deserted:
                 self.end()
                 return
+
+    def is_deserted(self, seconds: float | None) -> bool:
+        """Wait so long for the engine's end, or the guard's; the end of a child ends the wait as well."""
+        line = self.line.fileno()
+        ready, _, _ = select.select([line, self.alarm, self.tie], [], [], seconds)
+        if self.alarm in ready:
+            os.read(self.alarm, 4096)
+        # The engine says nothing behind the request, so whatever can be read is an end.
+        return line in ready or self.tie in ready
 
     def request(self) -> list[bytes] | None:
         """The parts of what the engine asks for; None if it is gone before all of it came."""
