@@ -85,7 +85,7 @@ def test_a_hole_is_refused_with_its_place_and_the_way_out() -> None:
     assert f"`parley sessions repair {FIRST}`" in str(raised.value)
 
 
-def test_a_damaged_end_is_told_and_the_session_goes_on_behind_it(tmp_path: Path) -> None:
+def test_half_a_line_is_told_once_and_cut_off_by_who_writes_next(tmp_path: Path) -> None:
     complaints: list[str] = []
     store, path = opened(tmp_path, complaints)
     write(store, FIRST, *CONVERSATION[:3])
@@ -97,6 +97,47 @@ def test_a_damaged_end_is_told_and_the_session_goes_on_behind_it(tmp_path: Path)
     log.append(CONVERSATION[2])
     log.close()
     assert list(store.read(FIRST)) == CONVERSATION[:3]
+    assert len(complaints) == 1
+    assert path.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.parametrize("half", [b"{", b"\0" * 200_000, b'{"type":"user","mess' + b"x" * 200_000])
+def test_what_was_never_finished_is_cut_off_however_long_it_is(tmp_path: Path, half: bytes) -> None:
+    store, path = opened(tmp_path, [])
+    write(store, FIRST, *CONVERSATION[:2])
+    whole = path.read_bytes()
+    path.write_bytes(whole + half)
+    log = store.open(FIRST)
+    log.append(CONVERSATION[2])
+    log.close()
+
+    assert path.read_bytes().startswith(whole + b"{")
+    assert list(store.read(FIRST)) == CONVERSATION[:3]
+
+
+def test_a_whole_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
+    complaints: list[str] = []
+    store, path = opened(tmp_path, complaints)
+    write(store, FIRST, *CONVERSATION[:2])
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    log = store.open(FIRST)
+    log.append(CONVERSATION[2])
+    log.close()
+
+    assert list(store.read(FIRST)) == CONVERSATION[:3]
+    assert complaints == []
+
+
+def test_a_file_of_nothing_but_half_a_line_is_begun_anew(tmp_path: Path) -> None:
+    store, path = opened(tmp_path, [])
+    write(store, FIRST, *CONVERSATION[:1])
+    path.write_bytes(path.read_bytes()[:40])
+    log = store.open(FIRST)
+    log.append(CONVERSATION[0])
+    log.close()
+
+    assert list(store.read(FIRST)) == CONVERSATION[:1]
+    assert path.read_bytes().count(b"\n") == 1
 
 
 def test_a_record_that_has_lost_both_its_marks_is_not_taken_for_somebody_elses() -> None:

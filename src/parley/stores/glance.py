@@ -6,6 +6,7 @@ and read them; the last one counts. They are looked for in the first and the las
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -148,6 +149,7 @@ def add(path: Path, line: Json) -> None:
     try:
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         try:
+            fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be about to cut off what it finds torn
             size = os.fstat(file).st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
             os.write(file, (b"\n" if torn else b"") + spell(line) + b"\n")

@@ -1,7 +1,8 @@
 """One transcript file: appended to by its one holder, read by anybody.
 
 Reading gives the longest part that is certainly whole. A torn or damaged end is left out and
-complained about; a hole in the middle is an error, as going on behind it would be a lie.
+complained about; a hole in the middle is an error, as going on behind it would be a lie. Whoever
+writes next cuts off half a line: it was never told to anybody.
 """
 
 from __future__ import annotations
@@ -175,6 +176,31 @@ def was_ours(json: Json, body: bytes) -> bool:
     return is_marked and not (COPIED & json.keys())
 
 
+def is_cut_off(file: int) -> bool:
+    """Cut off half a line, left by a crash or a full disk; False if the file ends in a whole line without its end.
+
+    Raises OSError.
+    """
+    size = end = os.fstat(file).st_size
+    tail = b""
+    while end > 0 and b"\n" not in tail:
+        begin = max(0, end - BLOCK)
+        tail = os.pread(file, end - begin, begin) + tail
+        end = begin
+    half = tail[tail.rfind(b"\n") + 1 :]
+    if not half:
+        return True
+    try:
+        DECODER.decode(half)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        os.ftruncate(file, size - len(half))
+        return True
+    return False
+
+
+BLOCK = 1 << 16
+
+
 class Transcript:
     """The log of a session as a file of this layout."""
 
@@ -213,8 +239,9 @@ class Transcript:
         if self._lease is None or not self._lease.is_ours():
             raise SessionBusy(self._session_id, "whoever took it over")
         body = spell(line(entry, self._session_id, self._context, reader.parent))
-        # Half a line, left by a crash or a full disk, must not swallow the next one.
         record = reader.seal.on(body)
+        if self._torn:
+            self._torn = not is_cut_off(file)
         written = (b"\n" if self._torn else b"") + record + b"\n"
         self._torn = True
         if os.write(file, written) != len(written):
