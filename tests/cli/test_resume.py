@@ -160,6 +160,20 @@ def test_a_busy_session_names_its_holder_and_can_still_be_forked(
     assert (fork["subtype"], fork["session_id"] != OLD) == ("success", True)
 
 
+def test_half_a_line_that_a_kill_left_is_reported_once(run: Any, tmp_path: Path) -> None:
+    """A kill between two pages of one write leaves it."""
+    offline = ("-p", "--model", "offline")
+    run(*offline, "--session-id", OLD, "say One")
+    path = transcript(tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+
+    first, second = (run(*offline, "--resume", OLD, f"say {word}") for word in ("Two", "Three"))
+    assert (first.stdout, second.stdout) == ("Two\n", "Three\n")
+    assert "is torn or damaged, and is left out" in first.stderr
+    assert second.stderr == ""
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
 def test_a_name_is_the_title_of_the_session(go: Go, tmp_path: Path) -> None:
     for name in ("A  talk", "A talk", "Another"):
         go(*(["--resume", OLD] if name != "A  talk" else ["--session-id", OLD]), "--name", name, "one")
