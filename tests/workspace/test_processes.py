@@ -121,13 +121,10 @@ def alive(pids: Iterable[int]) -> list[int]:
     """Those that still run; a zombie does not."""
     found = []
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError, FileNotFoundError):  # it may end between two looks
             os.kill(pid, 0)
-        except ProcessLookupError:
-            continue
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z":
-            found.append(pid)
+            if not ADOPTS or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(pid)
     return found
 
 
