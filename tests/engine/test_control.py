@@ -75,6 +75,41 @@ def test_a_question_that_was_answered_with_an_error_leaves_the_state_running(tmp
     run(talk)
 
 
+ASKS_BEHIND = (
+    "[[turn]]\ntools = [{ name = 'Agent', input = { description = 'd', prompt = 'look', "
+    "subagent_type = 'general-purpose', run_in_background = true } }]\n"
+    "[[turn]]\nwhen = 'look'\ntools = [{ name = 'Bash', input = { command = 'touch x' } }]\n"
+)
+
+
+@pytest.mark.parametrize("by", ["an answer", "a stop"])
+def test_the_state_is_not_idle_while_an_agent_behind_asks_and_idle_when_the_question_is_gone(
+    tmp_path: Path, by: str
+) -> None:
+    async def talk() -> None:
+        room = Room(tmp_path, ASKS_BEHIND + SLOW + DONE, permission_prompt_tool="stdio", allowed_tools=("Agent",))
+        room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
+        async with room:
+            room.prompt("go")
+            asked = await room.hear("control_request")
+            if not any(room.told("result")):
+                await room.hear("result")
+            assert payload(await room.ask("initialize"))["session_state"] == "requires_action"
+            told = len(room.lines)
+            assert "idle" not in [line.get("state") for line in room.lines]
+            if by == "a stop":
+                task = next(line["task_id"] for line in room.told("system") if line["subtype"] == "task_started")
+                await room.ask("stop_task", task_id=task)
+            else:
+                response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+                room.say({"type": "control_response", "response": response})
+            await room.until(lambda line: line.get("subtype") == "session_state_changed")
+            states = [line["state"] for line in room.lines[told:] if line.get("subtype") == "session_state_changed"]
+            assert states[0] == "idle"
+
+    run(talk)
+
+
 # Answers that take their time.
 
 
@@ -298,7 +333,8 @@ def test_a_session_can_be_renamed_and_the_layout_has_its_title(tmp_path: Path) -
             assert payload(await room.ask("rename_session", title="  My \n work ")) == {}
             other = await room.ask("rename_session", title="x", session_id="another")
             empty = await room.ask("rename_session", title=" \n")
-        assert [line["response"]["subtype"] for line in (other, empty)] == ["error", "error"]
+            endless = await room.ask("rename_session", title="x" * 100_000)
+        assert [line["response"]["subtype"] for line in (other, empty, endless)] == ["error", "error", "error"]
         [file] = tmp_path.glob("home/.claude/projects/*/*.jsonl")  # noqa: ASYNC240  # a small folder
         [line] = [line for line in file.read_text().splitlines() if "custom-title" in line]
         assert f'"customTitle":"My work","sessionId":"{result["session_id"]}"' in line

@@ -262,11 +262,12 @@ def test_thinking_tokens_reach_the_next_request(tmp_path: Path) -> None:
             changed = room.session.conversation.request().thinking
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=None)
             again = room.session.conversation.request().thinking
+            wrong = await room.ask("set_max_thinking_tokens", max_thinking_tokens=-1)
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=0)
             off = room.session.conversation.request().thinking
         assert before == again == {"type": "enabled", "budget_tokens": 2000}
         assert changed == {"type": "enabled", "budget_tokens": 4000}
-        assert off is None
+        assert (off, wrong["response"]["subtype"]) == (None, "error")
 
     run(talk)
 

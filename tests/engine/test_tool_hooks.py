@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hooked import (
+    ALLOW,
     SILENCE,
     answering,
     asked,
@@ -306,6 +308,46 @@ def test_a_hook_that_is_faster_than_the_host_decides(tmp_path: Path, decision: J
             cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
         asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
         assert (cancelled, permissions(room), results(room)) == ([asks["can_use_tool"]], [record], [text])
+
+    run(talk)
+
+
+@pytest.mark.parametrize("first", ["hook_callback", "can_use_tool"])
+def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await register(room, {"PermissionRequest": [matcher("h")]})
+            room.prompt("go")
+            lines = [await room.hear("control_request") for _ in range(2)]
+            said = {"hook_callback": specific(decision={"behavior": "deny"}), "can_use_tool": ALLOW}
+            lines.sort(key=lambda line: bool(line["request"]["subtype"] != first))
+            answers = [json.dumps(reply(line, said[line["request"]["subtype"]])) for line in lines]
+            room.say("\n".join(answers).encode())
+            await room.hear("result")
+        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
+
+    run(talk)
+
+
+def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
+    async def talk() -> None:
+        room = Room(tmp_path, TOUCH, **STDIO)
+        room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
+        async with room:
+            await play(room, {"PermissionRequest": specific(decision=ALLOW)}, permission=SILENCE)
+        states = [line["state"] for line in room.told("system") if line["subtype"] == "session_state_changed"]
+        assert states == ["running", "requires_action", "running", "idle"]
+
+    run(talk)
+
+
+def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, skip_permissions=True) as room:
+            await register(room, {"PreToolUse": [matcher("h"), matcher("h", matcher="Bash")]})
+            room.prompt("go")
+            await until_result(room, {"h": {}})
+        assert (len(asked(room)), (tmp_path / "a.txt").exists(), room.complaints) == (2, True, [])
 
     run(talk)
 

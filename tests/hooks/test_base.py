@@ -10,6 +10,7 @@ from parley.hooks.base import (
     DEFAULT_SECONDS,
     EVENTS,
     MOST_CONTEXT_CHARS,
+    MOST_SECONDS,
     HookFailed,
     Output,
     context_text,
@@ -34,7 +35,10 @@ def test_an_answer_that_cannot_be_understood_is_a_failure(answer: Any) -> None:
         read_output(answer)
 
 
-@pytest.mark.parametrize(("asked", "expected"), [(5, 5.0), (0.5, 0.5), (None, DEFAULT_SECONDS), (0, DEFAULT_SECONDS)])
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [(5, 5.0), (0.5, 0.5), (None, DEFAULT_SECONDS), (0, DEFAULT_SECONDS), (10**400, MOST_SECONDS)],
+)
 def test_a_time_that_is_none_is_not_heeded(asked: Any, expected: float) -> None:
     assert (seconds(asked), seconds(True), seconds("9")) == (expected, DEFAULT_SECONDS, DEFAULT_SECONDS)
 

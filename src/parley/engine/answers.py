@@ -16,6 +16,7 @@ import msgspec
 from parley.engine import server_answers, setting_answers
 from parley.engine.form import Form
 from parley.engine.lines import CAPABILITIES
+from parley.engine.sanitized import sanitized
 from parley.errors import NotPossible, SessionError, UsageError
 from parley.models.names import listing
 from parley.protocol.base import UNSET, Json
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 TASK_TAIL_BYTES = 8 * 1024
 """As much of a task's output as a host gets at a time."""
+MOST_TITLE_CHARS = 1000
 
 
 def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer | Awaitable[ask.InitializeAnswer]:
@@ -229,9 +231,9 @@ def reload_output_styles(session: Session, request: ask.ReloadOutputStyles) -> J
 def rename_session(session: Session, request: ask.RenameSession) -> Json:
     if isinstance(request.session_id, str) and request.session_id != session.id:
         raise NotPossible(f"this is the session {session.id}, not {request.session_id}")
-    title = " ".join(request.title.split())
-    if not title:
-        raise NotPossible("a title needs at least one letter")
+    title = sanitized(" ".join(request.title.split()))
+    if not 0 < len(title) <= MOST_TITLE_CHARS:
+        raise NotPossible(f"a title has 1 to {MOST_TITLE_CHARS} characters")
     try:
         session.record.note("title", {"title": title})
     except SessionError as flaw:

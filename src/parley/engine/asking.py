@@ -6,9 +6,7 @@ error, an answer that cannot be read, one for another call, a host that has gone
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +51,7 @@ class Asker:
         keep: Callable[[list[Json]], None] = lambda updates: None,
         tell: Callable[[Message], None] = lambda message: None,
         tell_state: Callable[[str], None] = lambda state: None,
+        tell_back: Callable[[], None] = lambda: None,
         complain: Callable[[str], None] = lambda text: None,
         listeners: Listeners | None = None,
         questions: Questions | None = None,
@@ -69,6 +68,8 @@ class Asker:
         """Puts updates on record that were taken in."""
         self._tell = tell
         self._tell_state = tell_state
+        self._tell_back = tell_back
+        """Tells the state that the session has when nothing waits for the host any more."""
         self._complain = complain
         self._listeners = listeners or Listeners()
         self._questions = questions
@@ -163,17 +164,13 @@ class Asker:
             yield
         finally:
             self._open -= 1
-            # The end of a question that was cut off is told by the end of its turn.
-            if self._open == 0 and not isinstance(sys.exception(), asyncio.CancelledError):
-                self._tell_state("running")
+            if self._open == 0:
+                self._tell_back()
 
     async def _asked(self, answerer: Answerer, asked: CanUseTool) -> Any:
         if self._questions is None:
             return await answerer.ask(asked)
-        request_id = self._questions.begin(asked)
-        answer = await answerer.ask(asked, request_id)
-        self._questions.end(request_id, asked)
-        return answer
+        return await self._questions.ask(asked, lambda request_id: answerer.ask(asked, request_id))
 
     def _taken(self, answer: Any, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
         try:

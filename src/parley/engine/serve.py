@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from parley.engine.session import Session
+from parley.errors import LocalProtocolError
 from parley.host import AnswerIsError, HostGone
 from parley.protocol.base import Message
 from parley.protocol.connection import Connection
@@ -54,6 +55,8 @@ class Pump:
         if self._hung_up or not self._connection.can_ask:
             raise HostGone("the host has hung up" if self._hung_up else "the host cannot be asked in its dialect")
         request_id = request_id or self._new_id()
+        if request_id in self._asked:
+            raise LocalProtocolError(f"request id {request_id!r} is still open")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = answer
         question = self._questions[request_id] = ControlRequest(request_id=request_id, request=request)

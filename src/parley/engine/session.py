@@ -103,6 +103,7 @@ class Session:
             keep=self._keep_grant,
             tell=self.tell,
             tell_state=self.tell_state,
+            tell_back=self.turns.tell_state,
             complain=setup.complain,
             listeners=self.listeners,
             questions=self.questions,

@@ -56,6 +56,8 @@ def usable_model(session: Session, name: str) -> Choice:
 
 def set_max_thinking_tokens(session: Session, request: ask.SetMaxThinkingTokens) -> None:
     wanted = request.max_thinking_tokens
+    if isinstance(wanted, int) and wanted < 0:
+        raise NotPossible(f"max_thinking_tokens must be 0 or more, not {wanted}")
     if wanted is not UNSET:
         tokens = session.setup.thinking.tokens if wanted is None else wanted
         session.conversation.thinking = msgspec.structs.replace(session.conversation.thinking, tokens=tokens)

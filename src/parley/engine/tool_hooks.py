@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MCP = "mcp__"
 NOTIFICATION_SECONDS = 6.0
 """So long a permission question waits before a Notification tells of it."""
+STEPS_BEHIND = 4
+"""So many steps of the loop lie between the answer to a hook and the verdict of all, at most."""
 
 
 class Before(Struct, frozen=True, kw_only=True):
@@ -172,18 +174,27 @@ def text_of(content: str | list[Json]) -> str:
     return "\n".join(str(block["text"]) for block in content if "text" in block)
 
 
+def denies(answer: Json | Deny | None) -> bool:
+    return isinstance(answer, Deny) or (answer is not None and answer.get("behavior") != "allow")
+
+
 async def race(
     host: Coroutine[Any, Any, Allow | Deny], hooks: Coroutine[Any, Any, Json | Deny | None]
 ) -> Allow | Deny | Json:
     """The host's decision or the hooks' answer, whichever is there first; the loser is withdrawn.
 
-    Hooks without an opinion leave it to the host, and a host that cannot be asked leaves it to the hooks.
+    Hooks without an opinion leave it to the host, and a host that cannot be asked leaves it to the hooks. Of answers
+    that come together, a denial goes before an allow.
     """
     person = asyncio.create_task(host)
     hooked = asyncio.create_task(hooks)
     try:
         await asyncio.wait({person, hooked}, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(STEPS_BEHIND):  # the answer of hooks may be there already, and only has a longer way
+            await asyncio.sleep(0)
         decision = person.result() if person.done() else None
+        if hooked.done() and isinstance(decision, Allow) and denies(hooked.result()):
+            return hooked.result() or decision
         if decision is not None and not (isinstance(decision, Deny) and decision.source in ("reply", "nobody")):
             return decision
         answer = await hooked

@@ -227,12 +227,17 @@ class Turns:
         for prompt in turn.prompts:
             session.prompts.report(prompt, "cancelled" if ended.is_aborted else "completed")
         if not len(session.inbox):
-            session.tell_state("idle")
+            session.tell_state(session.state)
         if session.suggester is not None:
             session.suggester.look(ended)
         # What was said in a turn that failed or was stopped is looked through with the next one.
         if session.remembering is not None and not (ended.is_aborted or ended.is_error):
             session.remembering.turn_ended()
+
+    def tell_state(self) -> None:
+        """Tell how it stands when something beside the turns is over; the end of one that is cut off tells that."""
+        if self.running is None or self.running.cut is None:
+            self._session.tell_state(self._session.state)
 
     # Cutting short.
 

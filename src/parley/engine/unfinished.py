@@ -14,7 +14,8 @@ the same is asked under the same ids. Nothing happens before the host has said s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.inbox import TakenUp
@@ -40,19 +41,29 @@ class Questions:
     def __init__(self, record: Record, new_id: Callable[[], str]) -> None:
         self._record = record
         self._new_id = new_id
+        self._waiting: set[str] = set()
+        """The ids that are taken: two may ask alike, a callback that is registered twice or two calls of one id."""
 
-    def begin(self, asked: CanUseTool | HookCallback) -> str:
+    async def ask(self, asked: CanUseTool | HookCallback, put: Callable[[str], Awaitable[Any]]) -> Any:
+        """The answer to a question that `put` asks under an id. Raises HostGone or AnswerIsError."""
+        request_id = self._begin(asked)
+        self._waiting.add(request_id)
+        try:
+            answer = await put(request_id)
+        finally:
+            self._waiting.discard(request_id)
+        self._record.note("answered", {"request_id": request_id, **names(asked)})
+        return answer
+
+    def _begin(self, asked: CanUseTool | HookCallback) -> str:
         """The id to ask under: that of a question which an earlier engine left open, else a new one."""
         about = names(asked)
         open_id = self._record.questions.get(str(asked.tool_use_id), {}).get(about.get("callback_id", ""))
-        if open_id is not None:
+        if open_id is not None and open_id not in self._waiting:
             return open_id
         request_id = self._new_id()
         self._record.note("question", {"request_id": request_id, **about})
         return request_id
-
-    def end(self, request_id: str, asked: CanUseTool | HookCallback) -> None:
-        self._record.note("answered", {"request_id": request_id, **names(asked)})
 
 
 def names(asked: CanUseTool | HookCallback) -> Json:
@@ -75,10 +86,7 @@ class Recorded:
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
         if not isinstance(request, HookCallback) or request.input.get("hook_event_name") != "PreToolUse":
             return await self._host.ask(request, request_id)
-        request_id = self._questions.begin(request)
-        answer = await self._host.ask(request, request_id)
-        self._questions.end(request_id, request)
-        return answer
+        return await self._questions.ask(request, partial(self._host.ask, request))
 
 
 class Unfinished:

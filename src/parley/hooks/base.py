@@ -20,6 +20,7 @@ DEFAULT_SECONDS = 60.0
 """How long a hook may take, unless it says otherwise."""
 MOST_CONTEXT_CHARS = 100_000
 """So much may a hook say to the model at a time."""
+MOST_SECONDS = 365 * 24 * 3600.0
 OnFailure = Literal["continue", "block"]
 
 
@@ -284,8 +285,9 @@ class Hook(Protocol):
 
 def seconds(asked: object) -> float:
     """How long one may take; what is no time above zero is not heeded."""
-    is_time = isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0
-    return float(asked) if is_time else DEFAULT_SECONDS  # type: ignore[arg-type]  # a number
+    if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:
+        return DEFAULT_SECONDS
+    return float(min(asked, MOST_SECONDS))
 
 
 def failure_policy(asked: object) -> OnFailure:

@@ -61,7 +61,7 @@ REST = f"""
   while `--guard` is on. An input that a hook changed is checked and judged again; a deny rule for the old one still
   counts. Every decision is in the permission record, with the source `hook` where a hook took it.
 - **PermissionRequest** and `can_use_tool` are asked at the same time; the first decision counts and the other question
-  is withdrawn. Where nobody can be asked, the hook alone decides.
+  is withdrawn. Of two that come together a denial counts. Where nobody can be asked, the hook alone decides.
 - **Context** for the model goes behind the prompt, or behind all results of that answer of the model; the transcript
   has it as a message with `isMeta`. The host is not told. It is not lost if the turn is interrupted or its prompt
   blocked: then it goes with the next one. Of one context the first {MOST_CONTEXT_CHARS:,} characters count.
