@@ -107,6 +107,23 @@ def test_threads_that_touch_one_together_all_get_the_whole_module(tmp_path: Path
         assert told_by(program, tmp_path) == "16\n"
 
 
+def test_nobody_sees_half_a_module_that_another_thread_loads(tmp_path: Path) -> None:
+    (tmp_path / "gate.py").write_text("from threading import Event\nhalf, rest = Event(), Event()\n")
+    (tmp_path / "slow.py").write_text(
+        "import gate\ndef first(): return second()\ngate.half.set(); gate.rest.wait()\ndef second(): return 'whole'\n"
+    )
+    program = (
+        "import sys; sys.path.insert(0, '.'); from parley.cli import deferral; import gate\n"
+        "deferral.DEFERRED = ('slow',)\n"
+        "deferral.defer()\n"
+        "import slow; from threading import Thread, Timer\n"
+        "loader = Thread(target=lambda: slow.second); loader.start(); gate.half.wait()\n"
+        "Timer(0.2, gate.rest.set).start()\n"
+        "print(slow.first()); loader.join()\n"
+    )
+    assert told_by(program, tmp_path) == "whole\n"
+
+
 def test_a_module_that_cannot_be_loaded_says_so_each_time(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise RuntimeError('this one is broken')")
     program = (

@@ -91,6 +91,13 @@ class Later:
 class Waiting(ModuleType):
     """A module whose code has not run yet."""
 
+    def __getattribute__(self, name: str) -> object:
+        found = ModuleType.__getattribute__(self, name)
+        if LOADING and not name.startswith("__"):
+            with LOCK:  # what is there of it by now may lean on what is not: another thread is at it
+                pass
+        return found
+
     def __getattr__(self, name: str) -> object:
         with LOCK:
             if type(self) is Waiting and self not in LOADING:

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from parley.cli.main import let_ctrl_c_end_us
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ECHO_SECONDS = 0.1
+"""Some send a signal to us and then to our group, which has us in it: so soon, the same one again is the same."""
 DRAIN_SECONDS = 2
 """How long the reader of stdout is waited for after a signal."""
 
@@ -198,7 +201,8 @@ class Stop:
 
         with Stop(session) as stop: ...
 
-    The loop's own `add_signal_handler` would load `inspect` for a look at the callback, some 5 ms.
+    The second one does not wait for the loop, which may hang. SIGHUP stays ignored where it is: that is `nohup`. The
+    loop's own `add_signal_handler` would load `inspect` for a look at the callback, some 5 ms.
     """
 
     def __init__(self, session: Session, transport: Stdio | None = None, *, is_server: bool = False) -> None:
@@ -206,26 +210,30 @@ class Stop:
         self._transport = transport
         self._is_server = is_server
         self._signal: int | None = None
+        self._since = 0.0
         self._loop = asyncio.get_running_loop()
+        is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._heard = [number for number in SIGNALS if not (is_ignored and number == signal.SIGHUP)]
 
     def __enter__(self) -> Self:
-        for number in SIGNALS:
+        for number in self._heard:
             signal.signal(number, self._wake)
         return self
 
     def __exit__(self, *_: object) -> None:
         """The loop ends, and nobody would hear of a signal any more: it ends the process."""
-        for number in SIGNALS:
+        for number in self._heard:
             signal.signal(number, signal.SIG_DFL)
 
     def _wake(self, number: int, _frame: object) -> None:
         """Between two steps of whatever runs: the loop does the rest when it is safe."""
-        self._loop.call_soon_threadsafe(self._stop, number)
-
-    def _stop(self, number: int) -> None:
-        if self._signal is not None:
+        if self._signal is None:
+            self._signal, self._since = number, monotonic()
+            self._loop.call_soon_threadsafe(self._stop)
+        elif number != self._signal or monotonic() - self._since > ECHO_SECONDS:
             self._leave(number)
-        self._signal = number
+
+    def _stop(self) -> None:
         self._session.stop()
         if self._transport is not None:
             self._transport.hurry(DRAIN_SECONDS)
