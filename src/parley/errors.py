@@ -44,6 +44,15 @@ class ToolsMissing(SessionError):
     fault_type = "tool_error"
 
 
+class EmptyPrompt(SessionError):
+    """A prompt says nothing, and no request can be made of it."""
+
+    fault_type = "validation_error"
+
+    def __init__(self) -> None:
+        super().__init__("The prompt was refused: it is empty")
+
+
 class UnknownSession(SessionError):
     """There is no session with that id."""
 

@@ -609,3 +609,22 @@ def test_a_prompt_larger_than_the_model_can_hold_is_refused_and_the_next_one_wor
         assert result["result"] == "One."
 
     run(talk)
+
+
+@pytest.mark.parametrize("content", ["", " \n", [], [{"type": "text", "text": ""}]])
+def test_an_empty_prompt_is_refused_and_no_model_is_asked(tmp_path: Path, content: object) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, "[[turn]]\ntext = 'one'\n[[turn]]\ntext = 'two'\n") as room:
+            room.prompt("first")
+            await room.hear("result")
+            room.say({"type": "user", "message": {"role": "user", "content": content}})
+            refused = await room.hear("result")
+            room.prompt("second")
+            result = await room.hear("result")
+        assert (refused["subtype"], refused["errors"]) == (
+            "error_during_execution",
+            ["The prompt was refused: it is empty"],
+        )
+        assert result["result"] == "two"
+
+    asyncio.run(talk())

@@ -62,6 +62,38 @@ def test_no_silence_is_longer_than_half_a_minute(tmp_path: Path, model: Slow, pa
     assert min(gap for gap in silences if gap) >= 1
 
 
+class Late(Stage):
+    """A host who takes a hundred seconds for every answer."""
+
+    async def _answer(self, request_id: str) -> None:
+        await asyncio.sleep(100)
+        self.say(
+            {"type": "control_response", "response": {"subtype": "success", "request_id": request_id, "response": {}}}
+        )
+
+
+@pytest.mark.parametrize("prompt", ["go", "/clear"])
+def test_nor_is_it_while_a_hook_is_waited_for(tmp_path: Path, prompt: str) -> None:
+    """Around a turn, that is; while a tool is called the call itself gives signs of life."""
+    events = ("UserPromptSubmit", "Stop", "SessionEnd", "SessionStart")
+
+    async def asks(stage: Stage) -> None:
+        registered = {event: [{"matcher": None, "hookCallbackIds": [event], "timeout": 600}] for event in events}
+        stage.ask("1", "initialize", hooks=registered)
+        stage.say({"type": "user", "message": {"role": "user", "content": prompt}})
+        await asyncio.sleep(1_000)
+
+    with Late(tmp_path, Random(1)) as stage:
+        stage.model = Slow(0, 0)  # type: ignore[assignment]  # another model
+        stage.play(asks)
+    ended = next(at for at, line in enumerate(stage.lines) if line.get("type") == "result")
+    silences = [later - earlier for earlier, later in pairwise(stage.heard_at[: ended + 1])]
+    asked = [line["request"]["input"]["hook_event_name"] for line in stage.lines if line["type"] == "control_request"]
+    assert asked[:2] == (["UserPromptSubmit", "Stop"] if prompt == "go" else ["UserPromptSubmit", "SessionEnd"])
+    assert stage.heard_at[ended] >= 200
+    assert max(silences) <= 30.001
+
+
 def test_a_model_that_talks_needs_no_signs_of_life(tmp_path: Path) -> None:
     with Stage(tmp_path, Random(1)) as stage:
         stage.model = Slow(5, 9)  # type: ignore[assignment]  # another model

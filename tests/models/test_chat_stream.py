@@ -334,3 +334,9 @@ def test_what_is_no_chunk_is_an_error_that_may_be_tried_again(chunk: Json | byte
         events(chunk)
 
     assert raised.value.retryable
+
+
+def test_half_a_character_costs_no_answer() -> None:
+    half = rb'{"choices": [{"delta": {"content": "hi \ud83d"}}]}'
+
+    assert grown(half, delta("stop")) == ([{"type": "text", "text": "hi \N{REPLACEMENT CHARACTER}"}], "end_turn")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.notices import ToolProgress
+from parley.protocol.messages.system import Status
+
+if TYPE_CHECKING:
+    from parley.engine.conversation import Conversation
 
 EVERY_SECONDS = 30
 
@@ -34,6 +39,11 @@ class Pulse:
     def _beat(self) -> None:
         self._call()
         self._wind_up()
+
+
+def signs_of_life(conversation: Conversation) -> Pulse:
+    """While neither the model nor a tool has the turn, but a hook or a server that is waited for."""
+    return Pulse(lambda: conversation.tell(Status(status=None)), conversation.limits.heartbeat_seconds)
 
 
 class Heartbeat(Pulse):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.engine.history import says_something
 from parley.engine.inbox import RANKS, USUAL, Prompt, join
-from parley.errors import ModelError, SessionError
+from parley.errors import EmptyPrompt, ModelError, SessionError
 from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
 from parley.protocol.base import Json, convert
 from parley.protocol.blocks import ToolResult, as_json
@@ -164,6 +165,12 @@ def has_results(message: User) -> bool:
     """Whether a line has results of calls in it: somebody runs tools on the other side."""
     content = message.message.content
     return not isinstance(content, str) and any(isinstance(block, ToolResult) for block in content)
+
+
+def check_words(prompts: list[Prompt]) -> None:
+    """A backend would refuse the request, or take it for a wish to go on with the last answer. Raises EmptyPrompt."""
+    if not any(says_something(block) for prompt in prompts for block in prompt.content):
+        raise EmptyPrompt
 
 
 def check_size(prompts: list[Prompt], model: Choice) -> None:

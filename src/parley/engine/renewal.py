@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from parley.engine import outcome
 from parley.engine.compactor import compactor_for
+from parley.engine.heartbeat import signs_of_life
 from parley.engine.lines import init_line
 from parley.engine.outcome import Outcome
 from parley.engine.turn import Cut, Turn
@@ -81,7 +82,8 @@ async def clear(session: Session, turn: Turn, words: str) -> Outcome:
     """The session keeps its id and its log: whoever resumes it finds it cleared. Raises SessionError."""
     live = session.listeners.live
     if live is not None:
-        await live.fire("SessionEnd", {"reason": "clear"})
+        with signs_of_life(session.conversation):
+            await live.fire("SessionEnd", {"reason": "clear"})
     id = session.stamp.new_uuid()
     reset = session.stamp.on(
         ConversationReset(
@@ -98,7 +100,8 @@ async def clear(session: Session, turn: Turn, words: str) -> Outcome:
     session.conversation.gauge.reset(0)
     session.host.tell(reset)
     if live is not None:
-        started = await live.fire("SessionStart", {"source": "clear", "model": session.conversation.model.shown})
+        with signs_of_life(session.conversation):
+            started = await live.fire("SessionStart", {"source": "clear", "model": session.conversation.model.shown})
         session.conversation.keep_contexts([context_text("SessionStart:clear", text) for text in started.contexts])
     session.tell(init_line(session))
     return outcome.commanded("clear")

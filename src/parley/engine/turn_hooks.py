@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from parley.engine import outcome
+from parley.engine.heartbeat import signs_of_life
 from parley.engine.inbox import Prompt, join
 from parley.engine.lines import init_line
 from parley.engine.outcome import Outcome
 from parley.engine.tool_hooks import contexts
 from parley.errors import ModelError
 from parley.hooks.base import context_text
+from parley.hooks.merge import Verdict
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.system import Informational
@@ -45,6 +48,11 @@ class TurnHooks:
         self._session = session
         self._has_started = False
 
+    async def _fire(self, event: str, details: Json, *, agent: Json | None = None, **how: Any) -> Verdict:
+        """Ask, and give signs of life meanwhile; for a subagent the call does that which it works for."""
+        with nullcontext() if agent is not None else signs_of_life(self._session.conversation):
+            return await self._live.fire(event, details, agent=agent, **how)
+
     # The beginning.
 
     async def admit(self, turn: Turn) -> Outcome | None:
@@ -66,7 +74,7 @@ class TurnHooks:
         """The session begins. Callbacks are not asked: a host knows that it has just started us."""
         source = self._session.setup.begins_as
         details = {"source": source, "model": self._session.conversation.model.shown}
-        verdict = await self._live.fire("SessionStart", details, among=self._live.commands)
+        verdict = await self._fire("SessionStart", details, among=self._live.commands)
         return contexts(f"SessionStart:{source}", verdict)
 
     async def submit(self, prompts: list[Prompt], said: list[str]) -> Informational | None:
@@ -75,7 +83,7 @@ class TurnHooks:
         if not people or not self._live.wants("UserPromptSubmit"):
             return None
         text = "\n".join(str(block["text"]) for block in join(people) if block.get("type") == "text")
-        verdict = await self._live.fire("UserPromptSubmit", {"prompt": text})
+        verdict = await self._fire("UserPromptSubmit", {"prompt": text})
         why = verdict.blocked if verdict.blocked is not None else verdict.stopped
         if why is None:
             said += [context_text("UserPromptSubmit", context) for context in verdict.contexts]
@@ -107,7 +115,7 @@ class TurnHooks:
             for call, result in done
         ]
         id = f"hook-{self._live.new_id()}"
-        verdict = await self._live.fire("PostToolBatch", {"tool_calls": calls}, tool_use_id=id, agent=agent)
+        verdict = await self._fire("PostToolBatch", {"tool_calls": calls}, tool_use_id=id, agent=agent)
         said = (*self._live.take_late(), *contexts("PostToolBatch", verdict))
         return Ending(contexts=said, stopped=verdict.stopped)
 
@@ -137,7 +145,7 @@ class TurnHooks:
             "session_crons": [],
         }
         subjects = () if agent is None else (agent["agent_type"],)
-        verdict = await self._live.fire(event, details, subjects=subjects, agent=agent)
+        verdict = await self._fire(event, details, subjects=subjects, agent=agent)
         said = [*([verdict.blocked] if verdict.blocked is not None else []), *verdict.contexts]
         if verdict.stopped is not None or not said:
             return Ending(stopped=verdict.stopped)
@@ -165,7 +173,7 @@ class TurnHooks:
         """A turn ended because the model failed."""
         text = outcome.error_text(flaw)
         details = {"error": outcome.error_name(flaw), "error_details": text, "last_assistant_message": text}
-        await self._live.fire("StopFailure", details)
+        await self._fire("StopFailure", details)
 
     async def end(self, reason: str) -> None:
         """The session is over. Nobody waits long for those who want to hear of it."""

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine import outcome
+from parley.engine.heartbeat import signs_of_life
 from parley.engine.inbox import Prompt, Rejected, TakenUp
 from parley.engine.lines import init_line, result_line
 from parley.engine.outcome import Outcome
-from parley.engine.prompts import check_size, injected
+from parley.engine.prompts import check_size, check_words, injected
 from parley.engine.turn import Cut, Turn
 from parley.errors import SessionError, ToolsMissing
 from parley.protocol.messages.result import Result
@@ -111,12 +112,13 @@ class Turns:
         session = self._session
         try:
             session.ledger.begin_turn()
-            await session.control.settled()
-            if turn.cut is None:
-                await session.servers.settle()
-            self._heed_news(turn)
-            if turn.cut is None:
-                await self._expand(turn)
+            with signs_of_life(session.conversation):
+                await session.control.settled()
+                if turn.cut is None:
+                    await session.servers.settle()
+                self._heed_news(turn)
+                if turn.cut is None:
+                    await self._expand(turn)
             return await turn.run()
         except SessionError as flaw:
             return outcome.broken(str(flaw), flaw.fault_type)
@@ -176,6 +178,7 @@ class Turns:
         session = self._session
         session.tell(init_line(session))
         session.servers.announce()
+        check_words(turn.prompts)
         check_size(turn.prompts, session.conversation.model)
         session.conversation.recover()
         session.conversation.note_date()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json, Struct, mend_surrogates
 from parley.protocol.messages.notices import RateLimitInfo
 
 
@@ -83,6 +83,11 @@ def read_event(data: bytes) -> Event:
         if kind in KNOWN:
             raise
         event = Event(type=kind)
+    except msgspec.DecodeError:
+        mended = mend_surrogates(data)
+        if mended is None:
+            raise
+        return read_event(mended)
     event.raw = data
     return event
 

@@ -22,7 +22,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import Event, read_event
 from parley.models.names import CHARS_PER_TOKEN
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json, Struct, mend_surrogates
 
 DONE = b"[DONE]"
 STOP_REASONS = {
@@ -221,6 +221,8 @@ def understood(data: bytes) -> Json:
     try:
         chunk = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+        if (mended := mend_surrogates(data)) is not None:
+            return understood(mended)
         raise ModelError(f"the model sent an event that cannot be read: {flaw}", retryable=True) from None
     if not isinstance(chunk, dict):
         raise ModelError("the model sent an event that is no object", retryable=True)
