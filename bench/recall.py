@@ -181,6 +181,9 @@ class Ear:
     async def ask(self, request: object, request_id: str | None = None) -> Any:
         raise NotImplementedError
 
+    async def reached(self) -> bool:
+        return True
+
     def pending(self) -> list[Any]:
         return []
 

@@ -33,5 +33,8 @@ class Host(Protocol):
         Cancelling the wait withdraws the question.
         """
 
+    async def reached(self) -> bool:
+        """Wait until all that was told has left us; False if nobody reads it any more."""
+
     def pending(self) -> list[ControlRequest]:
         """What was asked and is not answered yet, as it was said."""

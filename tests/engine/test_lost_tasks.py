@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from pathlib import Path
 
 from room import Json, Room
 
 from parley.engine.lost_tasks import LeftBehind, TaskBook
+from parley.engine.owed import Owed
 from parley.protocol.base import Message, plain
 from parley.stores.base import Entry
 
@@ -22,18 +24,26 @@ def book(*messages: tuple[str, Json]) -> TaskBook:
     return made
 
 
-def reported(made: TaskBook) -> tuple[list[str], list[Json], list[Json]]:
+def reported(made: TaskBook, *, is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
     """The words for the model, the lines for the host, and what was put on record."""
     notes: list[Json] = []
     told: list[Message] = []
+    ids = (f"u{number}" for number in count(1))
 
     def note(kind: str, record: Json) -> None:
         notes.append(record)
         made.apply(Entry(seq=0, kind=kind, at="", message=record))
 
-    left = LeftBehind(made)
-    news = left.news(lambda book: book.report(note, told.append, lambda: 1.0, lambda: "u1"))
-    return news, [plain(line) for line in told], notes
+    async def reached() -> bool:
+        return is_read
+
+    async def report() -> list[str]:
+        owed = Owed(note, told.append, reached)
+        news = LeftBehind(made).news(lambda book: book.report(owed, lambda: 1.0, lambda: next(ids)))
+        await owed.closed()
+        return news
+
+    return asyncio.run(report()), [plain(line) for line in told], notes
 
 
 def heard(*texts: str) -> tuple[str, Json]:
@@ -45,7 +55,8 @@ def test_a_task_that_never_ended_was_lost() -> None:
 
     assert "was lost" in news[0]
     assert [line["subtype"] for line in told] == ["task_updated", "task_notification"]
-    assert notes == [{"task_id": "b1", "status": "failed", "notice": "u1", "text": news[0]}]
+    end = {"task_id": "b1", "status": "failed", "notice": "u1", "text": news[0], "lines": told}
+    assert notes == [end, {"task_id": "b1", "status": "failed", "told": told[1]["uuid"]}]
 
 
 def test_an_agent_that_was_lost_can_go_on() -> None:
@@ -68,6 +79,52 @@ def test_what_was_reported_is_told_to_the_host_once_and_to_the_model_until_it_kn
 
     assert reported(book(*later)) == ([words], [], [])
     assert reported(book(*later, heard(words))) == ([], [], [])
+
+
+def test_lines_that_were_never_marked_as_told_are_told_again_as_they_were() -> None:
+    _, lines, notes = reported(book(("task", BEGUN)), is_read=False)
+    [end] = notes
+    words = heard(end["text"])
+
+    assert reported(book(("task", BEGUN), ("task", end), words)) == (
+        [],
+        lines,
+        [{"task_id": "b1", "status": "failed", "told": lines[1]["uuid"]}],
+    )
+    mark = {"task_id": "b1", "status": "failed", "told": lines[1]["uuid"]}
+    assert reported(book(("task", BEGUN), ("task", end), words, ("task", mark))) == ([], [], [])
+
+
+def test_a_task_that_began_again_is_open_whatever_was_told_of_its_first_end() -> None:
+    _, _, [end, mark] = reported(book(("task", BEGUN)))
+    again = book(("task", BEGUN), ("task", end), ("task", {**BEGUN, "run_id": "r2"}), ("task", mark))
+    assert [line["run_id"] for line in reported(again)[1]] == ["r2", "r2"]
+
+
+def test_what_ended_in_the_moment_of_a_kill_is_told_by_the_next_engine(tmp_path: Path) -> None:
+    job = '{ name = "Bash", input = { command = "true", run_in_background = true, description = "job" } }'
+    script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
+
+    async def talk() -> None:
+        died = Room(tmp_path, script, skip_permissions=True)
+        async with died:
+            died.prompt("begin")
+            await died.hear("result")
+        [told] = [line for line in died.lines if line.get("subtype") == "task_notification"]
+        [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
+        lines = log.read_text().splitlines(keepends=True)
+        [end] = [number for number, line in enumerate(lines) if '"lines":' in line]
+        log.write_text("".join(lines[: end + 1]))  # as a kill behind the record, and before the line, leaves it
+        for expected in ([told["uuid"]], []):
+            room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id)
+            async with room:
+                room.prompt("on")
+                await room.hear("result")
+            ends = [line for line in room.lines if line.get("subtype") == "task_notification"]
+            assert [line["uuid"] for line in ends] == expected
+            assert all(line == {**told, "session_id": line["session_id"]} for line in ends)
+
+    asyncio.run(talk())
 
 
 def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_path: Path) -> None:

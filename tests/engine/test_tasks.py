@@ -439,6 +439,9 @@ class Nobody:
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody is there")
 
+    async def reached(self) -> bool:
+        return False
+
     def pending(self) -> list[ControlRequest]:
         return []
 

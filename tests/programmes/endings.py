@@ -6,12 +6,12 @@ Each round starts the real executable, lets a scripted model start commands in t
 moments, and reads what the host is told. In every second round the engine is killed (SIGKILL) at a random moment,
 and another one goes on with the session. The laws:
 
-    the host hears of the end of each task exactly once, by whichever engine
+    the host hears of the end of each task, by whichever engine, and what it hears twice is the same line
     within a second of it, and in the order in which the tasks ended
     the model hears of each exactly once, in the order in which the host did
 
-A task that ends in the very moment of the kill may have been told to nobody but the log: it is counted, and the
-model must have heard of it. The exit code is 0 if all laws held.
+The line about a task that ends in the very moment of the kill may come from both engines: it has the same uuid then,
+and is counted. The exit code is 0 if all laws held.
 """
 
 from __future__ import annotations
@@ -149,17 +149,16 @@ def play(
 def judged(folder: Path, tasks: int, engines: list[Engine], killed_at: float | None) -> tuple[list[str], Counter[str]]:
     jobs = {heard.line["task_id"]: heard.line["description"] for heard in engines[0].told("task_started")}
     ends = [heard for engine in engines for heard in engine.told("task_notification")]
-    told = Counter(heard.line["task_id"] for heard in ends)
+    told = Counter(id for id, _ in {(heard.line["task_id"], heard.line["uuid"]) for heard in ends})
     by_model = Counter(heard_by_model(folder, set(jobs)))
     broken: list[str] = []
     counts = Counter(tasks=tasks, told=sum(told.values()), lost=sum(one.line["status"] == "failed" for one in ends))
+    counts["told by both engines"] += len(ends) - sum(told.values())
     for id, job in jobs.items():
-        if told[id] > 1 or by_model[id] != 1:
+        if told[id] != 1 or by_model[id] != 1:
             broken.append(f"{job}: told {told[id]} times, and {by_model[id]} times to the model")
-        elif told[id] == 0:
-            counts["in the moment of the kill"] += 1
-            if killed_at is None:
-                broken.append(f"{job}: never told")
+    if killed_at is None and len(ends) > sum(told.values()):
+        broken.append("a line was told twice")
     if killed_at is None:
         turns = [heard.line["origin"]["runId"] for heard in engines[0].told("result") if "origin" in heard.line]
         if turns != [heard.line["run_id"] for heard in ends]:

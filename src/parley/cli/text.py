@@ -46,6 +46,9 @@ class Printer:
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody can be asked in a one-shot run")
 
+    async def reached(self) -> bool:
+        return True
+
     def pending(self) -> list[ControlRequest]:
         return []
 

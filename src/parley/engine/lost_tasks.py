@@ -2,16 +2,18 @@
 
 The log says which tasks began, how they ended, and the id of the prompt that was to tell the
 model of it. One that never ended died with its engine. One whose prompt never came to be a
-turn is over, and the model does not know yet. The host is told before the first turn; the
-model with the first turn that takes place, and it knows when the words are in the conversation.
+turn is over, and the model does not know yet. One whose lines were never marked as told may
+be unknown to the host (owed.py). The host is told before the first turn; the model with the
+first turn that takes place, and it knows when the words are in the conversation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from parley.engine.owed import Owed
 from parley.engine.task import RUNNING, notification
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json, convert
 from parley.protocol.messages.system import TaskNotification, TaskUpdated
 from parley.stores.base import Entry
 
@@ -25,6 +27,8 @@ class TaskBook:
         self._open: dict[str, Json] = {}
         self._unheard: dict[str, str] = {}
         """The news that wait for their turns, by the id of the prompt."""
+        self._untold: dict[str, Json] = {}
+        """The ends whose lines may not have reached the host, by the id of the last one."""
 
     def apply(self, entry: Entry) -> None:
         if entry.kind == "user" and self._unheard:
@@ -36,6 +40,11 @@ class TaskBook:
         if entry.kind != "task":
             return
         task = entry.message
+        if "told" in task:
+            self._untold.pop(str(task["told"]), None)
+            return
+        if task.get("lines"):
+            self._untold[task["lines"][-1]["uuid"]] = task
         if task["status"] == RUNNING:
             self._open[task["task_id"]] = task
             return
@@ -49,30 +58,27 @@ class TaskBook:
         """The words of those that the model has not heard yet, by the ids of their prompts."""
         return {uuid: self._unheard[uuid] for uuid in among if uuid in self._unheard}
 
-    def report(
-        self,
-        note: Callable[[str, Json], None],
-        tell: Callable[[Message], None],
-        seconds: Callable[[], float],
-        new_uuid: Callable[[], str],
-    ) -> list[str]:
-        """Tell the host of what was lost; the ids under which the model's news wait. Raises SessionError."""
+    def report(self, owed: Owed, seconds: Callable[[], float], new_uuid: Callable[[], str]) -> list[str]:
+        """Tell the host of what was lost, and what it may have missed; the ids under which the model's news wait."""
+        for end in list(self._untold.values()):
+            updated, ended = end["lines"]
+            owed.tell(end, (convert(updated, TaskUpdated), convert(ended, TaskNotification)))
         waiting = list(self._unheard)
         for task in list(self._open.values()):
             words = f"The task {task['task_id']} ({task['description']}) {LOST}.{way_on(task)}"
             text, uuid = notification(words, "failed", task["output_file"]), new_uuid()
-            note("task", {"task_id": task["task_id"], "status": "failed", "notice": uuid, "text": text})
             waiting.append(uuid)
-            patch = {"status": "failed", "end_time": round(seconds() * 1000)}
-            tell(TaskUpdated(task_id=task["task_id"], run_id=task["run_id"], patch=patch))
-            tell(
-                TaskNotification(
-                    task_id=task["task_id"],
-                    run_id=task["run_id"],
-                    status="failed",
-                    output_file=task["output_file"],
-                    summary=f"{task['description']} {LOST}",
-                )
+            end = {"task_id": task["task_id"], "status": "failed", "notice": uuid, "text": text}
+            about = {"task_id": task["task_id"], "run_id": task["run_id"]}
+            at, summary = round(seconds() * 1000), f"{task['description']} {LOST}"
+            owed.settle(
+                end,
+                (
+                    TaskUpdated(**about, patch={"status": "failed", "end_time": at}, uuid=new_uuid()),
+                    TaskNotification(
+                        **about, status="failed", output_file=task["output_file"], summary=summary, uuid=new_uuid()
+                    ),
+                ),
             )
         return waiting
 

@@ -38,6 +38,7 @@ class Pump:
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
         self._questions: dict[RequestId, ControlRequest] = {}
         self._hung_up = False
+        self._is_unread = False
 
     def tell(self, message: Message) -> None:
         if isinstance(message, ControlResponse) and not self._is_waited_for(message):
@@ -49,7 +50,7 @@ class Pump:
             self._transport.write(data)
         except BrokenPipeError:
             # Nobody reads any more. The turn goes on to its end, which is on disk.
-            self._hung_up = True
+            self._hung_up = self._is_unread = True
 
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
         if self._hung_up or not self._connection.can_ask:
@@ -68,6 +69,11 @@ class Pump:
             raise
         finally:
             del self._asked[request_id], self._questions[request_id]
+
+    async def reached(self) -> bool:
+        await self._transport.drain()
+        self._write(b"")  # a transport that nobody reads says so
+        return not self._is_unread
 
     def pending(self) -> list[ControlRequest]:
         return [question for asked, question in self._questions.items() if not self._asked[asked].done()]

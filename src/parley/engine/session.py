@@ -83,6 +83,7 @@ class Session:
             inbox=self.inbox,
             note=self.record.note,
             are_allowed=setup.limits.may_work_behind,
+            reached=host.reached,
         )
         self.servers = Servers(self, setup.mcp)
         self.subagents: Subagents | None = None

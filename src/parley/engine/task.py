@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import ClassVar
 
 from parley.engine.stamp import Stamp
 from parley.errors import ToolError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
-from parley.protocol.messages.system import TaskUsage
+from parley.protocol.messages.system import TaskNotification, TaskUpdated, TaskUsage
 from parley.workspace.output import Record, private_folder
 from parley.workspace.processes import Command, End
 
@@ -93,6 +94,18 @@ class Task:
     def usage(self) -> TaskUsage | UnsetType:
         return UNSET
 
+    def tail(self, limit_bytes: int) -> Tail:
+        """The end of its output; empty if somebody took the file away."""
+        try:
+            with open(self.output_file, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - limit_bytes))
+                data = file.read(limit_bytes)
+        except OSError:
+            size, data = 0, b""
+        text = data.decode(errors="replace").replace("\0", "\ufffd")
+        return Tail(text=text, total_bytes=size, is_cut=size > limit_bytes)
+
 
 class CommandTask(Task):
     kind: ClassVar[str] = "local_bash"
@@ -120,6 +133,29 @@ class CommandTask(Task):
 
 def run_id(stamp: Stamp) -> str:
     return f"{in_base_36(round(stamp.seconds() * 1000))}-{stamp.new_uuid()[:8]}"
+
+
+def last_lines(task: Task, status: str, summary: str, stamp: Stamp) -> tuple[TaskUpdated, TaskNotification]:
+    """How a host hears that it is over."""
+    at = round(stamp.seconds() * 1000)
+    return (
+        TaskUpdated(
+            task_id=task.id,
+            run_id=task.run_id,
+            patch={"status": status, "end_time": at},
+            uuid=stamp.new_uuid(),
+        ),
+        TaskNotification(
+            task_id=task.id,
+            run_id=task.run_id,
+            tool_use_id=task.tool_use_id,
+            status=TOLD_AS[status],
+            output_file=task.output_file,
+            summary=summary,
+            usage=task.usage(),
+            uuid=stamp.new_uuid(),
+        ),
+    )
 
 
 def short(uuid: str, length: int) -> str:

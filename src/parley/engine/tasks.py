@@ -14,8 +14,7 @@ that start, read and stop tasks.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +22,12 @@ from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
 from parley.engine.stamp import Stamp
 from parley.engine.task import (
     RUNNING,
-    TOLD_AS,
     CommandTask,
     Place,
     Tail,
     Task,
     how_it_ended,
+    last_lines,
     notification,
     run_id,
     short,
@@ -36,12 +35,13 @@ from parley.engine.task import (
 )
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json, Message
-from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
+from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
 from parley.workspace.output import Record
 from parley.workspace.processes import Finished, Processes
 
 if TYPE_CHECKING:
     from parley.engine.attended import Attended
+    from parley.engine.owed import Owed
 
 
 class Tasks:
@@ -57,6 +57,7 @@ class Tasks:
         inbox: Inbox,
         note: Callable[[str, Json], None] = lambda kind, record: None,
         are_allowed: bool = True,
+        reached: Callable[[], Awaitable[bool]],
     ) -> None:
         self._processes = processes
         self._place = place
@@ -67,10 +68,13 @@ class Tasks:
         self._inbox = inbox
         self._note = note
         """Keeps a record in the session's log."""
+        self._reached = reached
+        """Waits until the host has all that it was told."""
         self._tasks: dict[str, Task] = {}
         self._ended = False
         self._attended: Attended | None = None
         """The commands that are waited for; None before the first."""
+        self._owed: Owed | None = None
 
     # What tools and the host may ask.
 
@@ -199,16 +203,7 @@ class Tasks:
             self._record_end({"task_id": task.id, "status": task.status, "known": [task.notice]})
 
     def tail(self, task_id: str, limit_bytes: int) -> Tail:
-        """The end of its output; empty if somebody took the file away."""
-        try:
-            with open(self._tasks[task_id].output_file, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(0, size - limit_bytes))
-                data = file.read(limit_bytes)
-        except OSError:
-            size, data = 0, b""
-        text = data.decode(errors="replace").replace("\0", "\ufffd")
-        return Tail(text=text, total_bytes=size, is_cut=size > limit_bytes)
+        return self._tasks[task_id].tail(limit_bytes)
 
     # The end of the session.
 
@@ -231,6 +226,8 @@ class Tasks:
         watchers = [task.watcher for task in self._tasks.values() if task.watcher is not None]
         if watchers:
             await asyncio.wait(watchers)
+        if self._owed is not None:
+            await self._owed.closed()
 
     # The life of a task.
 
@@ -260,23 +257,26 @@ class Tasks:
     def _close(self, task: Task, status: str, summary: str, text: str = "") -> None:
         task.status = status
         task.over.set()
-        if task.in_background:
-            self._record_end({"task_id": task.id, "status": status, "notice": task.notice, "text": text})
-        at = round(self._stamp.seconds() * 1000)
-        self.tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"status": status, "end_time": at}))
-        self.tell(
-            TaskNotification(
-                task_id=task.id,
-                run_id=task.run_id,
-                tool_use_id=task.tool_use_id,
-                status=TOLD_AS[status],
-                output_file=task.output_file,
-                summary=summary,
-                usage=task.usage(),
-            )
-        )
+        lines = last_lines(task, status, summary, self._stamp)
+        end = {"task_id": task.id, "status": status, "notice": task.notice, "text": text}
+        if task.in_background and not self._ended:
+            self.owed().settle(end, lines)
+        else:
+            # What ends with its session is over for whoever ended that.
+            if task.in_background:
+                self._record_end(end)
+            for line in lines:
+                self.tell(line)
         if task.in_background:
             self._tell_live()
+
+    def owed(self) -> Owed:
+        """Who sees to it that the host hears of ends; loaded with the first."""
+        if self._owed is None:
+            from parley.engine.owed import Owed
+
+            self._owed = Owed(self._note, self.tell, self._reached)
+        return self._owed
 
     def _record_end(self, end: Json) -> None:
         with suppress(SessionError):  # the log is broken, and whoever writes to it next will say so

@@ -154,8 +154,8 @@ class Turns:
         turn.hearing.contexts += self._unsaid
         self._unsaid = []
         if self._left_behind is not None:
-            note, stamp = session.record.note, session.stamp
-            news = self._left_behind.news(lambda book: book.report(note, session.tell, stamp.seconds, stamp.new_uuid))
+            stamp = session.stamp
+            news = self._left_behind.news(lambda book: book.report(session.tasks.owed(), stamp.seconds, stamp.new_uuid))
             # What was left unsaid may be among them: they come again until the conversation has them.
             turn.hearing.contexts += [words for words in news if words not in turn.hearing.contexts]
         asked, self._left_open = self._left_open, None

@@ -82,6 +82,7 @@ class Recorded:
         self._questions = questions
         self.tell = host.tell
         self.pending = host.pending
+        self.reached = host.reached
 
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
         if not isinstance(request, HookCallback) or request.input.get("hook_event_name") != "PreToolUse":
