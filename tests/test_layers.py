@@ -56,6 +56,7 @@ SHARED = {
     "parley.stores.portable": "sessions between stores: the same for all",
     "parley.stores.words": "what was said in an entry: pure",
     "parley.stores.choice": "which store the options name: pure",
+    "parley.hooks.answer": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
     "parley.protocol.dialects.recognition": "which dialect a line is in: whoever hears the first one needs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.bulk import ENVELOPE_BYTES, fitted
+from parley.engine.bulk import ENVELOPE_BYTES, fitted, fitted_input
 from parley.protocol.base import spell
 from parley.tools.base import Result
 
@@ -65,3 +65,13 @@ def test_lone_surrogates_in_a_text_do_not_stop_it_from_being_saved(folder: Path)
     numbers = count(1)
     made = fitted(Result(content="\ufffd" * 200_000), CAP, lambda ending: folder / f"{next(numbers)}.{ending}")
     assert "saved to" in str(made.content)
+
+
+def test_what_a_callback_is_told_loses_no_more_than_it_must() -> None:
+    short = {"prompt": "x" * 1_000, "session_id": "s"}
+    long = {"prompt": "x" * (2 * CAP), "more": ["y" * 10], "session_id": "s"}
+    made = fitted_input(long, CAP)
+    assert fitted_input(short, CAP) is short
+    assert (made["more"], made["session_id"], len(spell(made)) <= CAP) == (long["more"], "s", True)
+    assert len(made["prompt"]) > CAP / 3
+    assert made["prompt"].endswith("more characters)")

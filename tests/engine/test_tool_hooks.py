@@ -552,6 +552,31 @@ def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next
     run(talk)
 
 
+def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("buy milk")
+        async with Room(tmp_path, script()) as room:
+            await play(room, {"PostToolUse": specific(additionalContext="is old")}, prompt="look at @notes.txt")
+            (said, _) = room.session.record.history.messages()
+        assert [word in str(said["content"]) for word in ("buy milk", "is old")] == [True, True]
+
+    run(talk)
+
+
+def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("buy milk")
+        async with Room(tmp_path, script()) as room:
+            said = {"continue": False, "stopReason": "enough"}
+            await play(room, {"PostToolUse": said}, prompt="look at @notes.txt")
+            (told, _) = room.session.record.history.messages()
+        assert "buy milk" not in str(told["content"])
+        texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"
+
+    run(talk)
+
+
 def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO, skip_permissions=True) as room:

@@ -11,6 +11,7 @@ from hooked import SILENCE, asked, contexts, matcher, play, questions, register,
 from room import Json, Room, texts
 
 from parley.engine import turn_hooks
+from parley.engine.bulk import LINE_CAP_BYTES
 
 ONE = "[[turn]]\ntext = 'One.'"
 TWO = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'\n[[turn]]\ntext = 'Three.'"
@@ -57,6 +58,18 @@ def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None
             "Hello again",
             "One.",
         ]
+
+    run(talk)
+
+
+def test_no_line_about_a_hook_is_too_long_for_a_client(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TWO) as room:
+            long = "x" * 2_000_000
+            answers = {"UserPromptSubmit": {"systemMessage": long, "decision": "block", "reason": long}}
+            result = await play(room, answers, prompt=long)
+        assert max(map(len, room.raw.splitlines())) < LINE_CAP_BYTES
+        assert (result["num_turns"], any("is cut" in complaint for complaint in room.complaints)) == (0, True)
 
     run(talk)
 
@@ -227,6 +240,17 @@ def test_a_host_hears_whether_it_can_rely_on_its_hooks(tmp_path: Path, hooks: An
         assert [("TaskCreated" in complaint) for complaint in room.complaints] == [True] * (
             "TaskCreated" in (hooks or {})
         )
+
+    run(talk)
+
+
+def test_a_handshake_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, ONE) as room:
+            answer = await room.ask("initialize", hooks={"Stop": [matcher("h")]}, jsonSchema={"type": 5})
+            room.prompt("go")
+            result = await room.hear("result")
+        assert (answer["response"]["subtype"], result["result"], asked(room)) == ("error", "One.", [])
 
     run(talk)
 

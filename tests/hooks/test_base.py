@@ -1,4 +1,4 @@
-"""The events, and how answers are read."""
+"""The events, and what hooks are made with."""
 
 from __future__ import annotations
 
@@ -11,28 +11,11 @@ from parley.hooks.base import (
     EVENTS,
     MOST_CONTEXT_CHARS,
     MOST_SECONDS,
-    HookFailed,
-    Output,
     context_text,
     failure_policy,
-    read_output,
     seconds,
 )
 from parley.protocol.base import UNSET
-
-
-@pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])
-def test_an_empty_answer_is_no_opinion(answer: Any) -> None:
-    assert read_output(answer) == Output()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["yes", [], 1, {"continue": "no"}, {"hookSpecificOutput": []}, {"hookSpecificOutput": {"updatedInput": 1}}],
-)
-def test_an_answer_that_cannot_be_understood_is_a_failure(answer: Any) -> None:
-    with pytest.raises(HookFailed):
-        read_output(answer)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from parley.hooks import command as module
-from parley.hooks.base import EVENTS, Fired, HookFailed, Output, Ran, read_output
+from parley.hooks.answer import HookFailed, Output, read_output
+from parley.hooks.base import EVENTS, Fired, Ran
 from parley.hooks.command import KEPT_BYTES, Command, Entry, Place
 from parley.protocol.base import UNSET
 from parley.workspace.processes import Processes

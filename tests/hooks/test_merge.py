@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.base import EVENTS, OnFailure, Ran, read_output
+from parley.hooks.answer import read_output
+from parley.hooks.base import EVENTS, OnFailure, Ran
 from parley.hooks.merge import RULES, Answer, Verdict, merge
 
 

@@ -24,6 +24,7 @@ from parley.protocol.messages import requests as ask
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
+    from parley.engine.client_tools import Declared
     from parley.engine.session import Session
 
 TASK_TAIL_BYTES = 8 * 1024
@@ -32,6 +33,9 @@ MOST_TITLE_CHARS = 1000
 
 
 def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer | Awaitable[ask.InitializeAnswer]:
+    # What cannot be had is said before anything is changed: a handshake that is refused has no effect.
+    form = read_schema(session, request.jsonSchema) if isinstance(request.jsonSchema, dict) else None
+    own_tools = read_client_tools(request.clientTools) if isinstance(request.clientTools, list) else None
     if request.guard is True:
         session.asker.guard(session.host)
     # What cannot be relied on is not applied: a client that relies on it must hear of it.
@@ -49,12 +53,12 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         conversation.instructions = msgspec.structs.replace(
             conversation.instructions, appended=request.appendSystemPrompt
         )
-    if isinstance(request.jsonSchema, dict):
-        take_schema(session, request.jsonSchema)
+    if form is not None:
+        conversation.take_form(form)
     if isinstance(request.promptSuggestions, bool):
         session.want_suggestions(request.promptSuggestions)
-    if isinstance(request.clientTools, list):
-        take_client_tools(session, request.clientTools)
+    if own_tools is not None:
+        session.calls_of_client().declare(own_tools)
     if isinstance(request.skills, list):
         session.commands.want(request.skills)
     if session.lead is not None:
@@ -87,20 +91,20 @@ async def behind(answer: ask.InitializeAnswer) -> ask.InitializeAnswer:
     return answer
 
 
-def take_schema(session: Session, schema: Json) -> None:
+def read_schema(session: Session, schema: Json) -> Form:
     """Raises NotPossible if it is none."""
     try:
-        session.conversation.take_form(Form(schema, session.limits.max_form_attempts))
+        return Form(schema, session.limits.max_form_attempts)
     except UsageError as flaw:
         raise NotPossible(str(flaw)) from None
 
 
-def take_client_tools(session: Session, tools: list[Json]) -> None:
+def read_client_tools(tools: list[Json]) -> list[Declared]:
     """Raises NotPossible if these are none."""
     from parley.engine.client_tools import declared
 
     try:
-        session.calls_of_client().declare(declared(tools))
+        return declared(tools)
     except UsageError as flaw:
         raise NotPossible(str(flaw)) from None
 

@@ -35,15 +35,25 @@ def fitted(result: Result, cap_bytes: int, new_file: Callable[[str], Path]) -> R
     return Result(content=spilled(result.content, new_file), detail=detail, is_error=result.is_error)
 
 
-def shortened(value: Any) -> Any:
+def shortened(value: Any, most_chars: int = LONGEST_TEXT_CHARS) -> Any:
     """A JSON value with its long texts cut."""
-    if isinstance(value, str) and len(value) > LONGEST_TEXT_CHARS:
-        return f"{value[:LONGEST_TEXT_CHARS]}… ({len(value) - LONGEST_TEXT_CHARS} more characters)"
+    if isinstance(value, str) and len(value) > most_chars:
+        return f"{value[:most_chars]}… ({len(value) - most_chars} more characters)"
     if isinstance(value, dict):
-        return {key: shortened(item) for key, item in value.items()}
+        return {key: shortened(item, most_chars) for key, item in value.items()}
     if isinstance(value, list):
-        return [shortened(item) for item in value]
+        return [shortened(item, most_chars) for item in value]
     return value
+
+
+def fitted_input(input: Json, cap_bytes: int) -> Json:
+    """What a callback is told, as it fits into a line: with no less of its long texts than must be."""
+    room = most_chars = cap_bytes - ENVELOPE_BYTES
+    found = input
+    while len(spell(plain(found))) > room and most_chars > 0:
+        most_chars //= 2
+        found = shortened(plain(input), most_chars)
+    return found
 
 
 def spilled(content: str | list[Json], new_file: Callable[[str], Path]) -> str | list[Json]:

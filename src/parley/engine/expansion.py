@@ -80,4 +80,6 @@ async def output(session: Session, recipe: Recipe, command: str) -> str:
     text = content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
     if called.ran is None:
         raise ToolError(f"/{recipe.name} was not sent: `{command}` did not run: {text}")
-    return text
+    if called.stopped is not None:
+        raise ToolError(f"/{recipe.name} was not sent: a hook ended it behind `{command}`: {called.stopped}")
+    return "\n".join([text, *called.contexts])

@@ -20,7 +20,8 @@ import msgspec
 
 from parley.engine.tool_hooks import ToolHooks
 from parley.engine.turn_hooks import TurnHooks
-from parley.hooks.base import EVENTS, Fired, Hook, HookFailed, Ran, context_text
+from parley.hooks.answer import HookFailed
+from parley.hooks.base import EVENTS, Fired, Hook, Ran, context_text
 from parley.hooks.merge import Answer, Verdict, merge
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.messages.requests import HookMatcher

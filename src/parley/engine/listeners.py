@@ -28,7 +28,8 @@ class Listeners:
         if not hooks and self.live is None:
             return True
         live = self._opened(session)
-        live.callbacks = session.setup.make_callbacks(Recorded(session.host, session.questions), hooks)
+        host = Recorded(session.host, session.questions, session.limits.line_bytes, session.setup.complain)
+        live.callbacks = session.setup.make_callbacks(host, hooks)
         return live.can_keep_promises(hooks)
 
     def settle(self, session: Session, merged: Merged) -> None:

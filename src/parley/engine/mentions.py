@@ -80,13 +80,15 @@ async def read(session: Session, mention: Mention, path: str) -> list[Json]:
     call = ToolUse({"type": "tool_use", "id": f"toolu_{context.new_id()}", "name": tool, "input": input})
     called = await session.caller.run(call, lambda: session.mode)
     content = called.result.content
-    if called.ran is None or called.result.is_error:
-        tell(session, mention, content if isinstance(content, str) else "it cannot be read")
+    if called.ran is None or called.result.is_error or called.stopped is not None:
+        why = None if called.stopped is None else f"a hook ended it: {called.stopped}"
+        tell(session, mention, why or (content if isinstance(content, str) else "it cannot be read"))
         return []
     head = f"{what} {path}, which is mentioned below as @{mention.name}:"
+    said = [{"type": "text", "text": context} for context in called.contexts]
     if isinstance(content, str):
-        return [{"type": "text", "text": f"{head}\n\n{content}"}]
-    return [{"type": "text", "text": head}, *content]
+        return [{"type": "text", "text": f"{head}\n\n{content}"}, *said]
+    return [{"type": "text", "text": head}, *content, *said]
 
 
 def tell(session: Session, mention: Mention, why: str) -> None:

@@ -13,6 +13,7 @@ from parley.engine.lines import init_line
 from parley.engine.outcome import Outcome
 from parley.engine.tool_hooks import contexts
 from parley.errors import ModelError
+from parley.hooks.answer import shortened
 from parley.hooks.base import context_text
 from parley.hooks.merge import Verdict
 from parley.protocol.base import Json, Struct
@@ -88,7 +89,7 @@ class TurnHooks:
         if why is None:
             said += [context_text("UserPromptSubmit", context) for context in verdict.contexts]
             return None
-        content = f"UserPromptSubmit operation blocked by hook:\n{why}\n\nOriginal prompt: {text}"
+        content = f"UserPromptSubmit operation blocked by hook:\n{why}\n\nOriginal prompt: {shortened(text)}"
         how: Json = {"kind": "blocked_by_hook", "prompt_kept": False, "reason": why}
         return Informational(content=content, level="warning", prevent_continuation=True, prompt_submit_outcome=how)
 

@@ -18,6 +18,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from parley.engine.bulk import fitted_input
 from parley.engine.inbox import TakenUp
 from parley.engine.lines import init_line
 from parley.errors import ToolsMissing
@@ -74,20 +77,33 @@ def names(asked: CanUseTool | HookCallback) -> Json:
 class Recorded:
     """The host as its own callbacks know it: what they are asked before a call is on record while it is open.
 
-    The other events are not: what they are about has happened, or comes again with the next prompt.
+    The other events are not: what they are about has happened, or comes again with the next prompt. What they are
+    told is never longer than a line may be.
     """
 
-    def __init__(self, host: Host, questions: Questions) -> None:
+    def __init__(self, host: Host, questions: Questions, cap_bytes: int, complain: Callable[[str], None]) -> None:
         self._host = host
         self._questions = questions
+        self._cap_bytes = cap_bytes
+        self._complain = complain
         self.tell = host.tell
         self.pending = host.pending
         self.reached = host.reached
 
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
+        if isinstance(request, HookCallback):
+            request = self._fitted(request)
         if not isinstance(request, HookCallback) or request.input.get("hook_event_name") != "PreToolUse":
             return await self._host.ask(request, request_id)
         return await self._questions.ask(request, partial(self._host.ask, request))
+
+    def _fitted(self, request: HookCallback) -> HookCallback:
+        input = fitted_input(request.input, self._cap_bytes)
+        if input is request.input:
+            return request
+        event = input.get("hook_event_name")
+        self._complain(f"callback {request.callback_id} of {event}: what it is told is cut, a line would be too long")
+        return msgspec.structs.replace(request, input=input)
 
 
 class Unfinished:

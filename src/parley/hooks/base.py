@@ -9,12 +9,11 @@ the host (host.py) or a command of the settings (command.py). The engine fires e
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-import msgspec
-
+from parley.hooks.answer import Output
 from parley.hooks.matcher import Matcher
-from parley.protocol.base import UNSET, Json, Struct, UnsetType, convert
+from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 DEFAULT_SECONDS = 60.0
 """How long a hook may take, unless it says otherwise."""
@@ -191,48 +190,6 @@ EVENTS: dict[str, Event] = {
         ),
     )
 }
-
-
-class Specific(Struct, frozen=True, kw_only=True):
-    """`hookSpecificOutput`: what an answer says about one kind of event."""
-
-    permissionDecision: str | None = None
-    permissionDecisionReason: str | None = None
-    updatedInput: Json | None = None
-    additionalContext: str | None = None
-    updatedToolOutput: Any = UNSET
-    updatedMCPToolOutput: Any = UNSET
-    decision: Json | None = None
-
-
-class Output(Struct, frozen=True, kw_only=True):
-    """A hook's answer. An empty one is no opinion."""
-
-    goes_on: bool | None = msgspec.field(default=None, name="continue")
-    stopReason: str | None = None
-    suppressOutput: bool | None = None
-    decision: str | None = None
-    reason: str | None = None
-    systemMessage: str | None = None
-    is_async: bool | None = msgspec.field(default=None, name="async")
-    asyncTimeout: float | None = None
-    """Milliseconds."""
-    hookSpecificOutput: Specific | None = None
-
-
-class HookFailed(Exception):
-    """A hook did not come to an answer, and why."""
-
-
-def read_output(answer: Any) -> Output:
-    """An answer as it came. Raises HookFailed if it cannot be understood."""
-    if answer is None or answer is UNSET:
-        return Output()
-    try:
-        read: Output = convert(answer, Output)
-    except msgspec.ValidationError as flaw:
-        raise HookFailed(f"its answer cannot be understood: {flaw}") from None
-    return read
 
 
 class Fired(Struct, frozen=True, kw_only=True):

@@ -19,17 +19,8 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.base import (
-    Event,
-    Fired,
-    HookFailed,
-    OnFailure,
-    Output,
-    Progress,
-    Ran,
-    Specific,
-    read_output,
-)
+from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, Specific, read_output
+from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
 from parley.hooks.matcher import Matcher
 from parley.protocol.base import Json, Struct
 from parley.workspace.processes import Command as Process
@@ -41,7 +32,6 @@ PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
 PROGRESS_SECONDS = 1.0
 KEPT_BYTES = 4 * 1024 * 1024
 """An answer may hold another output for a tool, so this is more than tools put out."""
-REASON_CHARS = 10_000
 NOT_FOR_COMMANDS = ("BASH_ENV", "ENV")
 """What would be sourced before the command."""
 BLOCKS = 2
@@ -210,9 +200,9 @@ def ended(event: Event, end: End, stdout: str, stderr: str, *, is_cut: bool) -> 
     if end.flaw:
         return Ran(failure=end.flaw, **told)
     if code == BLOCKS:
-        return Ran(blocks=(stderr.strip() or stdout.strip())[:REASON_CHARS], **told)
+        return Ran(blocks=(stderr.strip() or stdout.strip())[:MOST_REASON_CHARS], **told)
     if code != 0:
-        why = stderr.strip()[:REASON_CHARS]
+        why = stderr.strip()[:MOST_REASON_CHARS]
         return Ran(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
     try:
         return Ran(output=understood(event, stdout.strip(), is_cut=is_cut), **told)

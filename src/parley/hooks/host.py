@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parley.hooks.base import Fired, HookFailed, OnFailure, Progress, Ran, failure_policy, read_output, seconds
+from parley.hooks.answer import HookFailed, read_output
+from parley.hooks.base import Fired, OnFailure, Progress, Ran, failure_policy, seconds
 from parley.hooks.matcher import Matcher
 from parley.host import AnswerIsError, Host, HostGone
 from parley.protocol.base import Json

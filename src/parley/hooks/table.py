@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from parley.hooks.answer import MOST_REASON_CHARS
 from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
 from parley.hooks.merge import RULES
 
@@ -21,6 +22,10 @@ A hook is told of an event and may have a say in it. There are two carriers, for
   puts its hooks in the place of the first one's.
 - **Commands of the settings**, under `hooks`. Those of a project run only if it is trusted (`docs/settings.md`);
   `disableAllHooks` switches all commands off.
+
+A command is told everything. What a callback is told fits into a line of a megabyte, which is what clients can read: of
+longer texts the beginning, with the number of characters that are missing, and a word on stderr. Of reasons, messages
+and the like the first {MOST_REASON_CHARS:,} characters count.
 
 All hooks of an event are asked at the same time, and what happens next waits for all of them: a tool does not start
 before its hooks are done. Each has {DEFAULT_SECONDS:g} s, or its own `timeout` in seconds. One that fails (an error, an
