@@ -24,13 +24,17 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from parley.mcp.base import Lost, NeedsAuth, Spec
+from parley.mcp.client import METHOD_NOT_FOUND
 from parley.mcp.oauth import provider
 from parley.protocol.base import Json
 
 MOST_BYTES = 32 << 20
 """Of one answer, or of one event of a stream."""
 CONNECT_SECONDS = 30.0
+GRACE_SECONDS = 0.5
+"""How long a server has to say goodbye."""
 UNAUTHORIZED = (401, 403)
+SESSION_HEADER = "mcp-session-id"
 
 for name in ("mcp", "client", "httpx2", "httpcore2"):
     # stderr is for people; what they should know is in the state of a server, with its reason.
@@ -40,6 +44,10 @@ for name in ("mcp", "client", "httpx2", "httpcore2"):
 
 class TooMuch(httpx2.StreamError):
     """A server sent more than anybody can want."""
+
+
+class Forgotten(Lost):
+    """A server does not know the session any more: it was started anew, most likely."""
 
 
 class Remote:
@@ -55,6 +63,9 @@ class Remote:
         """What went wrong below, where the package tells only that something did."""
         self._life: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
+
+    telling: tuple[str, ...] = ("GET", "POST")
+    """The requests whose failure is one of the connection."""
 
     def transport(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
@@ -78,9 +89,12 @@ class Remote:
 
     async def close(self) -> None:
         self._take, self._lost = lambda message: None, lambda reason: None
-        if self._life is not None:
+        if self._life is None:
+            return
+        for _ in range(2):  # the package takes its leave of the server, which may never answer
             self._life.cancel()
-            await asyncio.gather(self._life, return_exceptions=True)
+            if (await asyncio.wait({self._life}, timeout=GRACE_SECONDS))[0]:
+                break
 
     def last_words(self) -> str:
         return ""
@@ -113,7 +127,9 @@ class Remote:
         if isinstance(error, dict) and self._trouble:
             # The package says "an error response"; we know which.
             reason = self._reason(str(error.get("message", "")))
-            if isinstance(reason, NeedsAuth):
+            if isinstance(reason, NeedsAuth) or (
+                isinstance(reason, Forgotten) and error.get("code") != METHOD_NOT_FOUND
+            ):
                 self._lost(reason)
             message["error"] = {**error, "message": str(reason)}
         self._take(message)
@@ -127,12 +143,14 @@ class Remote:
             "headers": self._spec.headers,
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
             "auth": provider(self._spec),
-            "transport": Bounded(httpx2.AsyncHTTPTransport(), self._trouble),
+            "transport": Bounded(httpx2.AsyncHTTPTransport(), self._trouble, self.telling),
         }
         return httpx2.AsyncClient(**{**given, **{key: value for key, value in more.items() if value is not None}})
 
 
 class Http(Remote):
+    telling = ("POST",)  # a server need not have the stream that GET asks for
+
     @contextlib.asynccontextmanager
     async def transport(self) -> AsyncIterator[Any]:
         async with (
@@ -153,17 +171,21 @@ class Sse(Remote):
 class Bounded(httpx2.AsyncBaseTransport):
     """A transport that notes what fails, and stops reading an answer that does not end."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, trouble: list[Exception]) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, trouble: list[Exception], telling: tuple[str, ...] = ("GET", "POST")
+    ) -> None:
         self._inner = inner
         self._trouble = trouble
+        self._telling = telling
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await self._inner.handle_async_request(request)
         except Exception as flaw:
-            self._trouble.append(flaw)
+            if request.method in self._telling:
+                self._trouble.append(flaw)
             raise
-        if response.status_code >= 400:
+        if response.status_code >= 400 and request.method in self._telling:
             self._trouble.append(httpx2.HTTPStatusError("", request=request, response=response))
         elif response.status_code < 300:
             self._trouble.clear()
@@ -200,6 +222,8 @@ def why(flaw: BaseException) -> Lost | None:
             return flaw
         case httpx2.HTTPStatusError() if flaw.response.status_code in UNAUTHORIZED:
             return NeedsAuth(f"the server wants authorization (HTTP {flaw.response.status_code})")
+        case httpx2.HTTPStatusError() if flaw.response.status_code == 404 and SESSION_HEADER in flaw.request.headers:
+            return Forgotten("the server does not know the session any more (HTTP 404)")
         case httpx2.HTTPStatusError():
             return Lost(f"the server answered with HTTP {flaw.response.status_code}")
         case httpx2.TimeoutException():

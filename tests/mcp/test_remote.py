@@ -1,0 +1,157 @@
+"""Servers behind a URL that misbehave: one that forgets sessions, one that does not let go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from parley.mcp.base import Patience, Spec, Wire
+from parley.mcp.remote import Http
+from parley.mcp.server import Server
+from parley.protocol.base import Json
+
+FACTS = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
+SECONDS = 30
+
+
+class Far(http.server.ThreadingHTTPServer):
+    """A server of streamable HTTP, written by hand, without a stream of its own: its sessions have numbers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.session = 0
+        self.lets_go = threading.Event()
+        """Set when the end of a session may be answered."""
+        self.heard: list[str] = []
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Far
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.heard.append(message["method"])
+        if message["method"] == "initialize":
+            self.server.session += 1
+            self.reply(message, result=FACTS, session=str(self.server.session))
+        elif self.headers.get("mcp-session-id") != str(self.server.session):
+            self.say(404)
+        elif message["method"] == "tools/call":
+            self.reply(message, error={"code": -32602, "message": "there is no such tool"})
+        elif "id" in message:
+            self.reply(message, result={"tools": []})
+        else:
+            self.say(202)
+
+    def do_GET(self) -> None:
+        self.say(404)  # some say this instead of 405
+
+    def do_DELETE(self) -> None:
+        self.server.lets_go.wait(SECONDS)
+        with contextlib.suppress(OSError):
+            self.say(204)
+
+    def reply(self, message: Json, session: str = "", **content: Any) -> None:
+        self.say(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **content}).encode(), session)
+
+    def say(self, status: int, body: bytes = b"", session: str = "") -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        if session:
+            self.send_header("mcp-session-id", session)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+        self.news = asyncio.Event()
+
+    def changed(self, server: Server) -> None:
+        self.heard.append((server.status, server.reason))
+        self.news.set()
+
+    async def asked(self, server: Server, method: str, params: Json) -> Json:
+        return {}
+
+    def noticed(self, server: Server, method: str, params: Json) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def far_away() -> Iterator[Far]:
+    with Far() as far:
+        threading.Thread(target=far.serve_forever, daemon=True).start()
+        try:
+            yield far
+        finally:
+            far.lets_go.set()
+            far.shutdown()
+
+
+def client_of(far: Far, ears: Ears) -> Server:
+    spec = Spec(name="far", kind="http", source="user", url=f"http://127.0.0.1:{far.server_port}/mcp")
+
+    async def wire() -> Wire:
+        return Http(spec)
+
+    return Server(spec, wire, ears, Patience(retries=(0.01, 0.01)), {})
+
+
+async def failure(server: Server) -> str:
+    try:
+        await server.call("x", {}, meta={}, seconds=SECONDS)
+    except Exception as flaw:
+        return str(flaw)
+    raise AssertionError("it went well")
+
+
+def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
+    async def talk(far: Far) -> list[tuple[str, str]]:
+        ears = Ears()
+        server = client_of(far, ears)
+        async with asyncio.timeout(SECONDS):
+            await server.reconnect()
+            # An answer is no loss, whatever else was refused meanwhile.
+            assert await failure(server) == "MCP server 'far': there is no such tool (error -32602)"
+            far.session += 100
+            assert "the server does not know the session any more (HTTP 404)" in await failure(server)
+            while ears.heard[-1] != ("connected", "") or len(ears.heard) < 4:
+                ears.news.clear()
+                await ears.news.wait()
+            assert await failure(server) == "MCP server 'far': there is no such tool (error -32602)"
+            far.lets_go.set()
+            await server.close()
+        return ears.heard
+
+    with far_away() as far:
+        assert asyncio.run(talk(far)) == [
+            ("pending", ""),
+            ("connected", ""),
+            ("pending", "the server does not know the session any more (HTTP 404); it is tried again"),
+            ("connected", ""),
+        ]
+
+
+def test_a_server_that_does_not_let_go_is_left() -> None:
+    async def talk(far: Far) -> None:
+        server = client_of(far, Ears())
+        async with asyncio.timeout(SECONDS - 5):
+            await server.reconnect()
+            await server.close()
+
+    with far_away() as far:
+        asyncio.run(talk(far))
