@@ -150,6 +150,18 @@ def test_when_nothing_runs_every_priority_runs_at_once(tmp_path: Path, priority:
     run(talk)
 
 
+@pytest.mark.parametrize("priority", ["urgent", "", 5, ["now"], None])
+def test_a_priority_that_nobody_knows_is_the_usual_one_and_complained_about(tmp_path: Path, priority: object) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, DONE) as room:
+            room.prompt("go", priority=priority)
+            assert (await room.hear("result"))["result"] == "one"
+        complaints = [text for text in room.complaints if "counts as next" in text]
+        assert len(complaints) == (priority is not None)
+
+    run(talk)
+
+
 def test_a_prompt_that_was_cancelled_may_come_again(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, SLOW + DONE, include_partial_messages=True) as room:

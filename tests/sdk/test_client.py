@@ -385,6 +385,15 @@ def test_a_session_that_the_program_ends_in_the_middle_is_no_error(stage: Stage,
     assert kinds(messages)[0] == "SystemMessage:init"
 
 
+def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(stage: Stage) -> None:
+    async def play() -> None:
+        async with Client(stage.options("local")) as client:
+            with pytest.raises(ValueError, match="priority must be one of 'now', 'next', 'later', not 'urgent'"):
+                await client.ask("say Hello.", priority="urgent")
+
+    run("asyncio", play)
+
+
 @pytest.mark.parametrize("prompt", [None, 3, {"type": "text", "text": "Hi"}, ["Hi"]])
 def test_what_is_no_prompt_is_refused_and_the_session_goes_on(stage: Stage, prompt: Any) -> None:
     async def play() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import msgspec
 import pytest
 
 from parley import AgentDefinition, Client, HookMatcher, Options, PermissionResultAllow, ResultError
+from parley.sdk.checking import RULES
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.spelling import Spelled, spelled
@@ -54,6 +57,91 @@ def test_an_option_of_the_wrong_kind_is_told_by_its_name(name: str) -> None:
         Client(Options(**{name: WRONG[name]}))
 
     assert "secret" not in str(raised.value)
+
+
+SCALARS: dict[str, Any] = {
+    **dict.fromkeys(("model", "resume", "session_id", "user", "title", "agent", "api_key"), 5),
+    **dict.fromkeys(("cwd", "cli_path", "settings", "debug_file", "store"), 5),
+    **dict.fromkeys(("max_turns", "max_thinking_tokens", "max_budget_tokens"), "many"),
+    **dict.fromkeys(("max_budget_usd", "max_budget_seconds", "control_timeout_seconds"), "much"),
+    **dict.fromkeys(("thinking", "sandbox", "output_format", "task_budget"), "yes"),
+    "system_prompt": 5,
+    "max_buffer_size": "5",
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_an_option_that_is_no_list_is_told_by_its_name_as_well(name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must be a .*, not (int|str)$"):
+        Client(Options(**{name: SCALARS[name]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("permission_mode", "yolo", "one of 'default', 'acceptEdits', .*, not 'yolo'"),
+        ("effort", "wild", "one of 'low', 'medium', 'high', 'xhigh', 'max', not 'wild'"),
+        ("session_store_flush", "never", "one of 'batched', 'eager', not 'never'"),
+        ("max_turns", -1, "a whole number, 0 or more, not -1"),
+        ("max_turns", "-1", "a whole number, 0 or more, not '-1'"),
+        ("max_budget_usd", -0.5, "a number, 0 or more, not -0.5"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_with_those_that_can(name: str, value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be {words}$"):
+        Client(Options(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("given", "argv"),
+    [
+        ({"max_turns": "3"}, ["--max-turns=3"]),
+        ({"max_turns": 3.0}, ["--max-turns=3"]),
+        ({"max_turns": "0"}, []),
+        ({"max_budget_usd": "0.5"}, ["--max-budget-usd=0.5"]),
+        ({"max_budget_usd": Decimal("0.5")}, ["--max-budget-usd=0.5"]),
+        ({"model": "", "permission_mode": "", "resume": "", "effort": ""}, []),
+        ({"settings": Path("/s.json")}, ["--settings=/s.json"]),
+        ({"include_partial_messages": 1}, ["--include-partial-messages"]),
+    ],
+)
+def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]) -> None:
+    Client(Options(**given))
+    assert [word for word in spell(**given).argv if word not in spell().argv] == argv
+
+
+def test_a_switch_that_is_text_is_on_and_warned_of() -> None:
+    with pytest.warns(UserWarning, match="fork_session is a switch"):
+        Client(Options(fork_session="no"))  # type: ignore[arg-type]  # that is the case
+
+
+def test_an_event_of_hooks_that_nobody_knows_is_warned_of_and_registered() -> None:
+    hooks = {"PreTool": [HookMatcher(hooks=[may])], "WorktreeCreate": [HookMatcher(hooks=[may])]}
+    with pytest.warns(UserWarning, match="no event 'PreTool' is known.*PreToolUse") as warned:
+        Client(Options(hooks=hooks))
+
+    assert len(warned) == 1
+    assert list(told(spell(hooks=hooks))["hooks"]) == ["PreTool", "WorktreeCreate"]
+
+
+@pytest.mark.parametrize(
+    ("matcher", "kind", "words"),
+    [
+        ({"matcher": 5}, TypeError, "matcher of hooks['Stop'] must be a string, not int"),
+        ({"timeout": "long"}, TypeError, "timeout of hooks['Stop'] must be a number, 0 or more, not str"),
+        ({"on_failure": "stop"}, ValueError, "on_failure of hooks['Stop'] must be 'continue' or 'block', not 'stop'"),
+    ],
+)
+def test_a_matcher_of_hooks_that_cannot_be_is_told_with_its_place(
+    matcher: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(words)):
+        Client(Options(hooks={"Stop": [HookMatcher(hooks=[may], **matcher)]}))
+
+
+def test_every_option_is_checked_but_those_that_may_be_anything() -> None:
+    anything = {"debug_stderr", "session_store", "output_type", "tool_aliases", "engine"}
+    assert {one.name for one in fields(Options)} - set(RULES) == anything
 
 
 def test_options_must_be_options() -> None:

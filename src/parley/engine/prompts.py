@@ -15,7 +15,7 @@ from parley.engine.history import says_something
 from parley.engine.inbox import RANKS, USUAL, Prompt, join
 from parley.errors import EmptyPrompt, ModelError, SessionError
 from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
-from parley.protocol.base import Json, convert
+from parley.protocol.base import UNSET, Json, convert
 from parley.protocol.blocks import ToolResult, as_json
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued
@@ -53,7 +53,7 @@ class Prompts:
             uuid=uuid,
             named=named,
             origin=message.origin or None,
-            rank=RANKS.get(str(message.priority), USUAL),
+            rank=self._rank(message),
             verbatim=message.client_composed is True,
             traceparent=message.traceparent or None,
         )
@@ -73,6 +73,18 @@ class Prompts:
         self._note_waiting(prompt)
         session.servers.start()  # for hosts without a handshake
         session.turns.give_way()
+
+    def _rank(self, message: User) -> int:
+        wanted = message.priority
+        if wanted in (UNSET, None):
+            return USUAL
+        if not isinstance(wanted, str) or wanted not in RANKS:
+            known = ", ".join(RANKS)
+            self._session.setup.complain(
+                f"the priority {wanted!r:.100} of a prompt is none of {known}: it counts as next"
+            )
+            return USUAL
+        return RANKS[wanted]
 
     def _note_waiting(self, prompt: Prompt) -> None:
         """Let the host know the place of a prompt that cannot begin yet."""

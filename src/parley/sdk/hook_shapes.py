@@ -19,6 +19,32 @@ HookEvent = Literal[
     "SubagentStart",
     "PermissionRequest",
 ]
+MoreHookEvent = Literal[
+    "SessionStart",
+    "SessionEnd",
+    "PostCompact",
+    "PostToolBatch",
+    "PermissionDenied",
+    "UserPromptExpansion",
+    "PreModelSwitch",
+    "PostModelSwitch",
+    "Elicitation",
+    "ElicitationResult",
+    "CwdChanged",
+    "FileChanged",
+    "WorktreeCreate",
+    "WorktreeRemove",
+    "MessageDisplay",
+    "StopFailure",
+    "Setup",
+    "TeammateIdle",
+    "TaskCreated",
+    "TaskCompleted",
+    "ConfigChange",
+    "InstructionsLoaded",
+    "DirectoryAdded",
+]
+"""Those that the official SDK for Python does not declare. Which of them our engine fires is in docs/hooks.md."""
 
 
 class HookEffort(TypedDict):

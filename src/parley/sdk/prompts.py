@@ -14,14 +14,17 @@ from parley.sdk.link import Link
 from parley.sdk.running import log
 from parley.sdk.tracing import trace_context
 
+PRIORITIES = ("now", "next", "later")
 Prompt = str | Sequence[Json]
 """Text, or content blocks as the model's API has them."""
 
 
 def user(prompt: Prompt, uuid: str, priority: str | None, verbatim: bool) -> User:
-    """A prompt as a line. Raises TypeError for what is none, ValueError for blocks that nobody can read."""
+    """A prompt as a line. Raises TypeError for what is none, ValueError for blocks or a priority that nobody knows."""
     if not isinstance(prompt, str) and not (isinstance(prompt, list | tuple) and all(map(is_block, prompt))):
         raise TypeError(f"a prompt is text or a list of content blocks (dicts), not {prompt!r:.200}")
+    if priority is not None and priority not in PRIORITIES:
+        raise ValueError(f"priority must be one of {', '.join(map(repr, PRIORITIES))}, not {priority!r:.200}")
     content = prompt if isinstance(prompt, str) else list(prompt)
     return User(
         message=msgspec.convert({"role": "user", "content": content}, UserContent, dec_hook=on_the_way_in),

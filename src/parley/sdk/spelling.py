@@ -109,9 +109,9 @@ def command_line(options: Options, config: Json, files: list[str]) -> list[str]:
     known = {row.field for row in ROWS}
     for each in fields(options):
         value = getattr(options, each.name)
-        if each.name in SPECIAL or each.name not in known or value is None or value is False or value in ([], {}):
+        if each.name in SPECIAL or each.name not in known or value is None or value is False or value in ([], {}, ""):
             continue
-        given[each.name] = tuple(map(str, value)) if isinstance(value, list) else value
+        given[each.name] = tuple(map(str, value)) if isinstance(value, list) else plain(value, str(each.type))
     for spell_it in SPECIAL_ROWS:
         given |= spell_it(options)
     if config:
@@ -120,6 +120,17 @@ def command_line(options: Options, config: Json, files: list[str]) -> list[str]:
     if settings is not None:
         given["settings"] = kept(settings, files, options) if isinstance(settings, dict) else settings
     return spell(Flags(**given)) + extra(options.extra_args)
+
+
+def plain(value: Any, kind: str) -> Any:
+    """A number that was given as text or of a type of its own, and a path, as the command line has them."""
+    if kind.startswith("int"):
+        return value if isinstance(value, int) else int(float(value))
+    if kind.startswith("float"):
+        return value if isinstance(value, int | float) else float(value)
+    if kind.startswith("bool"):
+        return bool(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def tools(options: Options) -> Json:
@@ -175,8 +186,9 @@ def plugins(options: Options) -> Json:
 
 def others(options: Options) -> Json:
     given: Json = {}
-    if options.max_turns:  # the official SDK takes 0 for "no limit"
-        given["max_turns"] = options.max_turns
+    max_turns = plain(options.max_turns or 0, "int")
+    if max_turns:  # the official SDK takes 0 for "no limit"
+        given["max_turns"] = max_turns
     if options.task_budget is not None:
         given["task_budget"] = options.task_budget["total"]
     if not options.persist_session:
@@ -212,6 +224,7 @@ def settings_of(options: Options) -> str | Json | None:
     given, sandbox = options.settings, options.sandbox
     if given is None:
         return None if sandbox is None else {"sandbox": sandbox}
+    given = os.fspath(given)
     text = given.strip()
     if not text.startswith("{") and sandbox is None:
         return given

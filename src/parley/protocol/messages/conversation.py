@@ -55,7 +55,8 @@ class User(Message, frozen=True, kw_only=True, tag="user"):
     """Deliver the text literally: no @path, no slash command."""
     traceparent: str | UnsetType = UNSET
     """The span, as W3C spells it, that the prompt's turn belongs to."""
-    priority: str | UnsetType = UNSET
+    priority: Any = UNSET
+    """`now`, `next` or `later`; whatever else it is counts as `next`, so that no prompt is lost for it."""
     shouldQuery: bool | UnsetType = UNSET
     pasted_content: list[Any] | UnsetType = UNSET
     inline_pastes: list[Any] | UnsetType = UNSET
