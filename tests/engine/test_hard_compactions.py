@@ -194,3 +194,31 @@ def test_a_prompt_that_joined_a_turn_is_kept_though_the_result_before_it_is_not(
         assert first["content"][-1]["text"] == "and be brief"
 
     run(talk)
+
+
+def test_who_wants_no_compaction_but_on_request_gets_none(tmp_path: Path) -> None:
+    async def talk() -> None:
+        script = says("one", LONG) + TOO_LONG + says("Sum.", "four")
+        async with Room(tmp_path, script, autocompact="off", system_prompt="Be brief.") as room:
+            results = [await prompted(room, text) for text in ("first", "second", "third", "/compact", "fourth")]
+        assert [result.get("terminal_reason") for result in results[:3]] == ["completed"] * 2 + ["prompt_too_long"]
+        assert results[-1]["result"] == "four"
+        assert notices(room) == [*DONE, "manual"]
+
+    run(talk)
+
+
+def test_a_window_that_can_be_none_is_told_and_ignored(tmp_path: Path) -> None:
+    (tmp_path / "home/.claude").mkdir(parents=True)
+    (tmp_path / "home/.claude/settings.json").write_text('{"autoCompactWindow": -5}')
+
+    async def talk() -> None:
+        async with Room(tmp_path, says("one", "two")) as room:
+            await prompted(room, "first", "second")
+            usage = (await room.ask("get_context_usage"))["response"]["response"]
+        assert usage["maxTokens"] == 200_000
+        assert notices(room) == []
+        [told] = room.complaints
+        assert "autoCompactWindow must be a whole number from 0 on and is ignored" in told
+
+    run(talk)

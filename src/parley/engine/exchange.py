@@ -104,8 +104,9 @@ class Exchange:
 
     async def _squeezed(self, flaw: ModelError) -> bool:
         """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""
-        policy = self._conversation.setup.compaction
-        if not outcome.is_too_much(flaw) or self._has_squeezed or not policy.is_allowed:
+        talk = self._conversation
+        may_compact = talk.setup.compaction.is_allowed and talk.auto_compact
+        if not outcome.is_too_much(flaw) or self._has_squeezed or not may_compact:
             return False
         self._has_squeezed = True
         return await self._make_room()

@@ -39,6 +39,7 @@ def is_texts(value: Any) -> bool:
 TEXT = Kind("a string", lambda value: isinstance(value, str))
 SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
 WHOLE = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+COUNT = Kind("a whole number from 0 on", lambda value: WHOLE.fits(value) and value >= 0)
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 LIST = Kind("a list", lambda value: isinstance(value, list))
 TEXTS = Kind("a list of strings", is_texts)
@@ -61,11 +62,11 @@ KEYS: dict[str, Key] = {
     "alwaysThinkingEnabled": Key(SWITCH),
     "apiKeyHelper": Key(TEXT, PERSON),
     "autoCompactEnabled": Key(SWITCH),
-    "autoCompactWindow": Key(WHOLE),
+    "autoCompactWindow": Key(COUNT),
     "availableModels": Key(TEXTS),
     "awsAuthRefresh": Key(TEXT, PERSON),
     "awsCredentialExport": Key(TEXT, PERSON),
-    "bashOutputMaxChars": Key(WHOLE),
+    "bashOutputMaxChars": Key(COUNT),
     "claudeMdExcludes": Key(TEXTS, ANYONE),
     "cleanupPeriodDays": Key(WHOLE),
     "disableAllHooks": Key(SWITCH, PERSON),
