@@ -27,7 +27,7 @@ tools = [
 text = "Done."
 """
 SESSION = "00000000-0000-4000-8000-00000000000a"
-OURS = ("seq", "check", "parley")
+OURS = ("seq", "sum", "check", "parley")
 """What a transcript of the original does not have, beside lines of our own."""
 
 

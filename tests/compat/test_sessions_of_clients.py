@@ -171,9 +171,10 @@ def test_a_session_with_subagents_is_resumed_from_a_store_when_its_files_are_gon
     assert [block["type"] for _, blocks in between for block in blocks] == ["tool_use", "tool_result", "text"]
 
 
-def test_a_session_that_the_sdk_put_into_a_store_is_resumed_from_it(stage: Stage) -> None:
+@pytest.mark.parametrize("store", ["as it is", "sorted"])
+def test_a_session_that_the_sdk_put_into_a_store_is_resumed_from_it(stage: Stage, store: str) -> None:
     session_id = id_of(stage.run("resume", [ScriptedTurn(text="Grüße.")], prompt="über", options={}))
-    report = stage.run("imported", [YES], prompt="two", session_id=session_id, **places(stage))
+    report = stage.run("imported", [YES], prompt="two", session_id=session_id, store=store, **places(stage))
 
     assert report.complaints() == []
     assert conversation(report.requests[-1]) == [

@@ -10,6 +10,7 @@ the session must take another entry, and give it back.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections import Counter
@@ -93,11 +94,30 @@ def foreign(data: bytes, dice: Random) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
+def rewritten(data: bytes, dice: Random) -> bytes:
+    """As a database gives it back that keeps no order of fields. What is no JSON it would not take."""
+    lines = data.split(b"\n")[:-1]
+    for at in dice.sample(range(len(lines)), dice.randrange(len(lines) + 1)):
+        try:
+            lines[at] = json.dumps(json.loads(lines[at]), sort_keys=True).encode()
+        except ValueError:
+            continue
+    return b"".join(line + b"\n" for line in lines)
+
+
 def twice(data: bytes, dice: Random) -> bytes:
     return dice.choice(DAMAGES[:-1])(dice.choice(DAMAGES[:-1])(data, dice) or b"\n", dice)
 
 
-DAMAGES: tuple[Callable[[bytes, Random], bytes], ...] = (cut, flip, zero, lines_moved, foreign, twice)
+DAMAGES: tuple[Callable[[bytes, Random], bytes], ...] = (
+    cut,
+    flip,
+    zero,
+    lines_moved,
+    foreign,
+    rewritten,
+    twice,
+)
 
 
 def check(store: Claude, path: Path, written: list[Entry], damaged: bytes, dice: Random) -> str:

@@ -59,8 +59,8 @@ def transcript(config: Path, session_id: str = FIRST, folder: str = FOLDER) -> P
 def lines(path: Path) -> list[Json]:
     """What the lines say, without the checksum that each of ours ends in."""
     found = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    assert all(list(line)[-1] == "check" for line in found)
-    return [{key: value for key, value in line.items() if key != "check"} for line in found]
+    assert all(list(line)[-2:] == ["sum", "check"] for line in found)
+    return [{key: value for key, value in line.items() if key not in ("sum", "check")} for line in found]
 
 
 def put(path: Path, *written: Json | bytes) -> None:

@@ -3,11 +3,14 @@
 Each record ends in a checksum of itself and of all records before it. Lines without one are
 somebody else's; they may stand between ours and are no part of the chain. What cannot be read
 is skipped as long as our next record follows on our last good one: then nothing of ours was
-lost, it was half a line of a full disk. A record that does not follow on shows a hole. A record
-that somebody wrote again with other blanks or escapes is still the same record.
+lost, it was half a line of a full disk. A record that does not follow on shows a hole.
+
+There are two checksums: `check` of the bytes, which is quick, and `sum` of what they say (content.py).
+A record that somebody wrote again with other blanks or escapes, or with its fields in another order, as
+databases do, is still the same record.
 
     seal = Seal()
-    record = seal.on(b'{"type":"user"}')     # {"type":"user","check":"6b0ba9d8"}
+    record = seal.on(b'{"type":"user"}')     # {"type":"user","sum":"c5ac0da1","check":"…"}
     seal.holds(record)                       # True: it follows on
 """
 
@@ -19,9 +22,12 @@ from typing import Any
 
 import msgspec
 
+from parley.stores import content
+
 BEFORE, BEHIND = b',"check":"', b'"}'
 DIGITS = 8
 LENGTH = len(BEFORE) + DIGITS + len(BEHIND)
+SUM, SUM_LENGTH = re.compile(rb',"sum":"([0-9a-f]{8})"'), 17
 SHAPE = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
 """How a record ends, whatever became of the name of the field."""
 
@@ -31,17 +37,22 @@ class Hole(Exception):
 
 
 class Seal:
-    """The state of a chain: the checksum of all records so far."""
+    """The state of a chain: the checksums of all records so far."""
 
     def __init__(self) -> None:
         self._sum = 0
         self._last_stored: int | None = None
+        self._last = b""
+        """The last record of the chain; "" if its content is summed up already."""
+        self._content_sum = 0
+        self._last_content: int | None = None
 
     def on(self, body: bytes) -> bytes:
-        """The next record, with its checksum as its last field. `body` is a JSON object that is not empty.
+        """The next record, with its checksums as its last fields. `body` is a JSON object that is not empty.
 
         It is part of the chain when `holds` has seen it: a write may fail.
         """
+        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(content.of(body), self._content()))
         return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
 
     def holds(self, line: bytes) -> bool:
@@ -51,9 +62,12 @@ class Seal:
         # One comparison tells what nearly every line is: a record in its place.
         if line[-LENGTH:] == b"%b%08x%b" % (BEFORE, follows_on, BEHIND):
             self._sum = self._last_stored = follows_on
+            self._last = line
             return True
         if (ours := respelled(line)) != line:
             return self.holds(ours)
+        if (marks := content.marks(line)) is not None and self._holds_content(line, *marks):
+            return True
         stored = checksum(line)
         if stored is None:
             return False
@@ -64,6 +78,26 @@ class Seal:
         if follows_damaged:
             raise Hole
         return False
+
+    def _holds_content(self, line: bytes, total: int, check: int) -> bool:
+        """The same by what a record says, however it is spelled; `check` is what the next one follows on."""
+        said, last = content.of(line), self._last_content
+        if zlib.crc32(said, self._content()) == total:
+            self._content_sum, self._sum = total, check
+            self._last_content, self._last_stored = total, check
+            return True
+        self._last_content = total
+        if last is not None and zlib.crc32(said, last) == total:
+            raise Hole
+        return False
+
+    def _content(self) -> int:
+        """The checksum of what all records say. It is seldom wanted, so it is looked up when it is."""
+        if self._last:
+            found = SUM.fullmatch(self._last[-LENGTH - SUM_LENGTH : -LENGTH])
+            self._content_sum = int(found[1], 16) if found else 0
+            self._last_content, self._last = self._content_sum, b""
+        return self._content_sum
 
 
 def respelled(line: bytes) -> bytes:

@@ -213,6 +213,7 @@ OWN = frozenset(
         "agentId",
         "parley",
         "check",
+        "sum",
         MIRRORED,
         *RENAMED,
     }

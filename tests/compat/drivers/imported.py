@@ -5,13 +5,30 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import shutil
+from typing import Any
 
 from claude_agent_sdk import InMemorySessionStore, import_session_to_store, query
 from telling import TASK, options, tell
 
 
+class SortingStore(InMemorySessionStore):
+    """Gives back what it was given as PostgreSQL's JSONB does: short names come first."""
+
+    async def load(self, key: Any) -> list[Any] | None:
+        return [in_order(entry) for entry in await super().load(key) or []] or None
+
+
+def in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: in_order(value[name]) for name in sorted(value, key=lambda name: (len(name), name))}
+    return [in_order(one) for one in value] if isinstance(value, list) else value
+
+
+STORES = {"as it is": InMemorySessionStore, "sorted": SortingStore}
+
+
 async def main() -> None:
-    store = InMemorySessionStore()
+    store = STORES[TASK["store"]]()
     await import_session_to_store(TASK["session_id"], store, directory=TASK["directory"])
     shutil.rmtree(TASK["config"])
     wanted = dataclasses.replace(options(), cwd=TASK["directory"], session_store=store, resume=TASK["session_id"])
