@@ -423,21 +423,27 @@ def test_a_full_disk_is_told_every_time(tmp_path: Path) -> None:
     log.close()
 
 
-def test_half_a_line_on_a_full_disk_does_not_swallow_the_next_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [1, 10, -1])
+def test_half_a_line_on_a_full_disk_does_not_swallow_the_next_one(tmp_path: Path, room: int) -> None:
+    """Nor is it a record that counts if nothing but its end is missing."""
     log = store(tmp_path).create(FIRST)
     log.append(user(0, "before"))
+    before = transcript(tmp_path).stat().st_size
+    write(store(tmp_path / "aside"), FIRST, user(0, "before"), user(1, "lost"))
+    whole = transcript(tmp_path / "aside").stat().st_size
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (transcript(tmp_path).stat().st_size + 10, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (before + room if room > 0 else whole + room, limits[1]))
     try:
         with pytest.raises(SessionError) as raised:
             log.append(user(1, "lost"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     log.append(user(1, "behind"))
+    log.append(user(2, "and on"))
     log.close()
 
     assert str(raised.value) == f"the session cannot be written to {transcript(tmp_path)}: the disk is full"
-    assert kept(store(tmp_path)) == [user(0, "before"), user(1, "behind")]
+    assert kept(store(tmp_path)) == [user(0, "before"), user(1, "behind"), user(2, "and on")]
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

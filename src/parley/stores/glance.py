@@ -6,6 +6,7 @@ and read them; the last one counts. They are looked for in the first and the las
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -18,10 +19,10 @@ import msgspec
 from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, spell
 from parley.stores.base import Hit, Info
+from parley.stores.labels import REACH
 from parley.stores.transcript import Reader
 from parley.stores.words import first_prompt, hit, words
 
-REACH = 65536
 TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))
 LINES_FOR_BRANCH = 8
 
@@ -152,7 +153,9 @@ def add(path: Path, line: Json) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be about to cut off what it finds torn
             size = os.fstat(file).st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            os.write(file, (b"\n" if torn else b"") + spell(line) + b"\n")
+            written = (b"\n" if torn else b"") + spell(line) + b"\n"
+            if os.write(file, written) != len(written):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(file)
     except OSError as flaw:

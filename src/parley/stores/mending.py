@@ -12,7 +12,7 @@ from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Mended
 from parley.stores.chain import Hole, Seal, checksum
-from parley.stores.transcript import was_ours
+from parley.stores.origin import was_ours
 
 BLOCK = 1 << 20
 
@@ -78,3 +78,25 @@ def copy(source: Path, goal: Path, begin: int, end: int) -> None:
             begin += len(block)
         part.flush()
         os.fsync(part.fileno())
+
+
+def is_cut_off(file: int) -> bool:
+    """Cut off half a line, left by a crash or a full disk; False if the file ends in a whole line without its end.
+
+    Raises OSError.
+    """
+    size = end = os.fstat(file).st_size
+    tail = b""
+    while end > 0 and b"\n" not in tail:
+        begin = max(0, end - BLOCK)
+        tail = os.pread(file, end - begin, begin) + tail
+        end = begin
+    half = tail[tail.rfind(b"\n") + 1 :]
+    if not half:
+        return True
+    try:
+        msgspec.json.decode(half)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        os.ftruncate(file, size - len(half))
+        return True
+    return False

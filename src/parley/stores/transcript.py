@@ -11,6 +11,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -18,11 +19,13 @@ from typing import BinaryIO
 import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.protocol.base import Json, spell
+from parley.protocol.base import spell
+from parley.stores import labels
 from parley.stores.base import Entry
-from parley.stores.chain import Hole, Seal, checksum, has_shape
+from parley.stores.chain import Hole, Seal, checksum
 from parley.stores.lease import Lease
-from parley.stores.line import MIRRORED, Context, entry, line, next_parent
+from parley.stores.line import Context, entry, line, next_parent
+from parley.stores.origin import is_label, was_ours
 
 
 class Reader:
@@ -39,6 +42,8 @@ class Reader:
         """`of_agent`: it is the transcript of a subagent."""
         self.seal = Seal()
         self.parent: str | None = None
+        self.size_bytes = 0
+        """How much there was to read."""
         self._path = path
         self._session_id = session_id
         self._complain = complain
@@ -48,8 +53,10 @@ class Reader:
         """The entries with a higher number. Raises SessionError, DamagedSession."""
         try:
             with self._path.open("rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
                     return  # a device may have no end
+                self.size_bytes = status.st_size
                 ours = self._ours(file)
                 file.seek(0)
                 found = self._mixed(file) if ours is None else self._own(islice(file, ours))
@@ -142,21 +149,8 @@ class Reader:
         return None
 
 
-def is_label(raw: bytes) -> bool:
-    """Whether a line is a title or a tag that somebody gave the session: these stand in no chain."""
-    if not raw.startswith(LABELS) or not raw.endswith(b"\n"):
-        return False
-    try:
-        return not was_ours(DECODER.decode(raw), raw.rstrip(b"\n"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-LABELS = (b'{"type":"custom-title",', b'{"type":"tag",')
 DAMAGED = object()
 DECODER = msgspec.json.Decoder()
-COPIED = frozenset({"forkedFrom", MIRRORED})
-"""The fields by which a line says that it is a copy of ours. Copies are not chained."""
 
 
 def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -168,37 +162,6 @@ def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
                 yield raw
         except DamagedSession:
             return
-
-
-def was_ours(json: Json, body: bytes) -> bool:
-    """Whether a line without a good checksum once had one. Whoever copies our lines says where they come from."""
-    is_marked = json.get("type") == "parley" or "seq" in json or "check" in json or has_shape(body)
-    return is_marked and not (COPIED & json.keys())
-
-
-def is_cut_off(file: int) -> bool:
-    """Cut off half a line, left by a crash or a full disk; False if the file ends in a whole line without its end.
-
-    Raises OSError.
-    """
-    size = end = os.fstat(file).st_size
-    tail = b""
-    while end > 0 and b"\n" not in tail:
-        begin = max(0, end - BLOCK)
-        tail = os.pread(file, end - begin, begin) + tail
-        end = begin
-    half = tail[tail.rfind(b"\n") + 1 :]
-    if not half:
-        return True
-    try:
-        DECODER.decode(half)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        os.ftruncate(file, size - len(half))
-        return True
-    return False
-
-
-BLOCK = 1 << 16
 
 
 class Transcript:
@@ -220,8 +183,11 @@ class Transcript:
         self._file: int | None = None
         self._read: Reader | None = None
         """Where the file ends, once it has been read."""
+        self._end = 0
+        """How far we know the file."""
         self._torn = False
         """Whether the file ends in the middle of a line."""
+        self._labels = labels.Labels()
 
     def append(self, entry: Entry) -> None:
         try:
@@ -238,17 +204,46 @@ class Transcript:
         """Raises OSError, SessionError."""
         if self._lease is None or not self._lease.is_ours():
             raise SessionBusy(self._session_id, "whoever took it over")
+        self._listen(file)
         body = spell(line(entry, self._session_id, self._context, reader.parent))
         record = reader.seal.on(body)
-        if self._torn:
-            self._torn = not is_cut_off(file)
-        written = (b"\n" if self._torn else b"") + record + b"\n"
-        self._torn = True
-        if os.write(file, written) != len(written):
-            raise SessionError(f"the session cannot be written to {self._path}: the disk is full")
-        self._torn = False
+        self._add(file, record + b"\n")
         reader.seal.holds(record)
         reader.parent = next_parent(entry) or reader.parent
+        if due := self._labels.due(self._end):
+            with suppress(OSError, SessionError):  # the entry is kept, and that is what counts
+                self._add(file, due)
+
+    def _add(self, file: int, lines: bytes) -> None:
+        """Raises OSError, SessionError."""
+        if self._torn:
+            from parley.stores.mending import is_cut_off
+
+            # Half a line, left by a crash or a full disk, must not swallow the next one.
+            self._torn = not is_cut_off(file)
+            self._end = os.fstat(file).st_size
+        before = b"\n" if self._torn else b""
+        written = before + lines
+        self._torn = True
+        if (count := os.write(file, written)) != len(written):
+            if os.fstat(file).st_size == self._end + count:
+                os.ftruncate(file, self._end)  # else it might stand there whole but for its end, and count
+                self._torn = bool(before)
+            raise SessionError(f"the session cannot be written to {self._path}: the disk is full")
+        self._torn = False
+        self._labels.hear(lines, self._end + len(written) - len(lines))
+        self._end += len(written)
+
+    def _listen(self, file: int) -> None:
+        """Take in what others have written meanwhile: titles and tags, or half of one. Raises OSError, SessionError."""
+        status = os.fstat(file)
+        if status.st_nlink == 0 or status.st_size < self._end:
+            raise self._deleted()
+        if status.st_size > self._end:
+            more = os.pread(file, status.st_size - self._end, self._end)
+            self._labels.hear(more, self._end)
+            self._torn = not more.endswith(b"\n")
+            self._end += len(more)
 
     def sync(self) -> None:
         try:
@@ -275,11 +270,26 @@ class Transcript:
         """The file to append to, and where it ends. Raises OSError, SessionError."""
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            size = os.fstat(self._file).st_size
-            self._torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
         if self._read is None:
             for _ in self.entries():
                 pass
         assert self._read is not None
+        if self._file is None:
+            self._file = self._open(self._read.size_bytes)
         return self._file, self._read
+
+    def _open(self, known: int) -> int:
+        """The file, of which so much has been read. Raises OSError, SessionError."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        try:
+            file = os.open(self._path, flags if known else flags | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            raise self._deleted() from None
+        begin = max(known - labels.REACH, 0)
+        tail = os.pread(file, known - begin, begin)
+        self._labels.hear(tail, begin)
+        self._end, self._torn = known, bool(tail) and not tail.endswith(b"\n")
+        return file
+
+    def _deleted(self) -> SessionError:
+        return SessionError(f"the session was deleted at {self._path} while it was open")
