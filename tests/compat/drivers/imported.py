@@ -11,11 +11,16 @@ from claude_agent_sdk import InMemorySessionStore, import_session_to_store, quer
 from telling import TASK, options, tell
 
 
-class SortingStore(InMemorySessionStore):
+def sorting_store() -> Any:
     """Gives back what it was given as PostgreSQL's JSONB does: short names come first."""
+    store = InMemorySessionStore()
+    load = store.load
 
-    async def load(self, key: Any) -> list[Any] | None:
-        return [in_order(entry) for entry in await super().load(key) or []] or None
+    async def sorted_load(key: Any) -> list[Any] | None:
+        return [in_order(entry) for entry in await load(key) or []] or None
+
+    store.load = sorted_load
+    return store
 
 
 def in_order(value: Any) -> Any:
@@ -24,7 +29,7 @@ def in_order(value: Any) -> Any:
     return [in_order(one) for one in value] if isinstance(value, list) else value
 
 
-STORES = {"as it is": InMemorySessionStore, "sorted": SortingStore}
+STORES = {"as it is": InMemorySessionStore, "sorted": sorting_store}
 
 
 async def main() -> None:
