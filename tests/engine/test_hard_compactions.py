@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
@@ -220,5 +221,46 @@ def test_a_window_that_can_be_none_is_told_and_ignored(tmp_path: Path) -> None:
         assert notices(room) == []
         [told] = room.complaints
         assert "autoCompactWindow must be a whole number from 0 on and is ignored" in told
+
+    run(talk)
+
+
+def test_a_model_that_stands_in_writes_the_summary_as_well(tmp_path: Path) -> None:
+    busy = '[[turn]]\nerror = { status = 529, type = "overloaded_error", message = "busy", retry_after_seconds = 0 }\n'
+    (tmp_path / "spare.toml").write_text(says("Sum.", "two"))
+
+    async def talk() -> None:
+        spare = f"scripted:{tmp_path / 'spare.toml'}"
+        async with Room(tmp_path, says(LONG) + busy * 9, fallback_model=spare, **SMALL) as room:
+            await prompted(room, "first")
+            result = await prompted(room, "second")
+        assert (result["result"], result["is_error"]) == ("two", False)
+        assert "Sum." in first_text(room)
+        failed = {"status": None, "compact_result": "failed", "compact_error": "busy"}
+        assert notices(room) == [DONE[0], failed, *DONE, "auto"]
+
+    run(talk)
+
+
+def test_a_summary_is_given_up_when_the_backend_has_failed_for_minutes(tmp_path: Path) -> None:
+    """As any call is: eight times, or for five minutes."""
+    slow = '[[turn]]\nerror = { status = 529, type = "overloaded_error", message = "busy", retry_after_seconds = 60 }\n'
+
+    async def talk() -> None:
+        room = Room(tmp_path, says(LONG) + slow * 9 + says("two"), **SMALL)
+        room.environment |= {"CLAUDE_CODE_MAX_RETRIES": "20"}
+        paused: list[float] = []
+
+        async def pause(seconds: float) -> None:
+            paused.append(seconds)
+
+        clock = room.stamp.monotonic
+        room.stamp = msgspec.structs.replace(room.stamp, pause=pause, monotonic=lambda: clock() + sum(paused))
+        async with room:
+            await prompted(room, "first")
+            await prompted(room, "second")
+        retries = [line for line in room.told("system") if line["subtype"] == "api_retry"]
+        assert notices(room)[1]["compact_result"] == "failed"
+        assert [line["attempt"] for line in retries[:5]] == [1, 2, 3, 4, 1]
 
     run(talk)

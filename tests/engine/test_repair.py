@@ -45,6 +45,7 @@ def talk(*contents: list[Json]) -> list[Json]:
         (talk([text("a")], [call("1")], [text("b")]), talk([text("a")], [call("1")], [missing("1"), text("b")])),
         (talk([text("a")], [call("1")]), talk([text("a")], [call("1")], [missing("1")])),
         (talk([text("a"), result("9")]), talk([text("a")])),
+        (talk([text("a\0")]), talk([text("a\N{REPLACEMENT CHARACTER}")])),
         (
             talk([text("a")], [call("1")], [text("b"), result("1")]),
             talk([text("a")], [call("1")], [result("1"), text("b")]),

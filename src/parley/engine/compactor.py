@@ -14,6 +14,7 @@ Not here: when it is time, and what is kept (compaction.py).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -89,10 +90,11 @@ class Compactor:
         self._is_own = conversation.parent_tool_use_id is None
         """Whether it is the session's own conversation, of which the host is told."""
 
-    async def make_room(self) -> bool:
+    async def make_room(self, another_model: Callable[[ModelError], bool]) -> bool:
         """Compact because the next call would not fit; whether anything changed. Raises ModelError, BudgetSpent.
 
-        A failure is told, and the call is made all the same; two in a row are an error.
+        A failure is told, and the call is made all the same; two in a row are an error. `another_model` says
+        whether one stands in from now on for the one that failed.
         """
         gauge = self._talk.gauge
         if self._keep_from("auto") is None:
@@ -100,6 +102,8 @@ class Compactor:
         try:
             done = await self.compact("auto")
         except ModelError as flaw:
+            if another_model(flaw):
+                return await self.make_room(another_model)
             gauge.failures += 1
             if gauge.failures >= MOST_FAILURES:
                 text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {flaw}"

@@ -100,7 +100,8 @@ class Exchange:
         """Compact the conversation; whether that changed anything. Raises ModelError, BudgetSpent."""
         from parley.engine.compactor import compactor_for
 
-        return await compactor_for(self._conversation).make_room()
+        compactor = compactor_for(self._conversation)
+        return await compactor.make_room(lambda flaw: self.fallback.takes_over(flaw, 0, is_last=True))
 
     async def _squeezed(self, flaw: ModelError) -> bool:
         """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""

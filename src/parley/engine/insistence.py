@@ -27,13 +27,14 @@ REFUSALS = (400, 413, 422)
 
 async def insist(talk: Conversation, request: ModelRequest, choice: Choice, tell: Callable[[Message], None]) -> str:
     """What the model says. Raises ModelError, BudgetSpent."""
-    failures = 0
+    failures, since, now = 0, 0.0, talk.stamp.monotonic
     while True:
         try:
             return await ask(talk, request, choice)
         except ModelError as flaw:
             failures += 1
-            delay = retry.delay_seconds(flaw, failures, talk.limits.max_retries, talk.setup.dice())
+            since = since if failures > 1 else now()
+            delay = retry.delay_seconds(flaw, failures, talk.limits.max_retries, talk.setup.dice(), now() - since)
             if delay is None:
                 raise
             line = ApiRetry(

@@ -10,6 +10,7 @@ After a 400 the conversation is looked through once, and from then on sent as `r
     an image that is none             becomes a text that says so
     one that is complained about      the same, documents as well; all of them, if the complaint names none
     an id that the API does not know  is spelled with its letters
+    NUL in a text                     becomes U+FFFD
     two messages of one role          become one
 
 Not here: when it is done (exchange.py). Whatever this does not help against is told as it is.
@@ -25,6 +26,7 @@ from hashlib import sha256
 
 import msgspec
 
+from parley.engine.sanitized import sanitized
 from parley.protocol.base import Json
 
 THOUGHTS = ("thinking", "redacted_thinking")
@@ -87,7 +89,7 @@ def blocks(message: Json, refused: Container[str], *, bare: bool) -> Iterator[Js
             continue
         if kind in THOUGHTS and (bare or not (block.get("signature") or block.get("data"))):
             continue
-        yield fit(block, refused)
+        yield block if kind in THOUGHTS else fit(sanitized(block), refused)
 
 
 def fit(block: Json, refused: Container[str]) -> Json:
