@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
+
+import pytest
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 90
@@ -234,6 +241,33 @@ def test_ctrl_c_ends_the_turn_as_cancelled_by_the_user(tmp_path: Path, environme
 
     assert said[-1]["subtype"] == "user_cancelled"
     assert kinds(said).count("result/user_cancelled") == 1
+
+
+def waits_for_more(reading: int, writing: int) -> None:
+    """Until all of a pipe is read: whoever reads it waits for the rest."""
+    os.write(writing, b"a part of the prompt")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, b"\0" * 4)) != (0,):
+        assert time.monotonic() < deadline, "nobody reads stdin"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("format", ["stream-json", "message", "json"])
+def test_ctrl_c_before_there_is_a_prompt_is_told_as_well(
+    tmp_path: Path, environment: dict[str, str], format: str
+) -> None:
+    reading, writing = os.pipe()
+    argv = [PARLEY, *B, "--output-format", format, "--session-id", "11111111-1111-4111-8111-111111111111"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdout=PIPE, stdin=reading) as process:
+        waits_for_more(reading, writing)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    os.close(reading)
+    os.close(writing)
+
+    [line] = lines(said.decode())
+    assert (line["type"], line["subtype"], process.returncode) == ("result", "user_cancelled", 0)
+    assert line["session_id"] == "11111111-1111-4111-8111-111111111111"
 
 
 SECRET = "sk-ant-api03-not-a-key-of-anybody"

@@ -254,10 +254,12 @@ def test_a_server_that_cannot_be_had_is_told_and_the_prompt_is_run(tmp_path: Pat
 
 def test_a_prompt_that_cannot_be_read_has_a_result_and_the_next_is_run(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
-        room.say({"type": "user", "message": {"role": "user", "content": 5}})
-        assert (await room.hear("result"))["subtype"] == "error"
-        room.prompt("Hello", environment="no")
-        assert (await room.hear("result"))["subtype"] == "error"
+        room.say({"type": "user", "message": {"role": "user", "content": 5}, "session_id": "theirs"})
+        refused = await room.hear("result")
+        assert (refused["subtype"], refused["session_id"]) == ("error", "theirs")
+        room.prompt("Hello", environment="no", session_id="theirs", uuid="u1")
+        refused = await room.hear("result")
+        assert (refused["subtype"], refused["session_id"]) == ("error", "theirs")
         room.prompt("Hello")
         assert (await room.hear("result"))["result"] == "Hello."
 

@@ -433,6 +433,17 @@ def test_a_prompt_that_cannot_be_read_gets_a_result_that_says_why(tmp_path: Path
     run(talk)
 
 
+def test_the_result_of_a_prompt_that_is_refused_names_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, ONE) as room:
+            room.say({"type": "user", "message": {"role": "user", "content": 5}, "uuid": "mine"})
+            assert (await room.hear("result"))["user_message_uuids"] == ["mine"]
+            room.say({"type": "user", "message": {"role": "user", "content": 5}})
+            assert "user_message_uuids" not in await room.hear("result")
+
+    run(talk)
+
+
 def test_a_prompt_that_is_refused_costs_nothing(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:

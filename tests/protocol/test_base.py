@@ -122,6 +122,9 @@ def test_a_type_that_is_no_string_is_refused(value: bytes) -> None:
 
 
 def test_a_known_kind_with_a_wrong_field_is_refused_and_says_where() -> None:
+    named = decode(b'{"type":"user","message":{"role":"user","content":5},"uuid":"u1","session_id":"s1"}')
+    assert isinstance(named, Refused)
+    assert (named.uuid, named.session_id) == ("u1", "s1")
     assert decode(b'{"type":"user","message":{"role":"user","content":5}}') == Refused(
         reason="user: Expected `str | array`, got `int` - at `$.message.content`", kind="user"
     )

@@ -21,7 +21,7 @@ from parley.compose.conversation import with_conversation
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
 from parley.engine.stamp import Stamp
 from parley.errors import SessionError, UsageError
-from parley.protocol.base import Message, Refused, Struct
+from parley.protocol.base import UNSET, Message, Refused, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply
 from parley.protocol.framing import BOM, INBOUND_CAP
@@ -115,8 +115,9 @@ def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, sessi
                     write(b"".join(line + b"\n" for line in lines))
                 case HostThere():
                     write(connection.send(SystemFault(message=flaw)))
-                case User() | Refused(kind="user"):
-                    write(connection.send(no_session(flaw, session_id, stamp)))
+                case User(uuid=uuid) | Refused(kind="user", uuid=uuid):
+                    named = [uuid] if uuid else UNSET
+                    write(connection.send(no_session(flaw, session_id, stamp, named)))
                 case ControlRequest(request_id=asked, request=Interrupt()):  # nothing runs, so it is done
                     done = Success(request_id=asked, response={"still_queued": []})
                     write(connection.send(ControlResponse(response=done)))

@@ -115,7 +115,7 @@ def start(options: Options, prompt: str) -> int:
         if has_password(options.store):
             complain("warning: --store shows the password on the process list; PARLEY_STORE does not")
     if not streaming_in:
-        prompt = with_stdin(prompt)
+        prompt = with_stdin(prompt, options)
         if not prompt.strip():
             raise UsageError(
                 "Input must be provided either through stdin or as a prompt argument when using --print "
@@ -134,14 +134,20 @@ def start(options: Options, prompt: str) -> int:
     return door.enter(options, None if streaming_in else prompt, guest)
 
 
-def with_stdin(prompt: str) -> str:
+def with_stdin(prompt: str, options: Options) -> str:
     """The prompt, with what was piped in behind it. Raises UsageError."""
     from parley.errors import UsageError
 
     if os.isatty(0):
         return prompt
     try:
-        data = read_stdin(needed=not prompt.strip())
+        if options.dialect == "spec001" and options.output_format in ("stream-json", "message", "json"):
+            from parley.cli.cancelled import waiting
+
+            with waiting(options) as woken:
+                data = read_stdin(needed=not prompt.strip(), woken=woken)
+        else:
+            data = read_stdin(needed=not prompt.strip())
     except OSError as flaw:
         raise UsageError(f"stdin cannot be read: {flaw.strerror}") from None
     if data is None:

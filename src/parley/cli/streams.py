@@ -84,15 +84,20 @@ def write(data: bytes, descriptor: int = 1) -> bool:
     return True
 
 
-def read_stdin(*, needed: bool) -> bytes | None:
-    """All of stdin; None if it is not needed and nothing comes from it in time. Raises OSError."""
+def read_stdin(*, needed: bool, woken: int | None = None) -> bytes | None:
+    """All of stdin; None if it is not needed and nothing comes from it in time. Raises OSError.
+
+    `woken` is a descriptor that can be read when a signal has come: its handler is called between two reads.
+    """
     mode = os.fstat(0).st_mode
     waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-    if waits and not needed and not wait_for(0, to_write=False, seconds=STDIN_PATIENCE_SECONDS):
+    if waits and not needed and not wait_for(0, to_write=False, seconds=STDIN_PATIENCE_SECONDS, woken=woken):
         return None
     chunks: list[bytes] = []
     while True:
         try:
+            if waits and woken is not None:
+                wait_for(0, to_write=False, woken=woken)
             chunk = os.read(0, CHUNK_BYTES)
         except BlockingIOError:
             wait_for(0, to_write=False)
@@ -102,10 +107,12 @@ def read_stdin(*, needed: bool) -> bytes | None:
         chunks.append(chunk)
 
 
-def wait_for(descriptor: int, *, to_write: bool, seconds: float | None = None) -> bool:
-    """Wait until it can be read or written; whether that came in time."""
+def wait_for(descriptor: int, *, to_write: bool, seconds: float | None = None, woken: int | None = None) -> bool:
+    """Wait until it can be read or written, or `woken` can be read; whether that came in time."""
     import select
 
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT if to_write else select.POLLIN)
+    if woken is not None:
+        poll.register(woken, select.POLLIN)
     return bool(poll.poll(None if seconds is None else seconds * 1000))

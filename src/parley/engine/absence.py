@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from parley.engine.stamp import Stamp
 from parley.engine.usage import blank
-from parley.protocol.base import UNSET, Message
+from parley.protocol.base import UNSET, Message, UnsetType
 from parley.protocol.messages.result import Result
 
 
-def no_session(reason: str, session_id: str, stamp: Stamp) -> Message:
-    """The zeroed result that clients take for "this session cannot be opened"."""
+def no_session(reason: str, session_id: str, stamp: Stamp, about: list[str] | UnsetType = UNSET, **how: Any) -> Message:
+    """The zeroed result that clients take for "this session cannot be opened"; `about` are ids of prompts."""
     return Result(
         subtype="error_during_execution",
         is_error=True,
@@ -26,4 +28,6 @@ def no_session(reason: str, session_id: str, stamp: Stamp) -> Message:
         uuid=stamp.new_uuid(),
         result_index=0,
         result=UNSET,
+        user_message_uuids=about,
+        **how,
     )

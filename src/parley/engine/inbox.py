@@ -54,6 +54,8 @@ class Rejected(Struct, frozen=True):
     """A prompt that could not be read. It still gets its result."""
 
     reason: str
+    uuid: str | None = None
+    """What its client calls it, if it does: its result says so."""
     rank: int = USUAL
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.outcome import Outcome
@@ -58,11 +59,11 @@ def listed_tools(session: Session) -> list[Any]:
     return [{**schema(session.setup.tools[name]), "name": name} for name in names]
 
 
-def result_line(session: Session, turn: Turn, ended: Outcome) -> Result:
-    """The end of a turn, with all its numbers."""
+def result_line(session: Session, turn: Turn, ended: Outcome, refused: Sequence[str] = ()) -> Result:
+    """The end of a turn, with all its numbers; `refused` are prompts that it was to be about."""
     ledger, clock = session.ledger, session.stamp.monotonic
     ran = turn.model_calls > 0
-    named = [prompt.uuid for prompt in turn.prompts if prompt.named]
+    named = [*refused, *(prompt.uuid for prompt in turn.prompts if prompt.named)]
     origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
     first_token = turn.first_token_seconds
     return Result(

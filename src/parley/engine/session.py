@@ -230,7 +230,7 @@ class Session:
         if refused.request_id is not None:
             self.control.refuse(refused.request_id, refused.reason, "invalid_request")
         elif refused.kind == "user":
-            self.inbox.put(Rejected(refused.reason))
+            self.inbox.put(Rejected(refused.reason, refused.uuid))
         else:
             error = {"type": "validation_error", "message": refused.reason}
             self.tell(dialects.SystemFault(message=refused.reason, error=error))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,7 +57,7 @@ class Turns:
             if isinstance(taken, Rejected):
                 session.ledger.begin_turn()
                 refused = outcome.broken(f"The prompt was refused: {taken.reason}", "validation_error")
-                self._end(Turn(session.conversation, []), refused)
+                self._end(Turn(session.conversation, []), refused, [] if taken.uuid is None else [taken.uuid])
             else:
                 await self._run_turn(self._turn_about(taken))
             # Whatever arrived while that turn ran makes up the next one.
@@ -215,11 +216,12 @@ class Turns:
                 session.prompts.report(prompt, "started")
             turn.prompts += joining
 
-    def _end(self, turn: Turn, ended: Outcome) -> None:
+    def _end(self, turn: Turn, ended: Outcome, refused: Sequence[str] = ()) -> None:
+        """`refused`: the ids of prompts that it was to be about."""
         session = self._session
         session.commands.end_turn()
         session.prompts.keep_silent()
-        result = result_line(session, turn, ended)
+        result = result_line(session, turn, ended, refused)
         self.results += 1
         self.last_result = result
         try:

@@ -59,6 +59,10 @@ class Refused(Message, frozen=True, kw_only=True, tag="refused"):
     """Where the peer waits for an answer, the id to refuse it under."""
     answers: str | int | None = None
     """Where the line was an answer, the id of what we asked: nothing else will come for it."""
+    uuid: str | None = None
+    """Where the line was a prompt, the id that its result is to name."""
+    session_id: str | None = None
+    """Where the line was a prompt, what its client calls the session."""
 
 
 class Carried:
@@ -197,7 +201,17 @@ def _decode(line: bytes) -> Message:
     except msgspec.ValidationError as flaw:
         # Other lines have a `request_id` as well, but nobody waits for an answer to them.
         asked = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
-        return Refused(reason=f"{kind}: {flaw}", kind=kind, request_id=asked)
+        about = identity(line) if kind == "user" else {}
+        return Refused(reason=f"{kind}: {flaw}", kind=kind, request_id=asked, **about)
+
+
+def identity(line: bytes) -> dict[str, str]:
+    """What a prompt that cannot be taken says of itself, as far as it can be read."""
+    try:
+        found = msgspec.json.decode(line, type=dict)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return {name: found[name] for name in ("uuid", "session_id") if isinstance(found.get(name), str) and found[name]}
 
 
 def kept(message: Message, line: bytes) -> Message:

@@ -337,6 +337,17 @@ def test_the_clients_own_session_id_comes_back_in_queued_and_result() -> None:
     assert [line["session_id"] for line in said(dialect, result())] == ["own"]
 
 
+def test_a_prompt_that_is_refused_has_a_result_under_the_clients_own_session_id() -> None:
+    dialect = opened()
+    bad = {"type": "user", "message": {"role": "user", "content": 5}, "session_id": "s1"}
+    [refused] = heard(dialect, bad)
+
+    assert isinstance(refused, Refused)
+    answer = result(user_message_uuids=[refused.uuid])
+    assert [line["session_id"] for line in said(dialect, answer)] == ["s1"]
+    assert [line["session_id"] for line in said(dialect, answer)] == ["own"], "it is over with its result"
+
+
 def test_soft_errors_are_told_in_words() -> None:
     retry = ApiRetry(attempt=1, max_retries=8, retry_delay_ms=1500, error_status=529, error="overloaded")
     failed = answer(Text.of("API Error: 500 no"), is_api_error_message=True)

@@ -77,11 +77,11 @@ class Miriad:
         message = decode(line)
         match message:
             case User():
-                return self.prompted(message)
+                return [self.turned_away(one) if isinstance(one, Refused) else one for one in self.prompted(message)]
             case Control(action=action):
                 return self.controlled(action)
             case Refused(kind="user"):
-                return [message]  # whoever sends a prompt waits for its result
+                return [self.turned_away(message)]
             case Refused(reason=reason, request_id=None):
                 return [self.reply(fault(reason))]
             case Unknown(kind=kind):
@@ -90,15 +90,23 @@ class Miriad:
                 return [self.reply(fault("This connection speaks no JSON-RPC: its first line did not"))]
         return [message]
 
+    def turned_away(self, refused: Refused) -> Refused:
+        """A prompt that cannot be taken: whoever sent it waits for its result, under the id it gave."""
+        uuid = refused.uuid or self._world.new_uuid()
+        self.prompts.came(uuid, refused.session_id)
+        return msgspec.structs.replace(refused, uuid=uuid)
+
     def prompted(self, message: User) -> list[Message]:
         """A prompt, behind what it brings along for the session."""
+        session_id = message.session_id if isinstance(message.session_id, str) else None
+        named = message.uuid if isinstance(message.uuid, str) and message.uuid else None
         try:
             brought = self.brought(message)
         except msgspec.ValidationError as flaw:
-            return [Refused(reason=f"user: {flaw}", kind="user")]
-        uuid = message.uuid if isinstance(message.uuid, str) and message.uuid else self._world.new_uuid()
+            return [Refused(reason=f"user: {flaw}", kind="user", uuid=named, session_id=session_id)]
+        uuid = named or self._world.new_uuid()
         if not is_tool_result(message):
-            self.prompts.came(uuid, message.session_id if isinstance(message.session_id, str) else None)
+            self.prompts.came(uuid, session_id)
         inner = msgspec.structs.replace(message.message, content=with_one_text(message.message.content))
         return [*brought, msgspec.structs.replace(message, uuid=uuid, message=inner)]
 

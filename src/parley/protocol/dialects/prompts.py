@@ -62,6 +62,9 @@ class Prompts:
             case Result(user_message_uuids=answered):
                 self._in_turn, self.have_run = False, True
                 # They are over with their result; what the engine says of each comes a little later.
+                for uuid in answered or ():
+                    if uuid not in self._accepted:
+                        self._open.pop(uuid, None)  # it was refused: nothing more is said of it
                 self._accepted -= set(answered or ())
 
     def _leave_queue(self, uuid: str) -> None:
