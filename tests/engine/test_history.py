@@ -105,13 +105,12 @@ def test_an_entry_stays_as_it_was_when_its_message_grows() -> None:
     assert first == entry("user", [text("a")])
 
 
+TEXTS = ["", "a", [text("b"), text("")]]
+IDS = st.sampled_from(["m1", "m2", None])
 ENTRIES = st.lists(
-    st.builds(
-        entry,
-        st.sampled_from(["user", "assistant"]),
-        st.sampled_from(["", "a", [RESULT], [CALL], [text("b"), text("")]]),
-        st.sampled_from(["m1", "m2", None]),
-    ),
+    # Only a model calls, and only it is answered: a log has it no other way.
+    st.builds(entry, st.just("user"), st.sampled_from([*TEXTS, [RESULT]]), IDS)
+    | st.builds(entry, st.just("assistant"), st.sampled_from([*TEXTS, [CALL]]), IDS),
     max_size=12,
 )
 
