@@ -88,6 +88,19 @@ def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_every_too
     assert {"weather", "lamp"} <= set(next(room.told("system"))["tools"])
 
 
+@pytest.mark.parametrize(
+    ("given", "content"),
+    [([5], "[5]"), ([{"type": "text", "text": 5}], [{"type": "text", "text": "5"}]), ([{"odd": 1}], '[{"odd":1}]')],
+)
+def test_a_result_that_no_model_can_read_becomes_one_that_it_can(tmp_path: Path, given: Any, content: Any) -> None:
+    async def client(room: Room) -> None:
+        await called(room, "t1")
+        room.say(results(("t1", given)))
+        assert (await room.hear("result"))["result"] == "Done."
+
+    assert [block["content"] for block in told_results(talk(tmp_path, script(CALL), client))] == [content]
+
+
 def test_the_decision_and_the_wait_are_on_record_before_the_client_answers(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")

@@ -65,6 +65,16 @@ def test_the_hooks_of_an_agent_hear_of_it_and_of_nobody_else(tmp_path: Path) -> 
     assert (end["hook_event_name"], end["last_assistant_message"]) == ("SubagentStop", "Sub answer.")
 
 
+def test_a_hook_of_an_agent_may_answer_its_permission_questions(tmp_path: Path) -> None:
+    answer = json.dumps({"hookSpecificOutput": {"decision": {"behavior": "allow"}}})
+    hooks = {"PermissionRequest": [{"hooks": [{"type": "command", "command": f"echo '{answer}'"}]}]}
+    touch = (
+        f'[[turn]]\nwhen = "SUBTASK"\ntools = [{{ name = "Bash", input = {{ command = "touch {tmp_path}/made" }} }}]\n'
+    )
+    visit(tmp_path, CALL % KIND + touch + END, saying("go"), agents=helper(hooks=hooks))
+    assert (tmp_path / "made").exists()
+
+
 def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path: Path) -> None:
     script = (
         CALL % KIND

@@ -39,7 +39,6 @@ def script(*commands: str) -> str:
 
 
 TOUCH = script("touch a.txt")
-PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 STDIO = {"permission_prompt_tool": "stdio"}
 
 
@@ -227,14 +226,7 @@ def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path)
         ({"content": [{"type": "text", "text": "a"}]}, [{"type": "text", "text": "a"}]),
         ({"stdout": "out", "stderr": "err"}, "out\nerr"),
         ({"any": 1}, '{"any":1}'),
-        ([], []),
-        ([1, 2], "[1,2]"),
-        ({"content": [5]}, '{"content":[5]}'),
         ([{"nonsense": 1}], '[{"nonsense":1}]'),
-        ([{"type": []}], '[{"type":[]}]'),
-        ([{"type": "text", "text": 5}], [{"type": "text", "text": "5"}]),
-        ([{"type": "image", "data": "AA==", "mimeType": "image/png"}], [PICTURE]),
-        ([PICTURE], [PICTURE]),
     ],
 )
 def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None:

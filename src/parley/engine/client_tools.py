@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from parley.engine.inbox import Rejected
+from parley.engine.readable import content_of
 from parley.errors import SessionError, ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import Block, ToolResult
@@ -175,7 +176,7 @@ def result_of(block: ToolResult, message: User) -> Result:
     detail = None if message.tool_use_result is UNSET else message.tool_use_result
     content = block.content
     return Result(
-        content="" if content is None else content,
+        content="" if content is None else content_of(content),
         detail=detail,
         is_error=True if block.is_error is True else None,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.readable import content_of
 from parley.engine.weighing import HOOK, Opinion
 from parley.hooks.base import context_text
 from parley.hooks.merge import Verdict
@@ -157,34 +158,10 @@ def withheld(why: str) -> Result:
 
 def replaced(result: Result, new: Any) -> Result:
     """A hook's output in the place of the tool's: a text, content blocks, or an object like the tool's own."""
-    content: str | list[Json]
-    if (blocks := blocks_in(new)) is not None:
-        content = blocks
-    elif isinstance(new, dict) and isinstance(new.get("stdout"), str):
+    content = content_of(new)
+    if isinstance(new, dict) and isinstance(new.get("stdout"), str) and isinstance(content, str):
         content = "\n".join(part for part in (new["stdout"], new.get("stderr")) if isinstance(part, str) and part)
-    else:
-        content = new if isinstance(new, str) else msgspec.json.encode(new).decode()
     return msgspec.structs.replace(result, content=content, detail=new)
-
-
-def blocks_in(new: Any) -> list[Json] | None:
-    """Content blocks, as a model reads them, if that is what it is: those of MCP servers look different."""
-    from parley.mcp.content import BLOCKS, block_of
-
-    listed = new.get("content") if isinstance(new, dict) else new
-    if not isinstance(listed, list) or not all(isinstance(block, dict) for block in listed):
-        return None
-    if not all(is_readable(block) or str(block.get("type")) in BLOCKS for block in listed):
-        return None
-    return [block if is_readable(block) else block_of(block) for block in listed]
-
-
-def is_readable(block: Json) -> bool:
-    """Whether it is a block of the model API."""
-    kind = str(block.get("type"))
-    if kind == "text":
-        return isinstance(block.get("text"), str)
-    return kind in ("image", "document") and isinstance(block.get("source"), dict)
 
 
 def text_of(content: str | list[Json]) -> str:

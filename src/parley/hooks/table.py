@@ -37,7 +37,9 @@ what the hook guards. An interrupt withdraws all open questions with `control_ca
 could not look at is withheld, from the model, the host and the transcript alike: the result says that the call ran and
 that its output is withheld. So it is when the hook fails, when its host has gone, and when an interrupt or a signal
 cuts it off. With `continue` the output is told as the tool gave it in all these cases: most hooks behind a call only
-look on, and that one of them was cut off must not cost the model what a command has done.
+look on, and that one of them was cut off must not cost the model what a command has done. What commands in the
+background write, and what is too long and saved, reaches the model by other calls (TaskOutput, Read): a matcher for
+Bash alone does not see those.
 
 `matcher` is compared with the field in the first table: empty or `*` fits everything, `Edit|Write` fits these
 names, anything else is a regular expression that is searched for in the name. `Task` and `Agent` are one tool.
