@@ -200,6 +200,40 @@ def test_an_interrupt_meets_only_the_prompt_that_was_about_to_run(tmp_path: Path
     run(talk)
 
 
+def user(text: str, number: int, **fields: str) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}, "uuid": ID(number), **fields}
+
+
+def request(subtype: str, **fields: str) -> Json:
+    return {"type": "control_request", "request_id": f"{subtype} {fields}", "request": {"subtype": subtype, **fields}}
+
+
+def test_an_interrupt_does_not_mean_a_prompt_that_was_taken_back_and_comes_again(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, DONE) as room:
+            cancel = request("cancel_async_message", message_uuid=ID(1))
+            room.say(user("first", 1), request("interrupt"), cancel, user("first again", 1))
+            assert (await room.hear("result"))["terminal_reason"] == "completed"
+        assert [state for _, state in lives(room)] == ["queued", "cancelled", "queued", "started", "completed"]
+
+    run(talk)
+
+
+def test_an_interrupt_does_not_mean_prompts_that_come_together_with_the_one_it_met(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, DONE) as room:
+            room.say(user("first", 1), request("interrupt"), user("before all", 2, priority="now"), user("second", 3))
+            ends = [(await room.hear("result"))["terminal_reason"] for _ in range(3)]
+        assert ends == ["completed", "aborted_streaming", "completed"]
+        assert [(who, state) for who, state in lives(room) if state != "queued"] == [
+            *[("2", "started"), ("2", "completed")],
+            *[("1", "started"), ("1", "cancelled")],
+            *[("3", "started"), ("3", "completed")],
+        ]
+
+    run(talk)
+
+
 def test_every_prompt_of_a_turn_is_known_again_after_a_restart(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, SLOW + DONE, include_partial_messages=True) as room:

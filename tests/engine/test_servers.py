@@ -155,6 +155,41 @@ def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(t
     assert "mcp__workshop__plane" in room.session.setup.tools
 
 
+def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
+    turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__plane", {})], "Done.")
+    servers = config(workshop=own("workshop.py", "stdio"))
+    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    assert results(room)[1] == [{"type": "text", "text": "planed"}]
+
+
+def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("assistant")
+        room.prompt("/mcp__workshop__plan 'a chair' by next week")
+        await room.hear("result")
+
+    turns = script([("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
+    servers = config(workshop=own("workshop.py", "stdio"))
+    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    heard = json.dumps(room.session.record.history.messages())
+    assert "Plan how to build a chair by next week." in heard
+    assert "/mcp__workshop__plan" not in heard
+    assert len(list(room.told("result"))) == 1
+
+
+def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Path) -> None:
+    uris = ("workshop://stock", "workshop://rules")
+    turns = script([("ReadMcpResourceTool", {"server": "workshop", "uri": uri}) for uri in uris], "Done.")
+    servers = config(workshop=own("workshop.py", "stdio"))
+    limit = {"MAX_MCP_OUTPUT_TOKENS": "2"}
+    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    [stock], [rules] = map(json.loads, results(room))
+    assert "Output too large (13 characters). Full output saved to: " in rules["text"]
+    assert Path(stock["blobSavedTo"]).read_bytes() == bytes(range(256))
+    assert "blob" not in stock
+
+
 def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
     tools = [{"name": "one", "inputSchema": {"type": "object"}}]
 

@@ -75,3 +75,10 @@ def test_a_prompt_keeps_its_messages_and_says_which_are_not_the_users() -> None:
     }
 
     assert messages_of(answer) == [text("Do"), text("[The assistant:]"), text("Done")]
+
+
+def test_what_is_structured_is_cleaned_within() -> None:
+    answer = {"content": [], "structuredContent": {"a\u202e": ["\x1b[31mred", {"b": "hid\U000e0041den"}, 7]}}
+    found = result_of(answer)
+    assert found.content == '{"a":["red",{"b":"hidden"},7]}'
+    assert found.detail == {"content": found.content, "structuredContent": {"a": ["red", {"b": "hidden"}, 7]}}

@@ -57,3 +57,16 @@ def test_where_there_are_no_servers_there_are_no_resources(tmp_path: Path) -> No
 def test_what_is_not_there_is_refused(desk: Desk) -> None:
     assert "one, two" in desk.refusal(ListMcpResources(), server="three")
     assert desk.refusal(ReadMcpResource(), server="one", uri="mem://b") == "no resource mem://b"
+
+
+class Broken(Shelf):
+    async def resources(self) -> list[Json]:
+        raise ToolError("the shelf fell down")
+
+
+def test_a_server_that_fails_does_not_hide_what_others_have(desk: Desk) -> None:
+    desk.context.resources["three"] = Broken()
+    listed = desk.call(ListMcpResources())
+    assert [one["name"] for one in listed.detail] == ["a", "b"]
+    assert str(listed.content).endswith("]\nthe shelf fell down")
+    assert desk.refusal(ListMcpResources(), server="three") == "the shelf fell down"

@@ -183,7 +183,7 @@ class Commands:
         found: list[Prompt] = []
         for prompt in prompts:
             try:
-                found.append(await self.expanded(prompt))
+                found.append(await self.expanded(await self._session.servers.expand(prompt)))
             except ToolError as flaw:
                 self._session.tell(Informational(content=str(flaw), level="warning"))
                 self._session.prompts.report(prompt, "cancelled")

@@ -164,6 +164,7 @@ class Prompts:
         self._session.inbox.drop(prompt.uuid)
         self._silent = [silent for silent in self._silent if silent.uuid != prompt.uuid]
         self._session.record.known_uuids.discard(prompt.uuid)
+        self._session.turns.forget(prompt.uuid)
         self.report(prompt, "cancelled")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -25,7 +26,7 @@ def commands(servers: Iterable[Server]) -> list[Json]:
         {
             "name": name,
             "description": clean(str(prompt.get("description") or "")),
-            "argumentHint": " ".join(f"<{parameter}>" for parameter in parameters(prompt)),
+            "argumentHint": " ".join(f"<{clean(parameter)}>" for parameter in parameters(prompt)),
         }
         for name, _, prompt in listed(servers)
     ]
@@ -39,7 +40,12 @@ def listed(servers: Iterable[Server]) -> Iterator[tuple[str, Server, Json]]:
 
 def parameters(prompt: Json) -> list[str]:
     known = prompt.get("arguments")
-    return [one["name"] for one in known if isinstance(one, dict) and "name" in one] if isinstance(known, list) else []
+    return [name for one in known if (name := name_of(one))] if isinstance(known, list) else []
+
+
+def name_of(parameter: Any) -> str:
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 async def expanded(prompt: Prompt, servers: Iterable[Server]) -> Prompt:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from parley.engine.bulk import shortened, text_in_file
+from parley.engine.server_library import Library
 from parley.mcp.base import Patience, Supply
 from parley.mcp.content import clean, result_of
 from parley.mcp.naming import LONGEST_NAME, is_denied, qualified, title
@@ -121,6 +122,18 @@ def bounded(result: Result, most_chars: int, new_file: Callable[[str], Path]) ->
         return Result(content=short, detail=shortened(result.detail), is_error=result.is_error)
     others = [block for block in content if block["type"] != "text"]
     return Result(content=[{"type": "text", "text": short}, *others], detail=shortened(result.detail))
+
+
+def libraries_of(servers: Iterable[Server], supply: Supply, context: Context) -> dict[str, Any]:
+    """What the servers that are there have to read, by their names."""
+    most_chars = supply.most_tokens * CHARS_PER_TOKEN
+    return {
+        server.spec.name: Library(
+            server, most_chars, lambda ending: context.results_folder / f"{context.new_id()}.{ending}"
+        )
+        for server in servers
+        if server.has("resources")
+    }
 
 
 def tools_of(

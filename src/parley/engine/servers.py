@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
 TROUBLE = ("failed", "needs-auth")
+LOOK_SECONDS = 1.0
 
 
 class Servers:
@@ -131,6 +132,12 @@ class Servers:
             hurry.cancel()
             await asyncio.gather(everything, hurry, return_exceptions=True)
 
+    async def catch_up(self) -> None:
+        """Wait a moment for lists that servers say are others now: the model is to see what there is."""
+        looks = [look for server in self._servers.values() for look in server.looks()]
+        if looks:
+            await asyncio.wait(looks, timeout=LOOK_SECONDS)
+
     def hurry(self) -> None:
         """The turn that waits is interrupted."""
         self._hurry.set()
@@ -179,14 +186,13 @@ class Servers:
 
     def _shelve(self, supply: Supply) -> None:
         """Show the model what is there now."""
-        from parley.engine.server_tool import tools_of
+        from parley.engine.server_tool import libraries_of, tools_of
 
         setup = self._session.setup
         tools = tools_of(self, supply, self._session.tell, setup.complain)
         self._tools = frozenset(tools)
-        readable = {server.spec.name: server for server in self if server.has("resources")}
-        setup.tool_context.resources = dict(readable)
-        own = {name: setup.tools.own(name) for name in RESOURCE_TOOLS if readable and name not in supply.denied}
+        libraries = setup.tool_context.resources = libraries_of(self, supply, setup.tool_context)
+        own = {name: setup.tools.own(name) for name in RESOURCE_TOOLS if libraries and name not in supply.denied}
         setup.tools.lend({**own, **tools}, self._absence)
 
     def _absence(self, name: str) -> str:
@@ -239,15 +245,19 @@ class Servers:
 
         return commands(self)
 
+    async def expand(self, prompt: Prompt) -> Prompt:
+        """A prompt as what a server makes of it, if it is a command of one. Raises ToolError."""
+        if not any(server.prompts for server in self._servers.values()):
+            return prompt
+        from parley.engine.server_prompts import expanded
+
+        return await expanded(prompt, self)
+
     async def expanded(self, prompts: list[Prompt]) -> list[Prompt]:
         """Prompts with the commands in them as what servers make of them."""
         self._flaw = ""
-        if not any(server.prompts for server in self._servers.values()):
-            return prompts
-        from parley.engine.server_prompts import expanded
-
         try:
-            return [await expanded(prompt, self) for prompt in prompts]
+            return [await self.expand(prompt) for prompt in prompts]
         except ToolError as flaw:
             self._flaw = str(flaw)
             return prompts

@@ -81,6 +81,9 @@ class Turns:
 
     def _turn_about(self, taken: list[Prompt] | TakenUp) -> Turn:
         session, going_on = self._session, isinstance(taken, TakenUp)
+        if isinstance(taken, list) and (met := [prompt for prompt in taken if prompt.uuid == self._abort_next]):
+            session.inbox.put_back([prompt for prompt in taken if prompt not in met])  # the interrupt did not mean them
+            taken = met
         turn = Turn(
             session.conversation,
             [] if isinstance(taken, TakenUp) else taken,
@@ -133,6 +136,7 @@ class Turns:
         """Let servers say what their commands stand for. An interrupt ends the asking; the turn still begins."""
         turn.announced = True
         try:
+            await self._session.servers.catch_up()
             turn.prompts[:] = await self._session.servers.expanded(turn.prompts)
         except asyncio.CancelledError:
             if turn.cut is None:
@@ -204,6 +208,7 @@ class Turns:
         """Prompts that came while tools ran go into the running turn, before its next model call."""
         session = self._session
         await session.control.settled()
+        await session.servers.catch_up()
         joining = session.inbox.take_prompts()
         if joining and session.listeners.live is not None:
             joining = await session.listeners.live.turns.let_in(turn, joining)
@@ -263,6 +268,11 @@ class Turns:
         session.abort()
         if self.running is not None and uuid not in [prompt.uuid for prompt in self.running.prompts]:
             self._abort_next = uuid  # it was on its way into the turn, and is the next one now
+
+    def forget(self, uuid: str) -> None:
+        """A prompt was taken back: if it comes again, an interrupt from before does not mean it."""
+        if self._abort_next == uuid:
+            self._abort_next = None
 
     def give_way(self) -> None:
         """A prompt came that will not wait: end the running turn, but let a tool that runs finish its work."""

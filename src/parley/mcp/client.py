@@ -132,6 +132,7 @@ class Client:
             raise
         finally:
             del self._waiting[number]
+            let_go(waiting.answer)
 
     async def notify(self, method: str, params: Json | None = None) -> None:
         """Raises Lost."""
@@ -264,6 +265,12 @@ def spelled(method: str, params: Json | None, number: int, wants_progress: bool)
     if params is not None:
         message["params"] = params
     return {**message, "jsonrpc": "2.0", "id": number}
+
+
+def let_go(answer: asyncio.Future[Json]) -> None:
+    """Nobody waits for it any more. A failure that nobody asks about would be complained of."""
+    if not answer.cancel() and not answer.cancelled():
+        answer.exception()
 
 
 def settle(answer: asyncio.Future[Json], message: Json) -> None:

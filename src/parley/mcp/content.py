@@ -25,6 +25,15 @@ def clean(text: str) -> str:
     return HIDDEN.sub("", ESCAPES.sub("", text))
 
 
+def cleaned(value: Any) -> Any:
+    """The same for everything within a value."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): cleaned(inner) for key, inner in value.items()}
+    return [cleaned(inner) for inner in value] if isinstance(value, list) else value
+
+
 def result_of(answer: Json) -> Result:
     """A tool's answer as a result: what the model reads, and the same for the host."""
     content = answer.get("content")
@@ -32,9 +41,9 @@ def result_of(answer: Json) -> Result:
     if answer.get("isError") is True:
         text = text_of(blocks) or "The tool failed and did not say why."
         return Result(content=text, detail=f"Error: {text}", is_error=True)
-    structured = answer.get("structuredContent")
+    structured = cleaned(answer.get("structuredContent"))
     if structured is not None and all(block["type"] == "text" for block in blocks):
-        text = clean(spell(structured).decode())
+        text = spell(structured).decode()
         return Result(content=text, detail={"content": text, "structuredContent": structured})
     if not blocks:
         return Result(content="(the tool gave nothing)", detail=[])

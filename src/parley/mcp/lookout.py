@@ -32,6 +32,10 @@ class Lookout:
         for what in tuple(self._stale):
             self.announce(what)
 
+    def looks(self) -> list[asyncio.Task[None]]:
+        """Those under way."""
+        return list(self._looking.values())
+
     def close(self) -> None:
         self._is_open = False
         self._stale.clear()

@@ -17,7 +17,7 @@ from typing import Protocol
 from parley.errors import ToolError
 from parley.mcp.base import Lost, NeedsAuth, Patience, ServerError, Spec, Status, Wire
 from parley.mcp.client import METHOD_NOT_FOUND, Client, Late, Progress
-from parley.mcp.content import clean
+from parley.mcp.content import clean, cleaned
 from parley.mcp.lookout import Lookout
 from parley.mcp.naming import qualified
 from parley.mcp.turnstile import Turnstile
@@ -246,6 +246,10 @@ class Server:
                 setattr(self, what, found)
                 self._ears.changed(self)
 
+    def looks(self) -> list[asyncio.Task[None]]:
+        """The looks at its lists that are under way."""
+        return self._lookout.looks()
+
     # What it does.
 
     async def call(
@@ -264,13 +268,13 @@ class Server:
             found = await client.listed("resources/list", "resources", self._patience.connect)
         except (Lost, Late, ServerError) as flaw:
             raise self._trouble(flaw) from None
-        return [{key: item[key] for key in RESOURCE_FIELDS if key in item} for item in found]
+        return [cleaned({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
 
     async def read(self, uri: str) -> list[Json]:
         """Raises ToolError."""
         answer = await self._ask("resources/read", {"uri": uri}, self._patience.of_call(self.spec, ""))
         contents = answer.get("contents")
-        return [item for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
+        return [cleaned(item) for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Json:
         """Raises ToolError."""

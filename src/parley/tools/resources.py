@@ -5,6 +5,7 @@ The servers stand in the context; the tools know nothing of how they are reached
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, ClassVar, Protocol
 
 import msgspec
@@ -38,8 +39,21 @@ class ListMcpResources:
 
     async def run(self, call: ListInput, context: Context, reach: Reach) -> Result:
         servers = context.resources if call.server is None else {call.server: server(call.server, context)}
-        found = [{**resource, "server": name} for name, one in servers.items() for resource in await one.resources()]
-        return Result(content=text_of(found) if found else "There are no resources.", detail=found)
+        lists = await asyncio.gather(*map(listed, servers.values()))
+        found = [{**one, "server": name} for name, listed in zip(servers, lists, strict=True) for one in listed[0]]
+        flaws = [flaw for _, flaw in lists if flaw]
+        if flaws and not found:
+            raise ToolError("\n".join(flaws))
+        text = text_of(found) if found else "There are no resources."
+        return Result(content="\n".join([text, *flaws]), detail=found)
+
+
+async def listed(server: ResourceServer) -> tuple[list[Json], str]:
+    """What a server has, or why that is not known: one that fails does not hide the others."""
+    try:
+        return await server.resources(), ""
+    except ToolError as flaw:
+        return [], str(flaw)
 
 
 class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -100,6 +100,12 @@ def rules() -> str:
     return "Wear glasses."
 
 
+@server.resource("workshop://stock", mime_type="application/octet-stream")
+def stock() -> bytes:
+    """No text."""
+    return bytes(range(256))
+
+
 @server.prompt()
 def plan(thing: str, when: str = "now") -> str:
     """Plan a piece of work."""
