@@ -107,6 +107,32 @@ def test_now_withdraws_a_question_that_nobody_has_answered(tmp_path: Path) -> No
     run(talk)
 
 
+def test_now_withdraws_what_a_hook_is_asked_before_a_call_and_waits_for_one_behind_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, calls("touch a") + calls("touch b") + DONE, **BYPASS) as room:
+            ids = {event: [{"hookCallbackIds": [event]}] for event in ("PreToolUse", "PostToolUse")}
+            await room.ask("initialize", hooks=ids)
+            room.prompt("go")
+            await room.hear("control_request")
+            room.prompt("now", priority="now")
+            await room.hear("control_cancel_request")
+            first = await room.hear("result")
+            for answered in ("PreToolUse", "PostToolUse"):
+                question = await room.hear("control_request")
+                if answered == "PostToolUse":
+                    room.prompt("again", priority="now")
+                    await room.ask("get_binary_version")
+                response = {"subtype": "success", "request_id": question["request_id"], "response": {}}
+                room.say({"type": "control_response", "response": response})
+            second = await room.hear("result")
+            await room.hear("result")
+        reasons = [line["terminal_reason"] for line in (first, second)]
+        assert (reasons, (tmp_path / "a").exists(), (tmp_path / "b").exists()) == (["aborted_tools"] * 2, False, True)
+        assert len(list(room.told("control_cancel_request"))) == 1
+
+    run(talk)
+
+
 def test_calls_behind_the_one_that_runs_do_not_begin(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, calls(WAITS["command"], "touch second") + DONE, **BYPASS) as room:

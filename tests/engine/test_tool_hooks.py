@@ -28,7 +28,7 @@ from hooked import (
 from room import Json, Room
 
 from parley.engine import tool_hooks
-from parley.engine.tool_call import CUT_OFF
+from parley.engine.course import CUT_OFF
 from parley.engine.tool_hooks import replaced
 from parley.tools.base import Result
 

@@ -16,6 +16,7 @@ import msgspec
 
 from parley.engine.asking import Asker
 from parley.engine.called import Called, refused, unusable
+from parley.engine.course import Course
 from parley.engine.digest import digest
 from parley.engine.listeners import Listeners
 from parley.errors import ToolError
@@ -49,7 +50,6 @@ class Decided(Struct, frozen=True, kw_only=True):
 
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
 """Who let a call run, as the line says it."""
-CUT_OFF = "the turn was cut off before the hooks had seen it that must see it"
 ALTERED = "The input is not the one that was approved"
 
 
@@ -75,23 +75,7 @@ class Caller:
         self.agent = agent
         """Who calls, as hooks are told: its `agent_id` and `agent_type`; None for the session's own model."""
         self._listeners = listeners or Listeners()
-        self._ran: dict[str, Called] = {}
-        """Calls that ran and are not over yet: hooks have still to hear of them."""
-        self._guarded: set[str] = set()
-        """Calls whose output is not told before hooks have seen it that must not fail."""
-
-    def take_ran(self, call: ToolUse) -> Called | None:
-        """How a call ended that ran, and was cancelled before all had heard of it. It happened, whoever was cut off.
-
-        A hook that was cut off counts as one that failed: where it must not fail, the output is withheld.
-        """
-        called, is_guarded = self._ran.pop(call.id, None), call.id in self._guarded
-        self._guarded.discard(call.id)
-        if called is None or not is_guarded or called.result.is_error:
-            return called
-        from parley.engine.tool_hooks import withheld
-
-        return msgspec.structs.replace(called, result=withheld(CUT_OFF))
+        self.course = Course()
 
     def reads_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing here, so that others may run beside it."""
@@ -129,11 +113,13 @@ class Caller:
     async def run(self, call: ToolUse, mode: Callable[[], str]) -> Called:
         """The whole life of one call, decided on in the mode of that moment.
 
-        If it is cancelled, `take_ran` has what is known of it.
+        If it is cancelled, `course` has what is known of it.
         """
-        called = await self._lived(call, mode)
-        self._ran.pop(call.id, None)
-        self._guarded.discard(call.id)
+        try:
+            called = await self._lived(call, mode)
+        finally:
+            self.course.leave(call.id)
+        self.course.end(call.id)
         return called
 
     async def _lived(self, call: ToolUse, mode: Callable[[], str]) -> Called:
@@ -166,7 +152,7 @@ class Caller:
                 return Called(result=unusable(f"InputValidationError: the input a hook gave: {flaw}"))
         decided = await self._decide(call, tool, mode(), *opinions)
         if live.calls.guard_output(call, tool, self.agent):
-            self._guarded.add(call.id)
+            self.course.guard(call.id)
         begun = self._context.clock()
         called = await self._carry_out(tool, decided)
         contexts, result = before.contexts, called.result
@@ -211,14 +197,16 @@ class Caller:
         if decision.source != "host":
             meta["reason_type"] = decision.reason_type
         id = self._context.tool_use_id = decided.call.id
+        self.course.begin(id)
         try:
             async with watched(self._context.files, tool):
                 # What was allowed is what runs, byte for byte; nothing waits between this line and the next.
                 if digest(decision.input) != decided.input_sha256:
                     return self._altered(decision, decided)
                 result = await self._result(tool, decision, id)
-                self._ran[id] = Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
-                return self._ran[id]
+                called = Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
+                self.course.ran(id, called)
+                return called
         except Exception as bug:
             return Called(result=self._failed(tool, bug), meta={"permission_decision": meta}, ran=decision.input)
 

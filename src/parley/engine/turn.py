@@ -302,7 +302,7 @@ class Turn:
     def tell_ran(self) -> None:
         """Calls that ran have their real results, also if the turn was cut before all hooks had heard of them."""
         for call in list(self._open_calls):
-            called = self.conversation.caller.take_ran(call)
+            called = self.conversation.caller.course.take(call.id)
             if called is not None:
                 self._tell_result(call, called.result, called.meta)
 

@@ -279,7 +279,7 @@ class Turns:
         turn, task = self.running, self._task
         if turn is None or task is None or not self._session.inbox.is_urgent():
             return
-        if not turn.is_working or self._session.asker.is_asking:
+        if not turn.is_working or self._session.asker.is_asking or not self._session.caller.course.has_begun:
             self._cut(turn, task, Cut.GIVE_WAY)
 
     def _cut(self, turn: Turn, task: asyncio.Task[Outcome], why: Cut) -> None:
