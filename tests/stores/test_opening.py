@@ -145,6 +145,26 @@ def test_a_fork_at_a_line_has_what_is_before_it(store: Store) -> None:
     assert list(store.read(OLD)) == TALK
 
 
+def test_a_fork_between_a_call_and_its_result_knows_that_the_call_was_allowed(store: Store) -> None:
+    call, other = ({"type": "tool_use", "id": id, "name": "Write", "input": {}} for id in ("t1", "t2"))
+    asked = said(5, "assistant", "call", message={"role": "assistant", "content": [call]})
+    allowed = [
+        Entry(seq=6, kind="permission", at="2026-01-01T00:00:00Z", message={"tool_use_id": "t1", "decision": "allow"}),
+        said(7, "user", "result"),
+        said(8, "assistant", "more", message={"role": "assistant", "content": [other]}),
+        Entry(seq=9, kind="permission", at="2026-01-01T00:00:00Z", message={"tool_use_id": "t2", "decision": "allow"}),
+    ]
+    log = store.open(OLD)
+    for entry in [asked, *allowed]:
+        log.append(entry)
+    log.close()
+    opened = open_it(store, resume=OLD, fork=True, at="call")
+
+    *before, last = opened.log.entries()
+    assert uuids(iter(before))[-1] == "call"
+    assert (last.seq, last.message) == (6, allowed[0].message)
+
+
 def test_the_session_itself_goes_on_at_a_line_and_nothing_is_deleted(store: Store) -> None:
     opened = open_it(store, resume=OLD, at="first answer")
     *before, cut = opened.log.entries()

@@ -101,7 +101,8 @@ def copy(wanted: Wanted, store: Store, old: str, session_id: str) -> Log:
     """A new log with what counts of an old one, which is only read."""
     entries = list(store.read(old))  # all of it, as a copy of the good half of a damaged session is worse than none
     if wanted.at is not None:
-        entries = before_cut(entries, wanted.at, wanted.drops)
+        kept = before_cut(entries, wanted.at, wanted.drops)
+        entries = [*kept, *decisions(kept, entries[len(kept) :])]
     log = place(wanted, store).create(session_id)
     for seq, entry in enumerate(copied(entries, session_id)):
         log.append(msgspec.structs.replace(entry, seq=seq))
@@ -131,6 +132,17 @@ def before_cut(entries: list[Entry], at: str, drops: str | None) -> list[Entry]:
     if drops is not None:
         check_dropped([entry for number, entry in talk(entries) if number > places[0]], drops)
     return entries[: places[0] + 1]
+
+
+def decisions(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
+    """What was decided on calls whose results are cut off: they have run, and nobody may say that they did not."""
+    called = {
+        block.get("id")
+        for entry in kept
+        if entry.kind == "assistant" and isinstance(entry.message["message"]["content"], list)
+        for block in entry.message["message"]["content"]
+    }
+    return (entry for entry in behind if entry.kind == "permission" and entry.message.get("tool_use_id") in called)
 
 
 def talk(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
