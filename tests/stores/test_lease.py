@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionBusy, SessionError
-from parley.stores.lease import take
+from parley.stores.lease import is_held, take
 
 HOLD = """
 import sys
@@ -147,3 +147,17 @@ def test_a_full_disk_keeps_nobody_from_a_session(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "pwrite", full)
     with take(tmp_path / "lease", "s"), pytest.raises(SessionBusy, match="in use by another process"):
         take(tmp_path / "lease", "s")
+
+
+def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    with holder(path) as process:
+        assert said(process) == "held"
+        assert is_held(path)
+        process.kill()
+    signed = json.loads(path.read_text())
+    path.write_text(json.dumps({**signed, "pid": os.getpid()}))
+
+    assert not is_held(path)
+    with take(path, "s"):
+        assert is_held(path)

@@ -19,6 +19,9 @@ import msgspec
 
 from parley.errors import SessionBusy, SessionError
 
+START_TIME = 19
+"""Its place among the fields that the kernel tells of a process, behind the name."""
+
 
 class Lease:
     """`with take(...):` holds a session for as long as it lasts."""
@@ -89,12 +92,22 @@ def is_held(path: Path) -> bool:
     try:
         owner: Any = msgspec.json.decode(path.read_bytes())
         if owner["host"] == os.uname().nodename:
-            os.kill(owner["pid"], 0)
-    except PermissionError:
-        return True  # it is somebody else's, and alive
+            with suppress(PermissionError):  # it is somebody else's, and alive
+                os.kill(owner["pid"], 0)
+            return bool(begun(owner["pid"]) == owner.get("begun"))
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return False
     return True
+
+
+def begun(pid: int) -> int | None:
+    """When a process began, in the kernel's own count: another one may go by its number meanwhile. None if unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            behind_name = file.read().rpartition(b")")[2].split()
+        return int(behind_name[START_TIME])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def lock(file: int) -> bool:
@@ -107,7 +120,7 @@ def lock(file: int) -> bool:
 
 def sign(file: int) -> None:
     """Say who we are. Raises OSError."""
-    owner = {"pid": os.getpid(), "host": os.uname().nodename}
+    owner = {"pid": os.getpid(), "host": os.uname().nodename, "begun": begun(os.getpid())}
     os.ftruncate(file, 0)
     os.pwrite(file, msgspec.json.encode(owner), 0)
 
