@@ -146,7 +146,8 @@ def test_a_fork_at_a_line_has_what_is_before_it(store: Store) -> None:
 
 
 def test_a_fork_between_a_call_and_its_result_knows_that_the_call_was_allowed(store: Store) -> None:
-    call, other = ({"type": "tool_use", "id": id, "name": "Write", "input": {}} for id in ("t1", "t2"))
+    call: Json = {"type": "tool_use", "id": "t1", "name": "Write", "input": {}}
+    other: Json = {**call, "id": "t2"}
     asked = said(5, "assistant", "call", message={"role": "assistant", "content": [call]})
     allowed = [
         Entry(seq=6, kind="permission", at="2026-01-01T00:00:00Z", message={"tool_use_id": "t1", "decision": "allow"}),
