@@ -165,12 +165,12 @@ class AgentRun:
         try:
             if why:
                 if task.turn is not None:
-                    task.turn.tell_ran()
+                    task.turn.calls.tell_ran()
                 talk.answer_open_calls(why)
         except SessionError as flaw:
             session.setup.complain(str(flaw))
         if not task.in_background and session.turn is not None and task.turn is not None:
-            session.turn.denials += task.turn.denials
+            session.turn.calls.denials += task.turn.calls.denials
         talk.setup.log.close()
         task.release()
 

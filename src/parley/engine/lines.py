@@ -81,7 +81,7 @@ def result_line(session: Session, turn: Turn, ended: Outcome, refused: Sequence[
         usage=ledger.turn_usage,
         modelUsage=ledger.by_model(),
         model_usage_since_last_result=ledger.by_model_this_turn() if ran else {},
-        permission_denials=turn.denials,
+        permission_denials=turn.calls.denials,
         errors=ended.errors,
         structured_output=ended.structured_output,
         structured_output_report=ended.structured_output_report,

@@ -7,38 +7,29 @@ that into the one `result`. Whatever the model or a tool does, the turn ends:
     urgent prompt -> the same, but a tool that runs may finish, and nothing went wrong
     ModelError -> a line that tells of it, and an outcome with is_error
 
-The model's part of a turn is in exchange.py.
+The model's part of a turn is in exchange.py, the tools' part in calls.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 from collections.abc import Awaitable, Callable
 
 from parley.engine import outcome
-from parley.engine.bulk import fitted
+from parley.engine.calls import Calls
 from parley.engine.conversation import Conversation
 from parley.engine.exchange import Exchange, calls_in
 from parley.engine.form import Form
 from parley.engine.hearing import Hearing
-from parley.engine.heartbeat import Heartbeat
 from parley.engine.inbox import Prompt
 from parley.engine.outcome import Outcome
-from parley.engine.sanitized import sanitized
-from parley.errors import BudgetSpent, ModelError, SessionError
-from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json, plain
-from parley.protocol.blocks import Text, ToolResult, ToolUse
+from parley.errors import BudgetSpent, ModelError
+from parley.protocol.base import UNSET
+from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.dialects import AnswerComplete
-from parley.protocol.messages.result import Denial
-from parley.protocol.messages.system import PermissionDenied
-from parley.tools.base import Result
 
-LOOKING = frozenset({"Read", "Edit", "Write", "NotebookEdit"})
-"""Tools after which a model may have to hear of memory files near what it looked at (nested.py)."""
 INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
 
@@ -90,10 +81,9 @@ class Turn:
         self.cut: Cut | None = None
         self.announced = False
         """Whether the turn has told its first line; before that an interrupt only leaves a note."""
-        self.denials: list[Denial] = []
         self.hearing = Hearing(conversation)
+        self.calls = Calls(conversation, self.hearing, must_yield, self.taken_up)
         self.begun = conversation.stamp.monotonic()
-        self._open_calls: list[ToolUse] = list(self.taken_up)
         self._formed_by_call = False
 
     @property
@@ -113,7 +103,7 @@ class Turn:
     @property
     def is_working(self) -> bool:
         """Whether tools are called, and not the model."""
-        return bool(self._open_calls)
+        return bool(self.calls.open)
 
     async def run(self) -> Outcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
@@ -189,10 +179,10 @@ class Turn:
 
     async def _act(self, calls: list[ToolUse], stop_reason: str | None) -> Outcome | None:
         """The model wants something done: do it; how that ends the turn, if it does."""
-        if await self._run_tools(calls) and self.hearing.stopped is None:
+        if await self.calls.run(calls) and self.hearing.stopped is None:
             return self._aborted(in_tools=True)
         if self.hearing.stopped is not None:
-            self._answer_rest("This call did not run: a hook ended the turn before.")
+            self.calls.answer_rest("This call did not run: a hook ended the turn before.")
         await self.hearing.end_batch()
         if self.hearing.stopped is not None:
             return outcome.stopped(outcome.completed("", stop_reason))
@@ -209,8 +199,9 @@ class Turn:
 
     def _conclude(self, stop_reason: str | None) -> Outcome | None:
         """The model wants nothing any more: how the turn ends, unless its answer lacks the form asked for."""
-        if self.denials and self.conversation.limits.fail_on_denial:
-            return outcome.denied([denial.tool_name for denial in self.denials], stop_reason)
+        denials = self.calls.denials
+        if denials and self.conversation.limits.fail_on_denial:
+            return outcome.denied([denial.tool_name for denial in denials], stop_reason)
         form = self.conversation.form
         if form is None:
             return outcome.completed(self.exchange.final_text(), stop_reason)
@@ -221,90 +212,7 @@ class Turn:
         self.conversation.say_user(Text.of(advice), isSynthetic=True)
         return None
 
-    # The tools' part.
-
-    async def _run_tools(self, calls: list[ToolUse]) -> bool:
-        """Run the calls, together if all only read, else one after the other; True if the host ends the turn."""
-        self._open_calls = list(calls)
-        caller = self.conversation.caller
-        if len(calls) > 1 and all(caller.reads_only(call) for call in calls):
-            return await self._run_together(calls)
-        for call in calls:
-            if await self._run_tool(call):
-                return True
-            if self._must_yield():
-                break
-        return False
-
-    async def _run_together(self, calls: list[ToolUse]) -> bool:
-        try:
-            async with asyncio.TaskGroup() as together:
-                room = asyncio.Semaphore(self.conversation.limits.max_parallel_tools)
-                running = [together.create_task(self._run_tool(call, room)) for call in calls]
-        except ExceptionGroup as several:
-            if several.split(SessionError)[1] is None:
-                raise several.exceptions[0] from None  # a full disk hits all of them alike
-            raise
-        return any(task.result() for task in running)
-
-    async def _run_tool(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
-        """One call and its line; True if the host, or a hook, ends the turn with it."""
-        async with room or contextlib.nullcontext():
-            talk = self.conversation
-            with (
-                talk.setup.observer.tool(call.name, call.id) as watch,
-                Heartbeat(talk.tell, call, talk.limits.heartbeat_seconds),
-            ):
-                called = await talk.caller.run(call, talk.mode)
-                watch.note(error_type="denied" if called.denied is not None else None, is_error=called.result.is_error)
-        if called.denied is not None and called.stopped is None:
-            self._deny(call, called.denied)
-        self._tell_result(call, called.result, called.meta)
-        self.hearing.note(call, called)
-        if call.name in LOOKING:
-            from parley.engine.nested import heard
-
-            self.hearing.contexts += heard(self.conversation, call, called)
-        return called.stops_turn or self.hearing.stopped is not None
-
-    def _deny(self, call: ToolUse, denial: Deny) -> None:
-        self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
-        if denial.source in ("host", "reply", "hook"):
-            return  # it knows, or the result says so
-        self.conversation.tell(
-            PermissionDenied(
-                tool_name=call.name,
-                tool_use_id=call.id,
-                decision_reason_type=denial.reason_type or UNSET,
-                decision_reason=denial.reason or UNSET,
-                message=denial.message,
-            )
-        )
-
-    def _tell_result(self, call: ToolUse, result: Result, meta: Json | None = None) -> None:
-        talk = self.conversation
-        result = sanitized_result(result)
-        result = fitted(result, talk.limits.line_bytes, talk.new_result_file)
-        talk.say_user(
-            ToolResult.of(call.id, result.content, result.is_error),
-            tool_use_result=UNSET if result.detail is None else result.detail,
-            tool_result_meta=[{"id": call.id, **meta}] if meta else UNSET,
-        )
-        self._open_calls.remove(call)
-
-    def _answer_rest(self, text: str) -> None:
-        """Calls that will not run need their results all the same."""
-        for call in list(self._open_calls):
-            self._tell_result(call, Result(content=text, detail=f"Error: {text}", is_error=True))
-
     # Bad ends.
-
-    def tell_ran(self) -> None:
-        """Calls that ran have their real results, also if the turn was cut before all hooks had heard of them."""
-        for call in list(self._open_calls):
-            called = self.conversation.caller.course.take(call.id)
-            if called is not None:
-                self._tell_result(call, called.result, called.meta)
 
     def _failed(self, flaw: ModelError) -> Outcome:
         # A stream may break behind a finished call: it was told, it never ran, and it needs a result.
@@ -331,31 +239,24 @@ class Turn:
 
     def _aborted(self, *, in_tools: bool = False) -> Outcome:
         """Keep what was said, answer the calls that will not run, mark the place."""
-        growing, in_tools = self.exchange.growing, in_tools or bool(self._open_calls)
+        growing, in_tools = self.exchange.growing, in_tools or self.is_working
         stop_reason = growing.stop_reason
         if not in_tools:
             for block in growing.partial():
                 self.exchange.tell_block(block, aborted=True)
             # Calls of a message that was cut behind them never start, and need their results all the same.
             unanswered = self.conversation.record.history.open_calls()
-            self._open_calls = [call for call in calls_in(growing) if call.id in unanswered]
+            self.calls.open = [call for call in calls_in(growing) if call.id in unanswered]
         why = self.cut or Cut.INTERRUPT
-        self.tell_ran()
-        for call in list(self._open_calls):
-            text = f"{why.value} before this tool call finished; it may not have run."
-            result = Result(content=text, detail="User rejected tool use", is_error=True)
-            self._tell_result(call, result, {"non_execution_kind": "user-rejected"})
+        self.calls.tell_ran()
+        text = f"{why.value} before this tool call finished; it may not have run."
+        self.calls.answer_rest(text, "User rejected tool use", {"non_execution_kind": "user-rejected"})
         self.hearing.keep()  # what hooks said about calls that have their results
         where = "tools" if in_tools else "streaming"
         if why is Cut.GIVE_WAY:
             return outcome.gave_way(where, stop_reason)
         self.conversation.say_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
         return outcome.aborted(where, stop_reason)
-
-
-def sanitized_result(result: Result) -> Result:
-    detail = None if result.detail is None else sanitized(plain(result.detail))
-    return Result(content=sanitized(result.content), detail=detail, is_error=result.is_error)
 
 
 def formed(form: Form, stop_reason: str | None) -> Outcome:
