@@ -1,9 +1,10 @@
-"""How a tool call ended, for the turn that made it: also one that was refused, or could not even be tried."""
+"""What was decided on a tool call, and how it ended: also one that was refused, or could not even be tried."""
 
 from __future__ import annotations
 
-from parley.permissions.base import Deny
+from parley.permissions.base import Allow, Deny
 from parley.protocol.base import Json, Struct
+from parley.protocol.blocks import ToolUse
 from parley.tools.base import Result
 
 NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
@@ -11,6 +12,40 @@ NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected
 BY_RULE = ("permission-rule", "config")
 BY_HOOK = ("permission-rule", "hook")
 STOPPED = "The user did not want this tool call and ended the turn. Wait for what they say next."
+
+
+class Decided(Struct, frozen=True, kw_only=True):
+    """A decision on one call, as it is recorded."""
+
+    call: ToolUse
+    decision: Allow | Deny
+    input_sha256: str
+    """Of the input that was judged: nothing else may run."""
+    mode: str
+    cwd: str
+    """Where relative paths started."""
+    asked: bool
+    seconds: float
+
+    def json(self, *, reads_only: bool) -> Json:
+        decision = self.decision
+        record: Json = {
+            "tool_use_id": self.call.id,
+            "tool": self.call.name,
+            "decision": "allow" if isinstance(decision, Allow) else "deny",
+            "source": decision.source,
+            "reason": decision.reason,
+            "mode": self.mode,
+            "asked": self.asked,
+            "cwd": self.cwd,
+            "input_sha256": self.input_sha256,
+            "elapsed_ms": round(self.seconds * 1000, 3),
+        }
+        if isinstance(decision, Allow) and not reads_only:
+            record["effect"] = True  # what follows must not be forgotten
+        if decision.rule is not None:
+            record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
+        return record
 
 
 class Called(Struct, frozen=True, kw_only=True):

@@ -20,8 +20,9 @@ import msgspec
 from parley.engine import outcome, retry
 from parley.engine.conversation import Conversation
 from parley.engine.fallback import Fallback
-from parley.engine.heartbeat import Pulse
+from parley.engine.heartbeat import Silence
 from parley.engine.inbox import Prompt
+from parley.engine.retry import Trouble
 from parley.engine.usage import tokens_in
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Event
@@ -29,7 +30,6 @@ from parley.models.growth import Growing
 from parley.models.names import Choice
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, Text, ToolUse
-from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.system import ApiRetry, Informational, Status
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ REFUSED = 400
 MOST_REPAIRS = 3
 """Of one request: a backend that has always something else against it is not to be pleased."""
 REPAIRED = "The backend refused the conversation ({flaw}); it is tried again without what is wrong in it"
-LOOKS = 3
-"""To look whether a turn is silent costs less than to note every line. So often in the longest silence."""
-
 PAUSED = "pause_turn"
 """The backend's own tools take long: it goes on when it gets its message back."""
 MOST_PAUSES = 20
@@ -68,18 +65,11 @@ class Exchange:
         """What the turn's first request had in it."""
         self.context_tokens = 0
         """What was in the last one, with the answer to it."""
-        self._failures = 0
-        """In a row; an answer that comes to its end is the end of the row."""
-        self._trouble_since: float | None = None
-        self._has_squeezed = False
-        """Whether the conversation was compacted because a request was too long, and none came through since."""
-        self._repairs = 0
-        """The same for what a backend had against it."""
+        self._trouble = Trouble()
         self._broken_ids: set[str] = set()
         self._texts: list[str] = []
         """What was said before the stream broke, in answers that the last one goes on with."""
-        self._quiet_looks = 0
-        """How often somebody looked, and nothing had been told since."""
+        self._silence = Silence(conversation.tell, conversation.limits.heartbeat_seconds)
         self._turn_id = prompts[0].uuid if prompts else ""
 
     async def ask(self) -> Growing:
@@ -91,9 +81,7 @@ class Exchange:
         if talk.is_crowded():
             talk.ledger.check_budget()  # whoever may not call has no use for room
             await self._make_room()
-        most_silence_seconds = talk.limits.heartbeat_seconds
-        self._quiet_looks = 0
-        with Pulse(self._look, None if most_silence_seconds is None else most_silence_seconds / LOOKS):
+        with self._silence:
             return await self._ask()
 
     async def _make_room(self) -> bool:
@@ -107,17 +95,10 @@ class Exchange:
         """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""
         talk = self._conversation
         may_compact = talk.setup.compaction.is_allowed and talk.auto_compact
-        if not outcome.is_too_much(flaw) or self._has_squeezed or not may_compact:
+        if not outcome.is_too_much(flaw) or self._trouble.has_squeezed or not may_compact:
             return False
-        self._has_squeezed = True
+        self._trouble.has_squeezed = True
         return await self._make_room()
-
-    def _look(self) -> None:
-        """Give a sign of life if nothing was told for long. Clients know this line, and old ones do not die of it."""
-        self._quiet_looks += 1
-        if self._quiet_looks == LOOKS:
-            self._quiet_looks = 0
-            self._conversation.tell(Status(status="requesting"))
 
     async def _ask(self) -> Growing:
         number = self.calls + 1
@@ -130,12 +111,11 @@ class Exchange:
                     continue
                 await self._recover(flaw)
                 growing = self.growing
-                if not calls_in(growing):
+                if not growing.calls():
                     continue
             else:
-                self._failures, self._trouble_since = 0, None
-                self._has_squeezed, self._repairs = False, 0
-            if calls_in(growing):
+                self._trouble = Trouble()
+            if growing.calls():
                 self._texts = []
             return growing
 
@@ -143,15 +123,15 @@ class Exchange:
         """One model call; where the backend pauses its own work, it is asked to go on. Raises ModelError."""
         growing = await self.ask()
         for _ in range(MOST_PAUSES):
-            if growing.stop_reason != PAUSED or calls_in(growing):
+            if growing.stop_reason != PAUSED or growing.calls():
                 break
-            self._texts += texts_of(growing)[-1:]
+            self._texts += growing.texts()[-1:]
             growing = await self.ask()
         return growing
 
     def final_text(self) -> str:
         """What the model said last: what `result` repeats."""
-        return "\n\n".join([*self._texts, *texts_of(self.growing)[-1:]])
+        return "\n\n".join([*self._texts, *self.growing.texts()[-1:]])
 
     async def _try(self, number: int) -> Growing:
         """Raises ModelError or BudgetSpent."""
@@ -211,37 +191,33 @@ class Exchange:
 
     async def _recover(self, flaw: ModelError) -> None:
         """Wait before the next try, which goes on behind what was said. Raises the flaw if there shall be none."""
-        talk, growing = self._conversation, self.growing
-        now = talk.stamp.monotonic()
-        if self._trouble_since is None or growing.blocks:  # whoever gets on is not in the same trouble
-            self._trouble_since = now
-        self._failures += 1
-        most = retry.most_retries(flaw, talk.limits.max_retries)
-        trouble = now - self._trouble_since
-        delay = retry.delay_seconds(flaw, self._failures, talk.limits.max_retries, talk.setup.dice(), trouble)
+        talk, growing, trouble = self._conversation, self.growing, self._trouble
+        lasts_seconds = trouble.note(talk.stamp.monotonic(), gets_on=bool(growing.blocks))
+        most = talk.limits.max_retries
+        delay = retry.delay_seconds(flaw, trouble.failures, most, talk.setup.dice(), lasts_seconds)
         if growing.blocks:
             self._broken_ids.add(growing.id)
-        if flaw.status == REFUSED and self._repairs < MOST_REPAIRS and talk.record.history.repair(str(flaw)):
-            self._repairs += 1
+        if flaw.status == REFUSED and trouble.repairs < MOST_REPAIRS and talk.record.history.repair(str(flaw)):
+            trouble.repairs += 1
             talk.tell(Informational(content=REPAIRED.format(flaw=flaw), level="warning", tag="history_repaired"))
-            self._failures, self._trouble_since = 0, None
-        elif self.fallback.takes_over(flaw, self._failures, is_last=delay is None):
-            self._failures, self._trouble_since = 0, None
+            trouble.begin_anew()
+        elif self.fallback.takes_over(flaw, trouble.failures, is_last=delay is None):
+            trouble.begin_anew()
         elif delay is None:
             raise flaw
         else:
-            self._quiet_looks = 0
+            self._silence.looks = 0
             talk.tell(
                 ApiRetry(
-                    attempt=self._failures,
-                    max_retries=most,
+                    attempt=trouble.failures,
+                    max_retries=retry.most_retries(flaw, most),
                     retry_delay_ms=round(delay * 1000),
                     error_status=flaw.status,
                     error=outcome.error_name(flaw),
                 )
             )
             await talk.stamp.pause(delay)
-        if not calls_in(growing) and (said := texts_of(growing)):
+        if not growing.calls() and (said := growing.texts()):
             self._texts += said[-1:]
             talk.say_user(Text.of(GO_ON), isSynthetic=True)
 
@@ -277,14 +253,14 @@ class Exchange:
                 # A server that repeats itself: what belongs to two answers must not become one.
                 growing.id = f"msg_{talk.stamp.new_uuid()}"
         if talk.partial:
-            self._quiet_looks = 0
+            self._silence.looks = 0
             talk.tell_event(event.raw, growing.id, ttft_ms)
 
     def _take_block(self, block: Block, growing: Growing) -> None:
         if isinstance(block, ToolUse):
             # What is told, asked about, run and remembered is one and the same input.
             block = growing.blocks[-1] = self._conversation.caller.prepared(block)
-        self._quiet_looks = 0
+        self._silence.looks = 0
         self.tell_block(block)
 
     async def _show(self, live: Hooking, growing: Growing) -> None:
@@ -303,32 +279,13 @@ class Exchange:
 
     def tell_block(self, block: Block, *, aborted: bool = False) -> None:
         """Tell one block of the answer. Raises SessionError."""
-        growing = self.growing
-        inner = AssistantContent(
-            id=growing.id,
-            type="message",
-            model=growing.model,
-            content=[block],
-            stop_reason=None,
-            stop_sequence=None,
-            usage=growing.usage,
-            context_management=None,
-        )
         named = [prompt.uuid for prompt in self._prompts if prompt.named]
         first, self._told_reply = named and not self._told_reply, True
         self._conversation.say_assistant(
-            inner,
-            request_id=growing.request_id or UNSET,
+            self.growing.message(block),
+            request_id=self.growing.request_id or UNSET,
             aborted=True if aborted else UNSET,
             user_message_uuid=named[0] if first else UNSET,
             user_message_uuids=named if first else UNSET,
             tool_use_meta=self._conversation.caller.call_meta(block) or UNSET,
         )
-
-
-def calls_in(growing: Growing) -> list[ToolUse]:
-    return [block for block in growing.blocks if isinstance(block, ToolUse)]
-
-
-def texts_of(growing: Growing) -> list[str]:
-    return [block.text for block in growing.blocks if isinstance(block, Text) and block.text.strip()]

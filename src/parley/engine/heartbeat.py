@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from parley.engine.conversation import Conversation
 
 EVERY_SECONDS = 30
+LOOKS = 3
+"""So often in the longest silence."""
 
 
 class Pulse:
@@ -44,6 +46,30 @@ class Pulse:
 def signs_of_life(conversation: Conversation) -> Pulse:
     """While neither the model nor a tool has the turn, but a hook or a server that is waited for."""
     return Pulse(lambda: conversation.tell(Status(status=None)), conversation.limits.heartbeat_seconds)
+
+
+class Silence(Pulse):
+    """`with silence:` tells that the model is waited for, when nothing was told for long.
+
+    Clients know this line, and old ones do not die of it. Whoever tells something sets `looks` to 0: to look
+    whether it is silent costs less than to note the time of every line.
+    """
+
+    def __init__(self, tell: Callable[[Message], None], most_seconds: float | None) -> None:
+        super().__init__(self._look, None if most_seconds is None else most_seconds / LOOKS)
+        self._tell = tell
+        self.looks = 0
+        """How often somebody looked, and nothing had been told since."""
+
+    def __enter__(self) -> None:
+        self.looks = 0
+        super().__enter__()
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self.looks == LOOKS:
+            self.looks = 0
+            self._tell(Status(status="requesting"))
 
 
 class Heartbeat(Pulse):

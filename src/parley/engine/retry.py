@@ -1,4 +1,4 @@
-"""When a failed model call is tried again, and after how long. Pure: the dice come in as an argument."""
+"""When a failed model call is tried again, and after how long. Pure: the dice and the time come in as arguments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,29 @@ LONGEST_TROUBLE_SECONDS = 300.0
 """A backend that fails for so long is given up, however few the tries."""
 LONGEST_WISH_SECONDS = 60.0
 """A backend may ask for this much patience with `retry-after`, not for more."""
+
+
+class Trouble:
+    """Failures in a row. An answer that comes to its end is the end of the row: whoever fails next is in another."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._since: float | None = None
+        self.has_squeezed = False
+        """Whether the conversation was compacted because a request was too long."""
+        self.repairs = 0
+        """How often it was mended because of what a backend had against it."""
+
+    def note(self, now: float, *, gets_on: bool) -> float:
+        """One more failure; the seconds for which it has gone on without getting on."""
+        if self._since is None or gets_on:
+            self._since = now
+        self.failures += 1
+        return now - self._since
+
+    def begin_anew(self) -> None:
+        """The next try is not the same again."""
+        self.failures, self._since = 0, None
 
 
 def most_retries(flaw: ModelError, max_retries: int) -> int:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.asking import Asker
-from parley.engine.called import Called, refused, unusable
+from parley.engine.called import Called, Decided, refused, unusable
 from parley.engine.course import Course
 from parley.engine.digest import digest
 from parley.engine.listeners import Listeners
 from parley.errors import ToolError
 from parley.models.growth import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json
 from parley.protocol.blocks import Block, ToolUse
 from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input, runs_elsewhere
 from parley.tools.offer import canonical
@@ -32,20 +32,6 @@ from parley.workspace.base import Files
 if TYPE_CHECKING:
     from parley.engine.hooking import Hooking
     from parley.engine.weighing import Opinion
-
-
-class Decided(Struct, frozen=True, kw_only=True):
-    """A decision on one call, as it is recorded."""
-
-    call: ToolUse
-    decision: Allow | Deny
-    input_sha256: str
-    """Of the input that was judged: nothing else may run."""
-    mode: str
-    cwd: str
-    """Where relative paths started."""
-    asked: bool
-    seconds: float
 
 
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
@@ -239,24 +225,8 @@ class Caller:
 
     def _record(self, decided: Decided) -> None:
         """Nothing runs without a recorded decision for exactly this input."""
-        decision = decided.decision
-        record: Json = {
-            "tool_use_id": decided.call.id,
-            "tool": decided.call.name,
-            "decision": "allow" if isinstance(decision, Allow) else "deny",
-            "source": decision.source,
-            "reason": decision.reason,
-            "mode": decided.mode,
-            "asked": decided.asked,
-            "cwd": decided.cwd,
-            "input_sha256": decided.input_sha256,
-            "elapsed_ms": round(decided.seconds * 1000, 3),
-        }
         tool = self._find(decided.call.name)
-        if isinstance(decision, Allow) and not (tool is not None and tool.reads_only):
-            record["effect"] = True  # what follows must not be forgotten
-        if decision.rule is not None:
-            record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
+        record = decided.json(reads_only=tool is not None and tool.reads_only)
         if self.agent is not None:
             record["agent_id"] = self.agent["agent_id"]
         self._note("permission", record)

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from parley.engine import outcome
 from parley.engine.calls import Calls
 from parley.engine.conversation import Conversation
-from parley.engine.exchange import Exchange, calls_in
+from parley.engine.exchange import Exchange
 from parley.engine.form import Form
 from parley.engine.hearing import Hearing
 from parley.engine.inbox import Prompt
@@ -162,7 +162,7 @@ class Turn:
         while True:
             if not calls:
                 growing = await self.exchange.ask_to_the_end()
-                calls, stop_reason = calls_in(growing), growing.stop_reason
+                calls, stop_reason = growing.calls(), growing.stop_reason
                 self.conversation.tell(AnswerComplete(message_id=growing.id))
             ended = await self._act(calls, stop_reason) if calls else self._conclude(stop_reason)
             if ended is not None and not (await self._hooks_go_on(ended)):
@@ -246,7 +246,7 @@ class Turn:
                 self.exchange.tell_block(block, aborted=True)
             # Calls of a message that was cut behind them never start, and need their results all the same.
             unanswered = self.conversation.record.history.open_calls()
-            self.calls.open = [call for call in calls_in(growing) if call.id in unanswered]
+            self.calls.open = [call for call in growing.calls() if call.id in unanswered]
         why = self.cut or Cut.INTERRUPT
         self.calls.tell_ran()
         text = f"{why.value} before this tool call finished; it may not have run."

@@ -16,7 +16,8 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import Delta, Event
 from parley.protocol.base import Json, Struct
-from parley.protocol.blocks import Block, ToolUse, read
+from parley.protocol.blocks import Block, Text, ToolUse, read
+from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.notices import RateLimitInfo
 
 # Which field of a block each type of delta adds to, and the delta's own name for it.
@@ -62,6 +63,26 @@ class Growing:
     def complete(self) -> bool:
         """Whether nothing is missing but, at most, the event that says so."""
         return self.finished or (self.stop_reason is not None and not self._open)
+
+    def calls(self) -> list[ToolUse]:
+        """The calls among the blocks that finished."""
+        return [block for block in self.blocks if isinstance(block, ToolUse)]
+
+    def texts(self) -> list[str]:
+        return [block.text for block in self.blocks if isinstance(block, Text) and block.text.strip()]
+
+    def message(self, block: Block) -> AssistantContent:
+        """One block of it as it is told, while the rest may be still to come."""
+        return AssistantContent(
+            id=self.id,
+            type="message",
+            model=self.model,
+            content=[block],
+            stop_reason=None,
+            stop_sequence=None,
+            usage=self.usage,
+            context_management=None,
+        )
 
     def open_indexes(self) -> list[int]:
         """The blocks that began and did not finish."""
