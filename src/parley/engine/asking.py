@@ -23,6 +23,7 @@ from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.tools.base import Tool
 
 if TYPE_CHECKING:
+    from parley.engine.session import Session
     from parley.engine.unfinished import Questions
     from parley.engine.weighing import Opinion
 
@@ -207,6 +208,41 @@ class Asker:
             return again
         # What was shown is what was approved, so an input as it was keeps the reach it had then.
         return Allow(input=input, source="host", reach=asking.reach if input == request.input else again.reach)
+
+
+def asker_for(session: Session) -> Asker:
+    """The one of a session that has everything else already."""
+    setup, record = session.setup, session.record
+
+    def keep(updates: list[Json]) -> None:
+        granted = record.grants.record_of(updates)
+        if granted is not None:
+            record.note("grant", granted)
+
+    return Asker(
+        setup.permits,
+        answerer_for(session),
+        prompt_tool=setup.prompt_tool,
+        guarded=setup.guarded,
+        may_bypass=setup.may_bypass,
+        set_mode=session.permission_mode.change,
+        keep=keep,
+        tell=session.tell,
+        tell_state=session.tell_state,
+        tell_back=session.turns.tell_state,
+        complain=setup.complain,
+        listeners=session.listeners,
+        questions=session.questions,
+    )
+
+
+def answerer_for(session: Session) -> Answerer | None:
+    """Who answers permission questions."""
+    if session.setup.prompt_tool is not None:
+        from parley.engine.prompt_tool import PromptTool
+
+        return PromptTool(session.setup.prompt_tool, session.servers)
+    return session.host if session.setup.asks_host else None
 
 
 def unclear(text: str) -> Deny:

@@ -18,8 +18,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.answers import ANSWERERS
+from parley.engine.inbox import Rejected
 from parley.errors import ModelError, NotPossible, SessionError, ToolError
-from parley.protocol.base import UNSET, Json, plain
+from parley.protocol.base import UNSET, Json, Refused, plain
 from parley.protocol.messages import requests as ask
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -29,6 +30,7 @@ from parley.protocol.messages.control import (
     RequestId,
     Success,
 )
+from parley.protocol.messages.dialects import SystemFault
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
@@ -75,6 +77,18 @@ class Control:
             session.abort()
         elif isinstance(request, ask.EndSession):
             session.finish()
+
+    def turn_away(self, refused: Refused) -> None:
+        """A line we cannot take: answered where somebody waits, else complained about."""
+        session = self._session
+        session.setup.complain(f"a line from the host was refused: {refused.reason}")
+        if refused.request_id is not None:
+            self.refuse(refused.request_id, refused.reason, "invalid_request")
+        elif refused.kind == "user":
+            session.inbox.put(Rejected(refused.reason, refused.uuid))
+        else:
+            error = {"type": "validation_error", "message": refused.reason}
+            session.tell(SystemFault(message=refused.reason, error=error))
 
     def withdraw(self, message: ControlCancelRequest) -> None:
         """The host no longer wants to know. A change that has begun is finished all the same."""

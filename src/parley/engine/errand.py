@@ -128,7 +128,7 @@ def lend(session: Session, context: Context) -> Errand:
     )
     context.ask_small_model = context.ask_small_model or errand.ask_small
     context.consult = errand.consult
-    context.set_mode = session.set_mode
+    context.set_mode = session.permission_mode.change
     context.hides = session.setup.permits.hides
     context.strict_reads = facts(session.conversation.model.name).reads_first
     return errand

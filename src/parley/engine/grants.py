@@ -11,10 +11,16 @@ settings files are in those files, not here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from parley.errors import SessionError
 from parley.permissions.base import BadUpdate, Permits
 from parley.protocol.base import Json
+from parley.protocol.messages.system import Status
 from parley.stores.base import Entry
+
+if TYPE_CHECKING:
+    from parley.engine.session import Session
 
 OF_THE_SESSION = ("session", "cliArg")
 STRICT_MODES = frozenset({"default", "plan", "dontAsk"})
@@ -61,6 +67,40 @@ class Grants:
 
     def _is_ours(self, record: Json) -> bool:
         return all(record.get(key) == value for key, value in self._given_to.items())
+
+
+class Mode:
+    """The permission mode of a session: the one it is in, and the one it goes back to from plan mode."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        setup, grants = session.setup, session.record.grants
+        self.current = setup.permission_mode
+        self._before = "default"
+        # What a session was in before it was resumed counts again, unless the command line says something else.
+        if grants.mode is not None and not setup.mode_is_given:
+            closed = () if setup.may_bypass else ("bypassPermissions",)
+            self.current = setup.permission_mode if grants.mode in closed else grants.mode
+            self._before = "default" if grants.mode_before in closed else grants.mode_before
+
+    def change(self, mode: str | None) -> None:
+        """Go into a mode and tell it; None leaves plan mode for the mode before it."""
+        if mode is None:
+            mode = self._before if self.current == "plan" else self.current
+        if mode != self.current:
+            self._before, self.current = self.current, mode
+            if not self._session.record.is_empty:
+                self.record()
+            self._session.tell(Status(status=None, permissionMode=mode))
+
+    def record(self) -> None:
+        """So that a resume finds the mode. It waits for the first turn: a session without one leaves no log."""
+        session, grants = self._session, self._session.record.grants
+        if self.current != (grants.mode or session.setup.permission_mode):
+            try:
+                session.record.note("mode", grants.mode_record(self.current, self._before))
+            except SessionError as flaw:
+                session.setup.complain(str(flaw))
 
 
 def is_for_the_session(update: Json) -> bool:

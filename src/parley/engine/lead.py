@@ -109,7 +109,7 @@ class Lead:
         mode = kind.permissionMode
         if isinstance(mode, str) and not setup.mode_is_given and session.record.grants.mode is None:
             if mode in MODES and (mode != "bypassPermissions" or setup.may_bypass):
-                session.mode = mode
+                session.permission_mode.current = mode
             else:
                 setup.complain(f"agent {self._name!r}: permissionMode {mode!r} is not possible here")
         if isinstance(kind.effort, str) and setup.effort is None:

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.access import Access
-from parley.engine.asking import Answerer, Asker
+from parley.engine.asking import asker_for
 from parley.engine.commands import Commands
 from parley.engine.control import Control
 from parley.engine.conversation import Conversation
 from parley.engine.errand import lend
-from parley.engine.grants import Grants
-from parley.engine.inbox import Inbox, Rejected
+from parley.engine.grants import Grants, Mode
+from parley.engine.inbox import Inbox
 from parley.engine.listeners import Listeners
 from parley.engine.prompts import Prompts
 from parley.engine.record import Record
@@ -35,16 +35,15 @@ from parley.engine.turn import Turn
 from parley.engine.turns import Turns
 from parley.engine.unfinished import Questions, Unfinished
 from parley.engine.usage import Ledger
-from parley.errors import SessionError
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.names import Choice
-from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
+from parley.protocol.base import UNSET, Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.system import SessionStateChanged, Status
+from parley.protocol.messages.system import SessionStateChanged
 from parley.tools.base import Result as ToolResult
 
 if TYPE_CHECKING:
@@ -63,8 +62,6 @@ class Session:
         self.stamp = setup.stamp
         self.limits = setup.limits
         self.begun = setup.stamp.monotonic()
-        self.mode = setup.permission_mode
-        self._mode_before = "default"
         self.record = Record(setup.log, setup.stamp, Grants(setup.session_id, setup.cwd), setup.sync)
         self.ledger = Ledger(setup.prices, setup.limits.budget, setup.stamp.monotonic)
         self.inbox = Inbox()
@@ -93,22 +90,9 @@ class Session:
         self.record.read(self.ledger, setup.complain)
         self.turns = Turns(self)
         self.questions = Questions(self.record, setup.stamp.new_uuid)
-        self._regain()
-        self.asker = Asker(
-            setup.permits,
-            self._answerer(),
-            prompt_tool=setup.prompt_tool,
-            guarded=setup.guarded,
-            may_bypass=setup.may_bypass,
-            set_mode=self.set_mode,
-            keep=self._keep_grant,
-            tell=self.tell,
-            tell_state=self.tell_state,
-            tell_back=self.turns.tell_state,
-            complain=setup.complain,
-            listeners=self.listeners,
-            questions=self.questions,
-        )
+        self.record.grants.regain(setup.permits, setup.complain)
+        self.permission_mode = Mode(self)
+        self.asker = asker_for(self)
         self.caller = Caller(
             setup.tools,
             self.asker,
@@ -154,23 +138,6 @@ class Session:
         from parley.engine.remembering import Remembering
 
         return Remembering(self, self.setup.make_keeper)
-
-    def _answerer(self) -> Answerer | None:
-        """Who answers permission questions."""
-        if self.setup.prompt_tool is not None:
-            from parley.engine.prompt_tool import PromptTool
-
-            return PromptTool(self.setup.prompt_tool, self.servers)
-        return self.host if self.setup.asks_host else None
-
-    def _regain(self) -> None:
-        """What was granted before a resume counts again; of the modes, what the command line says comes first."""
-        setup, grants = self.setup, self.record.grants
-        grants.regain(setup.permits, setup.complain)
-        if grants.mode is not None and not setup.mode_is_given:
-            closed = () if setup.may_bypass else ("bypassPermissions",)
-            self.mode = setup.permission_mode if grants.mode in closed else grants.mode
-            self._mode_before = "default" if grants.mode_before in closed else grants.mode_before
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.helpers().delegate_for(None)(call, tool_use_id)
@@ -224,17 +191,6 @@ class Session:
         if self.has_hung_up and self.client_tools is not None:
             self.client_tools.hang_up()
 
-    def _refuse(self, refused: Refused) -> None:
-        """A line we cannot take: answered where somebody waits, else complained about."""
-        self.setup.complain(f"a line from the host was refused: {refused.reason}")
-        if refused.request_id is not None:
-            self.control.refuse(refused.request_id, refused.reason, "invalid_request")
-        elif refused.kind == "user":
-            self.inbox.put(Rejected(refused.reason, refused.uuid))
-        else:
-            error = {"type": "validation_error", "message": refused.reason}
-            self.tell(dialects.SystemFault(message=refused.reason, error=error))
-
     def _ignore(self, message: Message) -> None:
         """Known, and of no consequence."""
 
@@ -246,30 +202,10 @@ class Session:
 
         furnish(self, brought)
 
-    def set_mode(self, mode: str | None) -> None:
-        """Go into a mode and tell it; None leaves plan mode for the mode before it."""
-        if mode is None:
-            mode = self._mode_before if self.mode == "plan" else self.mode
-        if mode != self.mode:
-            self._mode_before = self.mode
-            self.mode = mode
-            if not self.record.is_empty:
-                self.record_mode()
-            self.tell(Status(status=None, permissionMode=self.mode))
-
-    def record_mode(self) -> None:
-        """So that a resume finds the mode. It waits for the first turn: a session without one leaves no log."""
-        grants = self.record.grants
-        if self.mode != (grants.mode or self.setup.permission_mode):
-            try:
-                self.record.note("mode", grants.mode_record(self.mode, self._mode_before))
-            except SessionError as flaw:
-                self.setup.complain(str(flaw))
-
-    def _keep_grant(self, updates: list[Json]) -> None:
-        record = self.record.grants.record_of(updates)
-        if record is not None:
-            self.record.note("grant", record)
+    @property
+    def mode(self) -> str:
+        """The permission mode."""
+        return self.permission_mode.current
 
     # Turns.
 
@@ -345,7 +281,7 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     User: lambda session, message: session.prompts.take(message),
     ControlRequest: lambda session, message: session.control.take(message),
     ControlCancelRequest: lambda session, message: session.control.withdraw(message),
-    Refused: Session._refuse,
+    Refused: lambda session, message: session.control.turn_away(message),
     Unknown: Session._note_unknown,
     KeepAlive: Session._ignore,
     UpdateEnvironment: Session._ignore,

@@ -73,7 +73,7 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
             "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
             "bypass_not_launched",
         )
-    session.set_mode(request.mode)
+    session.permission_mode.change(request.mode)
     return {"mode": session.mode}
 
 

@@ -188,7 +188,7 @@ class Turns:
         session.conversation.recover()
         session.conversation.note_date()
         session.prompts.keep(turn.prompts)
-        session.record_mode()
+        session.permission_mode.record()
         self._record_title()
         session.prompts.echo(turn.prompts)
         if turn.cut is not None:
