@@ -75,3 +75,10 @@ def test_what_a_callback_is_told_loses_no_more_than_it_must() -> None:
     assert (made["more"], made["session_id"], len(spell(made)) <= CAP) == (long["more"], "s", True)
     assert len(made["prompt"]) > CAP / 3
     assert made["prompt"].endswith("more characters)")
+
+
+def test_a_long_list_of_short_texts_is_no_long_line(folder: Path) -> None:
+    found = [{"uri": f"mem://{number}", "name": "short"} for number in range(10_000)]
+    made = fit(Result(content=spell(found).decode(), detail=found), folder)
+    assert made.detail == "(too large to be told here)"
+    assert (folder / "1.txt").read_bytes() == spell(found)

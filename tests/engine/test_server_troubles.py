@@ -293,6 +293,16 @@ def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp
     visit(tmp_path, script("Done."), talk)
 
 
+def test_a_tool_without_a_name_of_its_own_is_complained_about_once(tmp_path: Path) -> None:
+    servers = config(**{"a.b": own("plain.py", "well"), "a b": own("plain.py", "well"), "c": own("plain.py", "well")})
+    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    assert [name for name in init["tools"] if name.startswith("mcp__a_b")] == ["mcp__a_b__echo", "mcp__a_b__which"]
+    assert room.complaints == [
+        f"MCP server 'a b': the tool '{name}' has no name of its own here" for name in ("echo", "which")
+    ]
+
+
 # Where servers come from.
 
 

@@ -21,6 +21,7 @@ ENVELOPE_BYTES = 4_096
 """What a line needs around the result."""
 LONGEST_TEXT_CHARS = 10_000
 PREVIEW_CHARS = 2_000
+TOO_LARGE = "(too large to be told here)"
 
 
 def fitted(result: Result, cap_bytes: int, new_file: Callable[[str], Path]) -> Result:
@@ -32,7 +33,10 @@ def fitted(result: Result, cap_bytes: int, new_file: Callable[[str], Path]) -> R
     detail = shortened(plain(result.detail))
     if size + len(spell(detail)) <= room:
         return Result(content=result.content, detail=detail, is_error=result.is_error)
-    return Result(content=spilled(result.content, new_file), detail=detail, is_error=result.is_error)
+    content = spilled(result.content, new_file)
+    if len(spell(content)) + len(spell(detail)) > room:  # a long list of short texts
+        detail = TOO_LARGE
+    return Result(content=content, detail=detail, is_error=result.is_error)
 
 
 def shortened(value: Any, most_chars: int = LONGEST_TEXT_CHARS) -> Any:

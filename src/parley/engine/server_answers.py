@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from parley.engine.session import Session
     from parley.mcp.server import Server
 
+MOST_NAME_CHARS = 200
 HINTS = {"readOnlyHint": "readOnly", "destructiveHint": "destructive", "openWorldHint": "openWorld"}
 
 
@@ -36,7 +37,8 @@ def status(server: Server) -> Json:
     if spec.required:
         facts["required"] = True
     if server.status == "connected":
-        facts["tools"] = [{"name": tool["name"], "annotations": hints_of(tool)} for tool in server.tools]
+        names = [(tool["name"][:MOST_NAME_CHARS], hints_of(tool)) for tool in server.tools]
+        facts["tools"] = [{"name": name, "annotations": hints} for name, hints in names]
     return facts
 
 

@@ -20,13 +20,18 @@ from parley.mcp.naming import qualified
 from parley.mcp.server import Server
 from parley.protocol.base import Json
 
+MOST_CHARS = 500
+"""Of what is told of a command."""
+MOST_COMMANDS = 500
+"""Of one server."""
+
 
 def commands(servers: Iterable[Server]) -> list[Json]:
     return [
         {
             "name": name,
-            "description": clean(str(prompt.get("description") or "")),
-            "argumentHint": " ".join(f"<{clean(parameter)}>" for parameter in parameters(prompt)),
+            "description": clean(str(prompt.get("description") or ""))[:MOST_CHARS],
+            "argumentHint": " ".join(f"<{clean(parameter)}>" for parameter in parameters(prompt))[:MOST_CHARS],
         }
         for name, _, prompt in listed(servers)
     ]
@@ -34,7 +39,7 @@ def commands(servers: Iterable[Server]) -> list[Json]:
 
 def listed(servers: Iterable[Server]) -> Iterator[tuple[str, Server, Json]]:
     for server in servers:
-        for prompt in server.prompts:
+        for prompt in server.prompts[:MOST_COMMANDS]:
             yield qualified(server.spec.name, prompt["name"]), server, prompt
 
 

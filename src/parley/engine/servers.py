@@ -44,6 +44,7 @@ class Servers:
         """Who tells of them; nobody before there is one."""
         self._hurry = asyncio.Event()
         self._tools: frozenset[str] = frozenset()
+        self._complaints: set[str] = set()
         self._retiring: set[asyncio.Task[None]] = set()
         """The ends of servers that agents had for themselves."""
         self._flaw = ""
@@ -112,25 +113,13 @@ class Servers:
         waiting = [server for server in self if not server.settled.is_set()]
         if not waiting or self._supply is None:
             return
+        from parley.engine.server_wait import settled
+
         self.start()
         self._hurry.clear()
         seconds = None if self._session.inbox.is_closed else self._supply.patience.turn
-        await self._until(waiting, seconds)
-        await self._until([server for server in waiting if server.spec.required], None)
-
-    async def _until(self, servers: list[Server], seconds: float | None) -> None:
-        """Every wait ends: a server is known to be there or not within its own limits."""
-        waits = [asyncio.ensure_future(server.settled.wait()) for server in servers]
-        if not waits:
-            return
-        everything: asyncio.Future[Any] = asyncio.gather(*waits)
-        hurry: asyncio.Future[Any] = asyncio.ensure_future(self._hurry.wait())
-        try:
-            await asyncio.wait({everything, hurry}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            everything.cancel()
-            hurry.cancel()
-            await asyncio.gather(everything, hurry, return_exceptions=True)
+        await settled(waiting, self._hurry, seconds)
+        await settled([server for server in waiting if server.spec.required], self._hurry, None)
 
     async def catch_up(self) -> None:
         """Wait a moment for lists that servers say are others now: the model is to see what there is."""
@@ -189,11 +178,17 @@ class Servers:
         from parley.engine.server_tool import libraries_of, tools_of
 
         setup = self._session.setup
-        tools = tools_of(self, supply, self._session.tell, setup.complain)
+        tools = tools_of(self, supply, self._session.tell, self._complain_once)
         self._tools = frozenset(tools)
         libraries = setup.tool_context.resources = libraries_of(self, supply, setup.tool_context)
         own = {name: setup.tools.own(name) for name in RESOURCE_TOOLS if libraries and name not in supply.denied}
         setup.tools.lend({**own, **tools}, self._absence)
+
+    def _complain_once(self, complaint: str) -> None:
+        """What is wrong with a tool stays so, however often all of them are looked at."""
+        if complaint not in self._complaints:
+            self._complaints.add(complaint)
+            self._session.setup.complain(complaint)
 
     def _absence(self, name: str) -> str:
         """Why a tool is not there, if that is a server's fault."""

@@ -25,7 +25,8 @@ METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
 MOST_NAME_CHARS = 200
 MOST_PAGES = 100
-MOST_LISTED = 5_000
+MOST_LISTED = 2_000
+"""Of tools, prompts or resources. All of them are in a line to the host, which must not grow too long for it."""
 MOST_QUESTIONS = 64
 """How many questions of one server are answered at a time; more are refused."""
 

@@ -194,7 +194,7 @@ class Server:
         if self._client is None or what not in self._client.capabilities:
             return []
         found = await self._client.listed(f"{what}/list", what, None)
-        return [item for item in found if isinstance(item.get("name"), str) and item["name"]]
+        return [item for item in found if isinstance(item.get("name"), str) and 0 < len(item["name"]) < MOST_TEXT]
 
     def _lost(self, client: Client, reason: str) -> None:
         if client is self._client and self._loss is not None and not self._loss.done():
