@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
+import narrow_windows  # programmes are no package: their folder must be on the path first
 from room import Room
 from test_compactor import DONE, LONG, SMALL, TOO_LONG, notices, prompted, run, says, sent
-from worker import flaw_in  # programmes are no package: their folder must be on the path first
+from worker import flaw_in
 
 BASH = {"allowed_tools": ["Bash"], **SMALL}
 LIE = "usage = {input_tokens = 1, output_tokens = 1}\n"
@@ -264,3 +266,34 @@ def test_a_summary_is_given_up_when_the_backend_has_failed_for_minutes(tmp_path:
         assert [line["attempt"] for line in retries[:5]] == [1, 2, 3, 4, 1]
 
     run(talk)
+
+
+def test_a_call_that_an_earlier_engine_left_open_has_its_result_before_it_is_summed_up(tmp_path: Path) -> None:
+    async def talk() -> None:
+        room = await Room(tmp_path, says("one") + calls("sleep 100", id="t1"), **BASH).__aenter__()
+        await prompted(room, "first")
+        room.prompt("second")
+        await room.until(lambda line: line["type"] == "assistant" and "tool_use" in str(line))
+        await room.crash()
+        async with Room(tmp_path, says("Sum.", "two"), resume=room.session.id, **BASH) as again:
+            await prompted(again, "/compact")
+            result = await prompted(again, "third")
+        assert result["result"] == "two"
+        [path] = (tmp_path / "home/.claude/projects").rglob("*.jsonl")
+        kinds = [
+            kind
+            for line in path.read_text().splitlines()
+            for kind in ("tool_result", "compact_boundary")
+            if f'"{kind}"' in line
+        ]
+        assert kinds == ["tool_result", "compact_boundary"]
+
+    run(talk)
+
+
+def test_no_session_is_lost_in_a_window_that_is_far_too_small(tmp_path: Path) -> None:
+    seen, flaws = asyncio.run(narrow_windows.storm(tmp_path, sessions=4, parallel=4, seed=1))
+
+    assert flaws == []
+    assert seen["compact_boundary"] > 5
+    assert seen["refused"] > 0

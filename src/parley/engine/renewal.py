@@ -60,6 +60,7 @@ async def compact(session: Session, turn: Turn, words: str) -> Outcome:
     if not session.setup.compaction.is_allowed:
         session.tell(init_line(session))
         return outcome.commanded("compact", DISABLED)
+    session.conversation.recover()  # what an earlier engine left open is part of what is summed up
     compactor = compactor_for(session.conversation)
     done = await compactor.compact("manual", words or None)
     session.tell(init_line(session))
