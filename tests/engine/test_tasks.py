@@ -23,6 +23,7 @@ from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.requests import Request
+from parley.tools.base import Order
 
 ALLOWED = ("Bash", "TaskOutput", "TaskStop", "BashOutput", "KillShell")
 
@@ -238,8 +239,8 @@ def alive(pid: int) -> bool:
 def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         tasks = room.session.tasks
-        task = await tasks.start_command(
-            ["/bin/bash", "-c", "sleep 600"],
+        order = Order(
+            argv=["/bin/bash", "-c", "sleep 600"],
             command="sleep 600",
             description="A job",
             tool_use_id="toolu_1",
@@ -247,6 +248,7 @@ def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) 
             environment={},
             timeout_seconds=600,
         )
+        task = await tasks.start_command(order)
         tasks.stop(task.id)
         assert task.process.over.done()
         await room.hear("system", "task_notification")

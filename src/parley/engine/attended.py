@@ -1,6 +1,6 @@
 """Commands that are waited for: told as tasks when they take long, and sent to the background when the host wants it.
 
-    ended = await attended.run(argv, ..., output=Output(...))    # how it ended, or the task that it has become
+    ended = await attended.run(order, Output(...))    # how it ended, or the task that it has become
 
 As recorded, a command that takes longer than a few seconds is told as a task, and so is its end.
 """
@@ -8,12 +8,13 @@ As recorded, a command that takes longer than a few seconds is told as a task, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.task import CommandTask, run_id, short
 from parley.errors import ToolError
 from parley.protocol.messages.system import TaskNotification, TaskStarted
+from parley.tools.base import Order
 from parley.workspace.output import Output
 from parley.workspace.processes import Command, End, Finished, Processes
 
@@ -30,13 +31,13 @@ PART_BYTES = 1 << 20
 class Waited:
     """One command that somebody waits for."""
 
-    def __init__(self, stamp: Stamp, output: Output, *, command: str, description: str, tool_use_id: str) -> None:
+    def __init__(self, stamp: Stamp, order: Order, output: Output) -> None:
         self.id = f"b{short(stamp.new_uuid(), 8)}"
         self.run_id = run_id(stamp)
         self.output = output
-        self.command = command
-        self.description = description
-        self.tool_use_id = tool_use_id
+        self.command = order.command
+        self.description = order.description
+        self.tool_use_id = order.tool_use_id
         self.is_told = False
         self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Nobody waits for it any more."""
@@ -67,24 +68,15 @@ class Attended:
             waited.move()
         return bool(meant)
 
-    async def run(
-        self,
-        argv: list[str],
-        *,
-        command: str,
-        description: str,
-        tool_use_id: str,
-        cwd: str,
-        environment: Mapping[str, str],
-        timeout_seconds: float,
-        output: Output,
-    ) -> Finished | CommandTask:
+    async def run(self, order: Order, output: Output) -> Finished | CommandTask:
         """Run it to its end, or until it goes on behind. Cancelling kills it. Raises ToolError."""
-        waited = Waited(self._stamp, output, command=command, description=description, tool_use_id=tool_use_id)
+        waited = Waited(self._stamp, order, output)
         try:
-            process = await self._processes.start(argv, cwd=cwd, environment=environment, take=waited.take)
+            process = await self._processes.start(
+                order.argv, cwd=order.cwd, environment=order.environment, take=waited.take
+            )
             self._waited[waited.id] = waited
-            end = await self._until_over(waited, process, timeout_seconds)
+            end = await self._until_over(waited, process, order.timeout_seconds)
         finally:
             output.close()
             self._waited.pop(waited.id, None)

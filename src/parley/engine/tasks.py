@@ -14,9 +14,9 @@ that start, read and stop tasks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
 from parley.engine.stamp import Stamp
@@ -36,7 +36,8 @@ from parley.engine.task import (
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
-from parley.workspace.output import Record
+from parley.tools.base import Order
+from parley.workspace.output import Output, Record
 from parley.workspace.processes import Finished, Processes
 
 if TYPE_CHECKING:
@@ -78,22 +79,14 @@ class Tasks:
 
     # What tools and the host may ask.
 
-    async def start_command(
-        self,
-        argv: list[str],
-        *,
-        command: str,
-        description: str,
-        tool_use_id: str,
-        cwd: str,
-        environment: Mapping[str, str],
-        timeout_seconds: float,
-    ) -> CommandTask:
+    async def start_command(self, order: Order) -> CommandTask:
         """Raises ToolError if it cannot be started."""
         id = f"b{short(self._stamp.new_uuid(), 8)}"
         record = self.new_output(id)
         try:
-            started = await self._processes.start(argv, cwd=cwd, environment=environment, take=record.take)
+            started = await self._processes.start(
+                order.argv, cwd=order.cwd, environment=order.environment, take=record.take
+            )
         except BaseException:
             record.close()
             record.path.unlink(missing_ok=True)
@@ -101,22 +94,22 @@ class Tasks:
         task = CommandTask(
             id=id,
             run_id=run_id(self._stamp),
-            description=description,
-            command=command,
-            tool_use_id=tool_use_id,
+            description=order.description,
+            command=order.command,
+            tool_use_id=order.tool_use_id,
             process=started,
             record=record,
         )
-        self.begin(task, asyncio.create_task(self._watch(task, timeout_seconds)))
+        self.begin(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
         return task
 
-    async def run_command(self, argv: list[str], **about: Any) -> Finished | CommandTask:
+    async def run_command(self, order: Order, output: Output) -> Finished | CommandTask:
         """Wait for a command, unless the host sends it to the background (attended.py). Raises ToolError."""
         if self._attended is None:
             from parley.engine.attended import Attended
 
             self._attended = Attended(self, self._processes, self._stamp)
-        return await self._attended.run(argv, **about)
+        return await self._attended.run(order, output)
 
     def send_behind(self, tool_use_id: str | None) -> bool:
         """Commands that are waited for, or that of one call, go on in the background; whether there is one."""

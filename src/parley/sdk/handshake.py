@@ -76,21 +76,27 @@ def json_schema(options: Options) -> Any:
     return UNSET if options.output_type is None else schema_of(options.output_type)
 
 
+def object_in(given: str | os.PathLike[str], name: str) -> Json:
+    """The JSON object of an option that has it as text, or the path to it. Raises CLIConnectionError."""
+    text = os.fspath(given).strip()
+    if not text.startswith("{"):
+        try:
+            with open(given, encoding="utf-8") as file:
+                text = file.read()
+        except OSError as flaw:
+            raise CLIConnectionError(f"{name}: {given} cannot be read: {flaw.strerror}") from None
+    try:
+        found: Json = msgspec.json.decode(text.encode(), type=dict)
+    except msgspec.DecodeError as flaw:
+        raise CLIConnectionError(f"{name} is no JSON object: {flaw}") from None
+    return found
+
+
 def mcp(options: Options) -> tuple[Json, dict[str, Any]]:
     """The configuration of other servers, and the program's own."""
     given = options.mcp_servers
     if not isinstance(given, dict):
-        text = str(given).strip()
-        if not text.startswith("{"):
-            try:
-                with open(given, encoding="utf-8") as file:
-                    text = file.read()
-            except OSError as flaw:
-                raise CLIConnectionError(f"the servers in {given} cannot be read: {flaw.strerror}") from None
-        try:
-            found = msgspec.json.decode(text.encode(), type=dict)
-        except msgspec.DecodeError as flaw:
-            raise CLIConnectionError(f"mcp_servers is no JSON object: {flaw}") from None
+        found = object_in(given, "mcp_servers")
         return found.get("mcpServers", found), {}
     own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # its type says so
     return {name: dict(server) for name, server in given.items() if name not in own}, own

@@ -24,8 +24,7 @@ from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
 from parley.protocol.options import ROWS, spell
 from parley.protocol.options import Options as Flags
-from parley.sdk.errors import CLIConnectionError
-from parley.sdk.handshake import initialize, mcp
+from parley.sdk.handshake import initialize, mcp, object_in
 from parley.sdk.hooks import Registry
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
@@ -225,19 +224,9 @@ def settings_of(options: Options) -> str | Json | None:
     if given is None:
         return None if sandbox is None else {"sandbox": sandbox}
     given = os.fspath(given)
-    text = given.strip()
-    if not text.startswith("{") and sandbox is None:
+    if not given.strip().startswith("{") and sandbox is None:
         return given
-    if not text.startswith("{"):
-        try:
-            with open(given, encoding="utf-8") as file:
-                text = file.read()
-        except OSError as flaw:
-            raise CLIConnectionError(f"the settings {given} cannot be read: {flaw.strerror}") from None
-    try:
-        merged = msgspec.json.decode(text.encode(), type=dict)
-    except msgspec.DecodeError as flaw:
-        raise CLIConnectionError(f"the settings are no JSON object: {flaw}") from None
+    merged = object_in(given, "settings")
     return merged if sandbox is None else {**merged, "sandbox": sandbox}
 
 

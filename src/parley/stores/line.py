@@ -50,13 +50,7 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
         "message": told.pop("message"),
         "uuid": told.pop("uuid"),
         "timestamp": entry.at,
-        "userType": "external",
-        "entrypoint": context.entrypoint,
-        "cwd": context.cwd,
-        "sessionId": session_id,
-        "version": context.version,
-        "gitBranch": context.git_branch,
-        "seq": entry.seq,
+        **place(entry, session_id, context),
     }
     if context.agent_id:
         spelled["agentId"] = context.agent_id
@@ -104,6 +98,19 @@ def spoken(json: Json, session_id: str, seq: int, at: str) -> Entry:
 DICT = frozenset({dict})
 
 
+def place(entry: Entry, session_id: str, context: Context) -> Json:
+    """Where and by whom it was said, as every line of the layout has it."""
+    return {
+        "userType": "external",
+        "entrypoint": context.entrypoint,
+        "cwd": context.cwd,
+        "sessionId": session_id,
+        "version": context.version,
+        "gitBranch": context.git_branch,
+        "seq": entry.seq,
+    }
+
+
 def next_parent(entry: Entry) -> str | None:
     """What the line behind an entry follows; None if the entry does not change that."""
     if entry.kind == "cut":
@@ -127,13 +134,7 @@ def beginning(entry: Entry, session_id: str, context: Context, parent: str | Non
         "uuid": told["uuid"],
         "level": "info",
         **({"compactMetadata": respelled(metadata, camel)} if metadata else {}),
-        "userType": "external",
-        "entrypoint": context.entrypoint,
-        "cwd": context.cwd,
-        "sessionId": session_id,
-        "version": context.version,
-        "gitBranch": context.git_branch,
-        "seq": entry.seq,
+        **place(entry, session_id, context),
         "parley": told,
     }
 

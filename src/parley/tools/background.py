@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from parley.errors import ToolError
 from parley.workspace.output import Output
 from parley.workspace.processes import Finished
+
+if TYPE_CHECKING:
+    from parley.tools.base import Order
 
 RUNNING = "running"
 
@@ -60,31 +62,10 @@ class Background(Protocol):
     are_allowed: bool
     """Whether anything may run in the background; else everything is waited for."""
 
-    async def start_command(
-        self,
-        argv: list[str],
-        *,
-        command: str,
-        description: str,
-        tool_use_id: str,
-        cwd: str,
-        environment: Mapping[str, str],
-        timeout_seconds: float,
-    ) -> Task:
+    async def start_command(self, order: Order) -> Task:
         """Raises ToolError if it cannot be started."""
 
-    async def run_command(
-        self,
-        argv: list[str],
-        *,
-        command: str,
-        description: str,
-        tool_use_id: str,
-        cwd: str,
-        environment: Mapping[str, str],
-        timeout_seconds: float,
-        output: Output,
-    ) -> Finished | Task:
+    async def run_command(self, order: Order, output: Output) -> Finished | Task:
         """How a command ended, or the task that it has become meanwhile. Cancelling kills it. Raises ToolError."""
 
     def find(self, task_id: str) -> Task | None: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -36,6 +36,19 @@ class Result(Struct, frozen=True, kw_only=True):
     """For the host: the line's `tool_use_result`."""
     is_error: bool | None = None
     """None leaves the field out, as most tools do on success."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A command that is to be run for a call."""
+
+    argv: list[str]
+    command: str
+    """The command line, as the model wrote it."""
+    description: str
+    tool_use_id: str
+    cwd: str
+    environment: Mapping[str, str]
+    timeout_seconds: float
 
 
 class Context:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.background import Task
-from parley.tools.base import Context, Result
+from parley.tools.base import Context, Order, Result
 from parley.workspace.base import Reach
 from parley.workspace.output import Output
 from parley.workspace.processes import Finished
@@ -69,16 +69,8 @@ class Bash:
             return await start(argv, call, context, folder, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
-        done = await attended(
-            argv,
-            call,
-            context,
-            reach.call,
-            cwd=folder,
-            environment=shell_environment(context),
-            timeout_seconds=timeout_ms / 1000,
-            output=Output(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt"),
-        )
+        output = Output(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt")
+        done = await attended(order(argv, call, context, reach.call, folder, timeout_ms), context, output)
         if not isinstance(done, Finished):
             return moved(done, note)
         if ended_in := done.last_words.removesuffix("\n"):
@@ -86,13 +78,30 @@ class Bash:
         return report(done, timeout_ms, note)
 
 
-async def attended(argv: list[str], call: BashInput, context: Context, tool_use_id: str, **how: Any) -> Finished | Task:
+def order(
+    argv: list[str], call: BashInput, context: Context, tool_use_id: str, folder: str, timeout_ms: float
+) -> Order:
+    return Order(
+        argv=argv,
+        command=call.command,
+        description=call.description or call.command,
+        tool_use_id=tool_use_id,
+        cwd=folder,
+        environment=shell_environment(context),
+        timeout_seconds=timeout_ms / 1000,
+    )
+
+
+async def attended(wanted: Order, context: Context, output: Output) -> Finished | Task:
     """Wait for it; where there is a session, its host may want that it goes on in the background."""
-    if context.tasks is None:
-        return await context.processes.run(argv, **how)
-    description = call.description or call.command
-    return await context.tasks.run_command(
-        argv, command=call.command, description=description, tool_use_id=tool_use_id, **how
+    if context.tasks is not None:
+        return await context.tasks.run_command(wanted, output)
+    return await context.processes.run(
+        wanted.argv,
+        cwd=wanted.cwd,
+        environment=wanted.environment,
+        timeout_seconds=wanted.timeout_seconds,
+        output=output,
     )
 
 
@@ -111,15 +120,8 @@ async def start(argv: list[str], call: BashInput, context: Context, folder: str,
     if context.tasks is None:
         raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
     asked_ms = BACKGROUND_TIMEOUT_MS if call.timeout is None else max(1, call.timeout)
-    task = await context.tasks.start_command(
-        argv,
-        command=call.command,
-        description=call.description or call.command,
-        tool_use_id=context.tool_use_id,
-        cwd=folder,
-        environment=shell_environment(context),
-        timeout_seconds=min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS) / 1000,
-    )
+    timeout_ms = min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS)
+    task = await context.tasks.start_command(order(argv, call, context, context.tool_use_id, folder, timeout_ms))
     text = (
         f"{note}Command running in background with ID: {task.id}. Output is being written to: {task.output_file} "
         "You will be told when it is over. TaskOutput shows its output, TaskStop ends it."
