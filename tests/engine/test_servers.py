@@ -104,8 +104,12 @@ def test_a_server_asks_the_person_through_the_host_and_nobody_there_is_a_no(tmp_
                 "message": "What is your name?",
             }
             assert asked["request"]["requested_schema"]["properties"]["name"]["type"] == "string"
+            again = (await room.ask("initialize"))["response"]
+            assert again["pending_elicitation_requests"] == [asked]
+            assert again["response"]["session_state"] == "requires_action"
             room.say(answer(asked, action))
         await room.hear("result")
+        assert (await room.ask("initialize"))["response"]["response"]["session_state"] == "idle"
 
     greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
     turns = script(greet, greet, greet, "Done.")

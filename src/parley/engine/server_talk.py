@@ -76,7 +76,8 @@ class Talk:
         note = session.record.note
         note("elicitation", {"request_id": request_id, "server": question.mcp_server_name, "message": question.message})
         try:
-            return await session.host.ask(question, request_id)
+            with session.asker.waiting():
+                return await session.host.ask(question, request_id)
         finally:
             # Also if nobody wants the answer any more. Only the end of the engine leaves it open.
             with suppress(SessionError):
