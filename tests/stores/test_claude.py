@@ -453,12 +453,40 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         store(tmp_path).create(FIRST).append(user(0, "Hello"))
 
 
-def test_a_transcript_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    transcript(tmp_path).mkdir(parents=True)
+def test_a_transcript_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: str, flags: int, *rest: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
+    write(store(tmp_path), FIRST, user(0, "Hello"))
+    monkeypatch.setattr(os, "open", forbidden)  # as it is for somebody else's file; root may read any
     with pytest.raises(SessionError) as raised:
-        kept(store(tmp_path))
-    assert str(raised.value) == f"the session cannot be read from {transcript(tmp_path)}: Is a directory"
+        list(store(tmp_path).read(FIRST))
+    assert str(raised.value) == f"the session cannot be read from {transcript(tmp_path)}: Permission denied"
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def make_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("make", [make_folder, make_device, make_loop, os.mkfifo])
+def test_what_is_no_file_is_no_session_and_nobody_waits_for_it(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = transcript(tmp_path)
+    path.parent.mkdir(parents=True)
+    make(path)
+    there = store(tmp_path)
+
+    assert (there.exists(FIRST), there.list(), there.search("x"), there.newest()) == (False, [], [], None)
+    for act in (there.open, there.read, there.repair, there.delete):
+        with pytest.raises(UnknownSession):
+            act(FIRST)
 
 
 def test_a_folder_that_may_not_be_looked_into_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,8 @@ def test_an_id_may_be_opened_unless_it_is_in_use(store: Store) -> None:
     ("wanted", "complaint"),
     [
         ({"session_id": "x"}, "Invalid session ID"),
+        ({"resume": ""}, "--resume needs the id or the title of a session"),
+        ({"resume": " ", "fork": True}, "--resume needs the id or the title of a session"),
         ({"session_id": NEW, "resume": OLD}, "only together with --fork-session"),
         ({"session_id": NEW, "newest": True}, "only together with --fork-session"),
         ({"at": "first"}, "--resume-session-at goes only with"),

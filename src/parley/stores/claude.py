@@ -122,7 +122,10 @@ class Claude(Files):
             return None
         here = self._folder / f"{session_id}.jsonl"
         with looking():
-            return here if here.exists() else next(iter(sorted(self._projects.glob(f"*/{session_id}.jsonl"))), None)
+            if here.is_file():
+                return here
+            elsewhere = sorted(self._projects.glob(f"*/{session_id}.jsonl"))
+            return next((path for path in elsewhere if path.is_file()), None)
 
 
 def project_key(cwd: str) -> str:

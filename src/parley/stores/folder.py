@@ -95,7 +95,7 @@ class Folder(Files):
 
     def exists(self, session_id: str) -> bool:
         with looking():
-            return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).exists()
+            return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).is_file()
 
     def is_held(self, session_id: str) -> bool:
         return is_held(self._leases / plain(session_id))

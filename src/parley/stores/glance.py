@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -57,7 +58,7 @@ def glance(path: Path, session_id: str) -> Info | None:
         return None
     try:
         status = os.fstat(file)
-        head = os.pread(file, REACH, 0)
+        head = os.pread(file, REACH, 0) if stat.S_ISREG(status.st_mode) else b""
         tail = os.pread(file, REACH, status.st_size - REACH) if status.st_size > REACH else head
     except OSError:
         return None

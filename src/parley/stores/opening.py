@@ -79,6 +79,8 @@ def check(wanted: Wanted) -> None:
     """Raises UsageError if the options contradict each other."""
     if wanted.session_id is not None and not is_uuid(wanted.session_id):
         raise UsageError("Invalid session ID. Must be a valid UUID.")
+    if wanted.resume is not None and not wanted.resume.strip():
+        raise UsageError("--resume needs the id or the title of a session")
     goes_on = bool(wanted.resume or wanted.newest)
     if wanted.session_id is not None and goes_on and not wanted.fork:
         raise UsageError("--session-id goes with --resume or --continue only together with --fork-session")

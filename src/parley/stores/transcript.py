@@ -52,7 +52,7 @@ class Reader:
     def entries(self, after: int = -1) -> Iterator[Entry]:
         """The entries with a higher number. Raises SessionError, DamagedSession."""
         try:
-            with self._path.open("rb") as file:
+            with open(self._path, "rb", opener=unblocked) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     return  # a device may have no end
@@ -151,6 +151,11 @@ class Reader:
 
 DAMAGED = object()
 DECODER = msgspec.json.Decoder()
+
+
+def unblocked(path: str, flags: int) -> int:
+    """Open what may turn out to be no file: a pipe would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
