@@ -85,6 +85,26 @@ def test_a_count_that_cannot_be_is_not_believed() -> None:
     assert gauge.estimate(10_500) == 7_500
 
 
+def test_pictures_and_documents_are_no_reason_to_doubt_a_count() -> None:
+    """What they take nobody knows but the backend."""
+    image: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100}}
+    pdf: Json = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "A" * 10**6}}
+    history = heard(
+        user("1", text("x" * 400), image, pdf),
+        assistant("2", call("a")),
+        user("3", {**result("a"), "content": [text("y" * 400), image]}),
+    )
+    gauge = Gauge()
+    gauge.measure(500, history.tokens, history.media_tokens)
+
+    assert history.media_tokens == 1_600 + 10_000 + 1_600
+    assert gauge.estimate(history.tokens + 7) == 507
+    assert (
+        heard(user("1", image), boundary(preserved_segment={"anchor_uuid": "s"}), user("s", text("Sum."))).media_tokens
+        == 0
+    )
+
+
 def test_a_conversation_that_was_just_compacted_is_not_compacted_again() -> None:
     gauge = Gauge()
     assert gauge.has_grown(500, 1_000)

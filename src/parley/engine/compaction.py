@@ -79,9 +79,12 @@ class Gauge:
         self.failures = 0
         """In a row."""
 
-    def measure(self, counted: int, estimated: int) -> None:
-        """The backend has counted a call and its answer, for which there is our own estimate."""
-        self._measured = (counted, estimated) if counted >= estimated * LEAST_SHARE else None
+    def measure(self, counted: int, estimated: int, media: int = 0) -> None:
+        """The backend has counted a call and its answer, for which there is our own estimate.
+
+        What of that is `media` is no more than a guess, and no reason to doubt a count.
+        """
+        self._measured = (counted, estimated) if counted >= (estimated - media) * LEAST_SHARE else None
 
     def reset(self, history_tokens: int) -> None:
         """The conversation has begun anew."""

@@ -175,7 +175,7 @@ class Exchange:
         # What subagents use is on the session's bill, and no part of its own context.
         talk.ledger.count(choice.shown, usage, seconds, beside=talk.parent_tool_use_id is not None)
         self.context_tokens = tokens_in(usage)
-        talk.gauge.measure(self.context_tokens, talk.own_estimate())
+        talk.gauge.measure(self.context_tokens, talk.own_estimate(), talk.record.history.media_tokens)
         if self._first_tokens is None:
             self._first_tokens = self.context_tokens - (usage.get("output_tokens") or 0)
         for words in talk.ledger.warnings():

@@ -18,10 +18,11 @@ from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 
 THOUGHTS = ("thinking", "redacted_thinking")
+MEDIA = ("image", "document")
 IMAGE_TOKENS = 1_600
 """About what the API counts for a picture, however many bytes it has."""
-DOCUMENT_CHARS_PER_TOKEN = 30
-"""A page has some 2,500 tokens, and with its fonts and pictures some 50 KB, spelled as base64."""
+DOCUMENT_CHARS_PER_TOKEN = 100
+"""A page has some 2,500 tokens; with its fonts it has some 50 KB, and some 500 KB as a picture."""
 
 
 class Said(Struct, frozen=True, gc=False):
@@ -69,6 +70,8 @@ class History:
         """The lines that the last cut left out."""
         self.tokens = 0
         """About how many the conversation has."""
+        self.media_tokens = 0
+        """Those of pictures and documents among them, which may be far from the truth."""
         self.dropped_tokens = 0
         """About how many compactions took away, all together."""
         self._boundary: Json | None = None
@@ -128,7 +131,7 @@ class History:
                 return
 
     def _begin_anew(self, lines: list[Said]) -> None:
-        self._lines, self._spoken, self._boundary, self.tokens = [], [], None, 0
+        self._lines, self._spoken, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
         self._open_calls.clear()
         for line in lines:
             self._add(line)
@@ -142,6 +145,8 @@ class History:
         for block in blocks:
             self.tokens += weight(block)
             kind = block.get("type")
+            if kind in MEDIA or kind == "tool_result":
+                self.media_tokens += media_weight(block)
             if kind == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
             elif kind == "tool_result":
@@ -242,6 +247,12 @@ def weight(block: Json) -> int:
     if kind == "tool_result" and isinstance(block.get("content"), list):
         return sum(weight(part) for part in block["content"])
     return tokens(len(msgspec.json.encode(block)))
+
+
+def media_weight(block: Json) -> int:
+    """How much of that is for pictures and documents."""
+    inner = block.get("content")
+    return sum(weight(part) for part in (inner if isinstance(inner, list) else [block]) if part.get("type") in MEDIA)
 
 
 def size(text: str) -> int:
