@@ -90,9 +90,9 @@ REST = f"""
 {EXAMPLE}
 ```
 
-The command is run by bash in the session's directory, with the input as JSON on stdin and `CLAUDE_PROJECT_DIR` in its
-environment, which has no key of ours. With `args` it is run without a shell. `onFailure` and `async` may stand beside
-it. Other types than `command` are not run, and said to be so.
+The command is run by bash where the session's shell stands (name scripts by `"$CLAUDE_PROJECT_DIR"/…`: a `cd` of the
+model moves it), with the input as JSON on stdin and an environment that has no key of ours. With `args` it is run
+without a shell. `onFailure` and `async` may stand beside it. Other types than `command` are not run, and said to be so.
 
 | exit code | means |
 |---|---|
@@ -101,7 +101,8 @@ it. Other types than `command` are not run, and said to be so.
 | others | it failed |
 
 What begins like an object and is none is a failure, except where it is context; so is an answer of more than 4 MiB.
-Commands and all they start end with their time, with an interrupt, and with the engine.
+Commands and all they start end with their time, with an interrupt, and with the engine; one that ignores SIGTERM is
+killed two seconds later.
 
 ## What the host sees
 
