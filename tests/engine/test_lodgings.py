@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from room import Json, Room
 from yard import visit
+
+from parley.engine.agent_task import AgentTask
 
 AGENT = (
     '[[turn]]\nwhen = "%s"\ntools = [{ name = "Agent", id = "%s", input = { description = "d", prompt = "%s"%s } }]\n'
@@ -225,6 +228,32 @@ def test_an_agent_that_goes_on_finds_its_changes(project: Path) -> None:
 
     room = played(project, script, talk, resume=first.session.id)
     assert said(result_of(room, "s2")).splitlines() == [path, "new"]
+
+
+def test_an_agent_that_is_about_to_leave_goes_on_with_a_message_and_loses_none(project: Path) -> None:
+    """Its worktree is gone before it goes on, and is made anew."""
+    begin = AGENT % ("go", "t1", "ONE", f'{APART}, name = "ann", run_in_background = true')
+    script = begin + TEXT % ("launched", "Started.") + TEXT % ("ONE", "First.") + TEXT % ("First.", "Noted.")
+    script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All noted.")
+
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        tasks = room.session.tasks
+        await room.until(lambda line: line.get("subtype") == "task_started")
+        [id] = tasks.ids()
+        task = tasks.find(id)
+        assert isinstance(task, AgentTask)
+        async with asyncio.timeout(60):
+            while not task.is_done:  # noqa: ASYNC110  # it is in this state for a moment only
+                await asyncio.sleep(0)
+            assert task.is_ending
+            assert room.session.subagents is not None
+            told = await room.session.subagents.send_for(None)("ann", "TWO", "t9")
+        assert "goes on in the background" in str(told.content)
+        await room.until(lambda line: line.get("summary") == "Second.")
+
+    played(project, script, talk)
+    assert there(project) == []
 
 
 def test_what_a_killed_engine_left_is_taken_away_when_the_session_goes_on(project: Path) -> None:

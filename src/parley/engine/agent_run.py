@@ -124,6 +124,7 @@ class AgentRun:
             self._close(GONE_ON)
             raise
         assert task.turn is not None
+        task.is_done = True
         task.end(ended, task.turn)
         self._stats.end(task.failed)
         self._close("")

@@ -79,12 +79,19 @@ class AgentTask(Task):
         self.turn: Turn | None = None
         self.letters: list[str] = []
         """Messages that it has not read yet."""
+        self.is_done = False
+        """Whether it has said all it had to say."""
         self.moved = asyncio.Event()
         """Its caller waits no longer."""
         self.text = ""
         """What it said last."""
         self.flaw = ""
         """Why it failed, if it did."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it reads no message any more, and is not gone yet."""
+        return (self.is_done or self.over.is_set()) and self.watcher is not None and not self.watcher.done()
 
     @property
     def failed(self) -> bool:

@@ -51,6 +51,8 @@ class Lodgings:
             raise ToolError("isolation 'worktree' is not possible in a restricted session: leave it out.")
         if self._worktrees is None:
             self._worktrees = self._session.setup.make_worktrees()
+        if (leaving := self._leaving.pop(id, None)) is not None:
+            await asyncio.wait({leaving})  # it goes on, and has not left yet
         around = above.worktree
         made = await self._worktrees.open(self._session.setup.cwd if around is None else around.cwd, f"agent-{id}")
         # Rules are about the person's checkout, also for an agent of an agent.
@@ -70,18 +72,22 @@ class Lodgings:
 
     async def leave(self, id: str) -> bool:
         """Whether the worktree of an agent is still there. Does nothing if it has none, or has left."""
-        if id in self._guests:
-            self._leaving[id] = self._own(asyncio.create_task(self._left(self._guests.pop(id))))
-        return id in self._leaving and await asyncio.shield(self._leaving[id])
+        leaving = self._begin_to_leave(id)
+        return leaving is not None and await asyncio.shield(leaving)
 
     def leave_soon(self, id: str) -> None:
         """The same for an agent that was stopped, or has left already; where its changes are is complained about."""
-        worktree = self._guests.get(id)
-        if worktree is not None:
-            self._own(asyncio.create_task(self._told(id, worktree)))
+        worktree, leaving = self._guests.get(id), self._begin_to_leave(id)
+        if worktree is not None and leaving is not None:
+            self._own(asyncio.create_task(self._told(id, worktree, leaving)))
 
-    async def _told(self, id: str, worktree: Worktree) -> bool:
-        kept = await self.leave(id)
+    def _begin_to_leave(self, id: str) -> asyncio.Task[bool] | None:
+        if id in self._guests:
+            self._leaving[id] = self._own(asyncio.create_task(self._left(self._guests.pop(id))))
+        return self._leaving.get(id)
+
+    async def _told(self, id: str, worktree: Worktree, leaving: asyncio.Task[bool]) -> bool:
+        kept = await leaving
         if kept and worktree.path not in self._occupied():
             place = f"the git worktree {worktree.path}, on the branch {worktree.branch}"
             self._session.setup.complain(f"the agent {id} was stopped; its changes are in {place}")

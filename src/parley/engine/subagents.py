@@ -47,6 +47,8 @@ class Subagents:
         self._session = session
         self.stats = Stats()
         self.lodgings = Lodgings(session)
+        self._turnstile = asyncio.Lock()
+        """Of two messages to one agent that is over, the first makes it go on, and the second reaches it."""
 
     def delegate_for(self, parent: Parent | None) -> Callable[[Any, str], Awaitable[Result]]:
         """What the Agent tool of an agent calls; None is the session itself."""
@@ -60,7 +62,8 @@ class Subagents:
         """What the SendMessage tool of an agent calls."""
 
         async def send(to: str, message: str, tool_use_id: str) -> Result:
-            return await self._send(to, message, tool_use_id, parent)
+            async with self._turnstile:
+                return await self._send(to, message, tool_use_id, parent)
 
         return send
 
@@ -177,6 +180,8 @@ class Subagents:
     async def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> Result:
         """Raises ToolError."""
         task = next((one for one in reversed(self._tasks()) if to in (one.id, one.call.name)), None)
+        if task is not None and task.is_ending and task.watcher is not None:
+            await asyncio.wait({task.watcher})  # it reads nothing any more, and is about to leave its place
         if task is not None and not task.over.is_set():
             task.letters.append(message)
             return sent(f"Agent {task.id} is running. It reads your message before its next step.")
