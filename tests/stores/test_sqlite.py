@@ -167,11 +167,12 @@ def write_protect(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = os.open
 
     def refusing(path: str, flags: int, *rest: int, **more: int) -> int:
-        if flags & (os.O_RDWR | os.O_WRONLY):
+        if flags & (os.O_RDWR | os.O_WRONLY) and not (flags & os.O_EXCL and os.path.exists(path)):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
         return honest(path, flags, *rest, **more)
 
     monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
 
 
 def test_a_file_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +192,30 @@ def test_a_file_that_is_not_there_and_cannot_be_made_is_told(tmp_path: Path, mon
     write_protect(monkeypatch)
     with pytest.raises(SessionError, match="Read-only file system"):
         store(tmp_path).conversation(lambda: FIRST)
+
+
+LOOK = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+print(database.execute("SELECT count(*) FROM entries").fetchone()[0])
+database.close()
+"""
+
+
+def looked_at(path: Path) -> int:
+    """How many entries another process finds, who then is the last to close the file, or believes so."""
+    command = [sys.executable, "-c", LOOK, str(path / "sessions.db")]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def test_who_looks_into_the_file_takes_no_locks_from_who_writes_to_it(tmp_path: Path) -> None:
+    there = store(tmp_path)
+    log = there.create(FIRST)
+    log.append(user(0, "one"))
+    there.list()
+    assert looked_at(tmp_path) == 1
+    log.append(user(1, "two"))
+
+    assert looked_at(tmp_path) == 2
+    log.close()
+    assert kept(there) == [user(0, "one"), user(1, "two")]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,9 @@ def connect(path: Path) -> sqlite3.Connection:
     """Raises SessionError, sqlite3.Error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # One that is there is not opened: to close it would take away the locks of this process's other connections.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as flaw:
         raise SessionError(f"the memory {path} cannot be used: {flaw.strerror}") from None
     made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from parley.errors import SessionError
 
 VERSION = 2
 PATIENCE_SECONDS = 10
-MAY_NOT_WRITE = (errno.EROFS, errno.EACCES, errno.EPERM)
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
@@ -52,11 +50,11 @@ def connect(path: Path) -> sqlite3.Connection:
     with told(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            make(path)
         except OSError as flaw:
-            if flaw.errno in MAY_NOT_WRITE and path.exists():
-                return read_only(path)
             raise SessionError(f"the database {path} cannot be used: {flaw.strerror}") from None
+        if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            return read_only(path)
         made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             prepare(made, path)
@@ -64,6 +62,16 @@ def connect(path: Path) -> sqlite3.Connection:
             made.close()
             raise
         return made
+
+
+def make(path: Path) -> None:
+    """Make the file, for its user alone, if it is not there. Raises OSError.
+
+    One that is there is not even opened: to close it would take away the locks of this process's other connections,
+    and who comes next would take the database for closed and throw away the log that they write to.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def read_only(path: Path) -> sqlite3.Connection:
