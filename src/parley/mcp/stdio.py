@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from parley.errors import ToolError
 from parley.mcp.base import TAIL_BYTES, Lost, Spec
-from parley.protocol.base import Json, spell
+from parley.protocol.base import Json, mend_surrogates, spell
 from parley.protocol.framing import Framer, Line, OverLong
 from parley.workspace.processes import Command, Processes
 
@@ -105,11 +106,23 @@ class Stdio:
             self._take(message)
 
 
+def decoded(line: bytes) -> Any:
+    """What a line says. Half a character, as a text that was cut has, costs that character and not the answer.
+
+    Raises DecodeError and RecursionError.
+    """
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        whole = line.decode(errors="replace").encode()
+        return msgspec.json.decode(mend_surrogates(whole) or whole)
+
+
 def messages(line: bytes) -> list[Json]:
     """The messages of a line: one, or several in a list as old servers send them; none in a stray print."""
     try:
-        said = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        said = decoded(line)
+    except (msgspec.DecodeError, RecursionError):
         return []
     return [message for message in (said if isinstance(said, list) else [said]) if isinstance(message, dict)]
 
