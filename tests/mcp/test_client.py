@@ -274,3 +274,18 @@ def test_true_is_not_the_number_1() -> None:
 
     _, found = meeting(act, call)
     assert found == {"content": "right"}
+
+
+def test_what_a_server_asks_of_us_alone_gives_its_call_no_more_time() -> None:
+    async def act(far: Far, message: Json) -> None:
+        if message.get("method") == "tools/call":
+            for number in range(100):
+                await asyncio.sleep(10)
+                far.say({"jsonrpc": "2.0", "id": f"q{number}", "method": ("roots/list", "ping", "x")[number % 3]})
+
+    async def work(client: Client, far: Far) -> None:
+        with pytest.raises(Late):
+            await call(client, far)
+
+    seconds, _ = meeting(act, work)
+    assert seconds == 60

@@ -45,6 +45,7 @@ def test_an_error_is_its_text() -> None:
         ({"type": "resource_link", "name": "b", "uri": "a://b", "description": "d"}, "resource b at a://b: d"),
         ({"type": "hologram"}, "unknown type 'hologram'"),
         ({"type": "resource", "resource": 7}, "cannot be shown"),
+        ({"type": "image", "data": {}, "mimeType": {"no": "text"}}, "cannot be shown"),
     ],
 )
 def test_every_kind_of_content_is_something_a_model_can_read(item: Any, block: Any) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from parley.mcp.base import Lost, ServerError, Wire
@@ -27,6 +27,7 @@ MOST_NAME_CHARS = 200
 MOST_PAGES = 100
 MOST_LISTED = 2_000
 """Of tools, prompts or resources. All of them are in a line to the host, which must not grow too long for it."""
+FOR_PEOPLE = ("elicitation/create",)
 MOST_QUESTIONS = 64
 """How many questions of one server are answered at a time; more are refused."""
 
@@ -215,6 +216,8 @@ class Client:
 
     async def _asked(self, method: str, params: Json) -> Json:
         """While a person is asked, the server cannot be expected to hurry."""
+        if method not in FOR_PEOPLE:
+            return await self._answer(method, params)
         self._questions += 1
         self._wind_up()
         try:
@@ -244,7 +247,7 @@ class Client:
                 waiting.answer.set_exception(loss)
         self._tell_loss(str(loss))
 
-    def _do(self, work: Awaitable[None]) -> asyncio.Task[None]:
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside; a server that is gone by then does not need it."""
 
         async def quietly() -> None:
@@ -254,6 +257,7 @@ class Client:
         chore = asyncio.get_running_loop().create_task(quietly())
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
+        chore.add_done_callback(lambda done: work.close())  # it may not even have begun
         return chore
 
 

@@ -73,7 +73,7 @@ def audio(item: Json) -> Json:
 
 def data_of(data: Any, kind: Any, what: str) -> Json:
     """Base64: a picture where the model can see it, else what it would be."""
-    if kind in PICTURES and isinstance(data, str):
+    if isinstance(kind, str) and kind in PICTURES and isinstance(data, str):
         return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
     size = len(data) * 3 // 4 if isinstance(data, str) else 0
     return plain(f"[{what} of the type {kind or 'unknown'}, about {size} bytes, which cannot be shown]")
