@@ -1,6 +1,6 @@
 """Engines side by side on one config folder: nobody's session is mixed up, torn or lost.
 
-    python tests/programmes/neighbours.py --engines 50 --rounds 3
+    python tests/programmes/neighbours.py --engines 50 --rounds 3 --store sqlite
 
 Every engine has a session of its own, which it resumes in each round with a call that writes a file; all of them fork
 one shared session, and race to resume it. In the end every transcript must be whole, hold exactly what was
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from parley.stores.base import Entry
+from parley.stores.base import Entry, Store
 from parley.stores.claude import Claude
 from parley.stores.line import Context
+from parley.stores.sqlite import Sqlite
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 120
@@ -36,8 +37,10 @@ class Wrong(Exception):
 class House:
     """One config folder and one project."""
 
-    def __init__(self, folder: Path, parallel: int) -> None:
+    def __init__(self, folder: Path, parallel: int, store: str) -> None:
         self.config, self.project = folder / "config", folder / "project"
+        self._store = store
+        self._database = self.config / "sessions.db"
         self.project.mkdir(parents=True)
         self._places = asyncio.Semaphore(parallel)
         self.acknowledged: dict[str, list[str]] = {}
@@ -50,7 +53,17 @@ class House:
             "HOME": str(self.config.parent / "home"),
             "CLAUDE_CONFIG_DIR": str(self.config),
         }
-        flags = ("-p", "--output-format", "json", "--model", "offline", "--allowedTools", "Write", *argv)
+        flags = (
+            "-p",
+            "--output-format",
+            "json",
+            "--model",
+            "offline",
+            "--allowedTools",
+            "Write",
+            *self._place(),
+            *argv,
+        )
         async with self._places:
             engine = await asyncio.create_subprocess_exec(
                 PARLEY,
@@ -70,6 +83,9 @@ class House:
         if not result["is_error"]:
             self.acknowledged.setdefault(result["session_id"], []).append(prompt)
         return result
+
+    def _place(self) -> tuple[str, ...]:
+        return ("--db", str(self._database)) if self._store == "sqlite" else ()
 
     async def live(self, number: int, rounds: int) -> None:
         """The life of one engine after the other, in one session."""
@@ -96,7 +112,10 @@ class House:
     def inspect(self) -> None:
         """Raises Wrong unless everything that was acknowledged is there, and nothing else."""
         complaints: list[str] = []
-        store = Claude(self.config, Context(cwd=str(self.project), version="2.1.0"), complaints.append)
+        context = Context(cwd=str(self.project), version="2.1.0")
+        store: Store = Claude(self.config, context, complaints.append)
+        if self._store == "sqlite":
+            store = Sqlite(self._database, context)
         for session_id, prompts in self.acknowledged.items():
             found = [text for entry in store.read(session_id) if (text := prompt_of(entry)) is not None]
             # A fork begins with what the shared session held by then. Of two engines that ended one after the other
@@ -105,7 +124,7 @@ class House:
                 raise Wrong(f"{session_id} holds {found}, and {prompts} was acknowledged")
         if complaints:
             raise Wrong(f"damaged: {complaints}")
-        held = list((self.config / "leases").iterdir())
+        held = [*self.config.glob("leases/*"), *self.config.glob("*.leases/*")]
         if held:
             raise Wrong(f"left behind: {held}")
         if (self.config.parent / "home").exists():
@@ -117,8 +136,8 @@ def prompt_of(entry: Entry) -> str | None:
     return content if isinstance(content, str) else None
 
 
-async def run(folder: Path, *, engines: int, rounds: int, parallel: int) -> Counter[str]:
-    house = House(folder, parallel)
+async def run(folder: Path, *, engines: int, rounds: int, parallel: int, store: str = "claude") -> Counter[str]:
+    house = House(folder, parallel, store)
     await house.ask("say begin", "--session-id", SHARED)
     await asyncio.gather(*(house.live(number, rounds) for number in range(engines)))
     house.inspect()
@@ -132,9 +151,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engines", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--store", choices=("claude", "sqlite"), default="claude")
     given = parser.parse_args()
+    size = {"engines": given.engines, "rounds": given.rounds, "parallel": given.engines}
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = asyncio.run(run(Path(folder), engines=given.engines, rounds=given.rounds, parallel=given.engines))
+        outcomes = asyncio.run(run(Path(folder), **size, store=given.store))
     sys.stdout.write(f"{given.engines} engines at once, {given.rounds} rounds: {dict(outcomes)}, nothing lost\n")
 
 

@@ -16,6 +16,7 @@ import failing_disk
 import kills
 import lease_races
 import neighbours
+import pytest
 
 
 def test_a_damaged_log_is_a_beginning_or_a_refusal(tmp_path: Path) -> None:
@@ -64,8 +65,9 @@ def test_sessions_can_be_measured() -> None:
     assert "list 5 sessions" in done.stdout
 
 
-def test_engines_side_by_side_lose_and_mix_up_nothing(tmp_path: Path) -> None:
-    outcomes = asyncio.run(neighbours.run(tmp_path, engines=8, rounds=1, parallel=8))
+@pytest.mark.parametrize(("store", "engines"), [("claude", 8), ("sqlite", 5)])
+def test_engines_side_by_side_lose_and_mix_up_nothing(tmp_path: Path, store: str, engines: int) -> None:
+    outcomes = asyncio.run(neighbours.run(tmp_path, engines=engines, rounds=1, parallel=engines, store=store))
 
-    assert (outcomes["own"], outcomes["shared"] + outcomes["refused"]) == (8, 8)
+    assert (outcomes["own"], outcomes["shared"] + outcomes["refused"]) == (engines, engines)
     assert outcomes["shared"] > 0
