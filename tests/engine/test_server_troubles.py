@@ -18,6 +18,7 @@ from room import Json, Room
 from yard import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
 
 from parley.compose.composer import Composer
+from parley.compose.servers import proxy_before
 from parley.errors import UsageError
 from parley.protocol.options import Options
 
@@ -362,6 +363,26 @@ def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, gi
 
     with pytest.raises(UsageError, match=reason):
         composer.setup(lambda complaint: None)
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://far.example/mcp", "http://gate:3128"),
+        ("http://far.example/mcp", "http://plain:80"),
+        ("https://near.example/mcp", None),
+        ("http://localhost:1/mcp", None),
+        ("http://[::1]:1/mcp", None),
+        ("http://[broken/", None),
+    ],
+)
+def test_a_proxy_is_for_other_machines(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "gate:3128")
+    monkeypatch.setenv("HTTP_PROXY", "http://plain:80")
+    monkeypatch.setenv("NO_PROXY", "near.example")
+    assert proxy_before(url) == proxy
 
 
 # The end.

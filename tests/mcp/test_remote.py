@@ -102,11 +102,12 @@ def far_away() -> Iterator[Far]:
             far.shutdown()
 
 
-def client_of(far: Far, ears: Ears) -> Server:
-    spec = Spec(name="far", kind="http", source="user", url=f"http://127.0.0.1:{far.server_port}/mcp")
+def client_of(far: Far, ears: Ears, *, proxy: str | None = None) -> Server:
+    url = f"http://127.0.0.1:{far.server_port}/mcp" if proxy is None else "http://far.invalid/mcp"
+    spec = Spec(name="far", kind="http", source="user", url=url)
 
     async def wire() -> Wire:
-        return Http(spec)
+        return Http(spec, proxy)
 
     return Server(spec, wire, ears, Patience(retries=(0.01, 0.01)), {})
 
@@ -155,3 +156,19 @@ def test_a_server_that_does_not_let_go_is_left() -> None:
 
     with far_away() as far:
         asyncio.run(talk(far))
+
+
+def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_told_without_its_password() -> None:
+    async def status(far: Far, proxy: str) -> tuple[str, str]:
+        far.lets_go.set()
+        server = client_of(far, Ears(), proxy=proxy)
+        async with asyncio.timeout(SECONDS):
+            await server.reconnect()
+            found = server.status, server.reason
+            await server.close()
+        return found
+
+    with far_away() as far:
+        assert asyncio.run(status(far, f"http://127.0.0.1:{far.server_port}")) == ("connected", "")
+        bad = asyncio.run(status(far, "gopher://me:hush@far:1"))
+    assert bad == ("failed", "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used")

@@ -25,9 +25,25 @@ if TYPE_CHECKING:
 WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context], Wire]] = {
     "sdk": lambda cls, spec, host, context: cls(spec.name, host),
     "stdio": lambda cls, spec, host, context: cls(spec, context.processes, context.cwd, context.environment),
-    "sse": lambda cls, spec, host, context: cls(spec),
-    "http": lambda cls, spec, host, context: cls(spec),
+    "sse": lambda cls, spec, host, context: cls(spec, proxy_before(spec.url)),
+    "http": lambda cls, spec, host, context: cls(spec, proxy_before(spec.url)),
 }
+
+
+def proxy_before(url: str) -> str | None:
+    """The proxy that our variables name for a server, if one is for it; never for one on this machine."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    try:
+        parts = urlsplit(url)
+        if is_loopback(url) or proxy_bypass(parts.hostname or ""):
+            return None
+    except ValueError:  # whoever opens it tells what is wrong with it
+        return None
+    proxies = getproxies()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    return named if named is None or "://" in named else f"http://{named}"
 
 
 def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]]) -> Supply:

@@ -34,6 +34,7 @@ CONNECT_SECONDS = 30.0
 GRACE_SECONDS = 0.5
 """How long a server has to say goodbye."""
 UNAUTHORIZED = (401, 403)
+BAD_PROXY = "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used"
 SESSION_HEADER = "mcp-session-id"
 
 for name in ("mcp", "client", "httpx2", "httpcore2"):
@@ -53,8 +54,9 @@ class Forgotten(Lost):
 class Remote:
     """What both transports have in common: two streams, and a task that lives between them."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, proxy: str | None = None) -> None:
         self._spec = spec
+        self._proxy = proxy
         self._take: Callable[[Json], None] = lambda message: None
         self._lost: Callable[[Lost | str], None] = lambda reason: None
         self._write: Any = None
@@ -138,12 +140,16 @@ class Remote:
         return next((told for flaw in reversed(self._trouble) if (told := why(flaw)) is not None), Lost(otherwise))
 
     def client(self, **more: Any) -> httpx2.AsyncClient:
-        """An HTTP client for this server."""
+        """An HTTP client for this server. Raises Lost if it cannot be had."""
+        try:
+            inner = httpx2.AsyncHTTPTransport(proxy=self._proxy)
+        except (ImportError, ValueError, httpx2.InvalidURL):  # its own words would show a password in the proxy's URL
+            raise Lost(BAD_PROXY) from None
         given: dict[str, Any] = {
             "headers": self._spec.headers,
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
             "auth": provider(self._spec),
-            "transport": Bounded(httpx2.AsyncHTTPTransport(), self._trouble, self.telling),
+            "transport": Bounded(inner, self._trouble, self.telling),
         }
         return httpx2.AsyncClient(**{**given, **{key: value for key, value in more.items() if value is not None}})
 
