@@ -136,6 +136,7 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
     ("argv", "complaint"),
     [
         (("--print",), "Input must be provided"),
+        (("--print", "--allowedTools", "Read", "x"), "what stands behind --allowedTools belongs to that option"),
         (("--print", "--output-format", "bogus", "x"), "Allowed choices are text, json, stream-json"),
         (("--print", "--output-format", "stream-json", "x"), "requires --verbose"),
         (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),

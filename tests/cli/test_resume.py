@@ -135,7 +135,7 @@ def test_nothing_is_written_without_persistence_and_the_old_session_is_read(
 
 
 def test_a_busy_session_names_its_holder_and_can_still_be_forked(
-    talk: list[str], go: Go, environment: dict[str, str], tmp_path: Path
+    talk: list[str], go: Go, run: Any, environment: dict[str, str], tmp_path: Path
 ) -> None:
     stream = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
     with subprocess.Popen(
@@ -153,11 +153,14 @@ def test_a_busy_session_names_its_holder_and_can_still_be_forked(
 
         busy = go("--resume", OLD, "three")
         fork = go("--resume", OLD, "--fork-session", "three")
+        delete = run("sessions", "delete", OLD)
         holder.stdin.close()
 
     assert busy["subtype"] == "error_during_execution"
     assert f"in use by process {holder.pid} on " in busy["errors"][0]
     assert (fork["subtype"], fork["session_id"] != OLD) == ("success", True)
+    assert (delete.returncode, "needs it alone: try again when that has ended" in delete.stderr) == (1, True)
+    assert "--steal" not in delete.stderr
 
 
 def test_half_a_line_that_a_kill_left_is_reported_once(run: Any, tmp_path: Path) -> None:

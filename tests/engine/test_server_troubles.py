@@ -267,6 +267,7 @@ def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: P
     room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
     [change] = news(room)
     assert (change["error"], change["stderr"]) == ("ended with exit code 3", "no licence\n")
+    assert "MCP server plain: failed: ended with exit code 3 (no licence)" in room.complaints
 
 
 def answers_to(request_id: str) -> Callable[[Json], bool]:

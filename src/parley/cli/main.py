@@ -119,7 +119,7 @@ def start(options: Options, prompt: str) -> int:
         if not prompt.strip():
             raise UsageError(
                 "Input must be provided either through stdin or as a prompt argument when using --print "
-                "(parley has no interactive screen: give a prompt, or --input-format stream-json)"
+                f"(parley has no interactive screen: give a prompt, or --input-format stream-json{swallowers(options)})"
             )
     guest = None
     if over_stdio:
@@ -132,6 +132,17 @@ def start(options: Options, prompt: str) -> int:
     from parley.cli import door
 
     return door.enter(options, None if streaming_in else prompt, guest)
+
+
+def swallowers(options: Options) -> str:
+    """Which options may have taken the prompt for a value of theirs; empty if there are none."""
+    from parley.protocol.options import ROWS
+
+    greedy = [row for row in ROWS if row.kind.words in ("many", "maybe") and row.field in options.given]
+    if not greedy:
+        return ""
+    names = ", ".join(row.flags[0] for row in greedy)
+    return f"; what stands behind {names} belongs to that option, so put the prompt before it, or behind --"
 
 
 def with_stdin(prompt: str, options: Options) -> str:

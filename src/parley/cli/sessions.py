@@ -19,7 +19,7 @@ from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
 from parley.compose.places import file_history
 from parley.compose.sessions import Sessions
-from parley.errors import SessionError, UnknownSession, UsageError
+from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
 from parley.protocol.options import Options
 from parley.settings.base import shown
@@ -206,7 +206,12 @@ def main(argv: list[str]) -> int:
         return handed_out([f"{USAGE}\n".encode()])
     wish, rest = taken(argv)
     options, name, words = chosen(rest, "sessions", USAGE, COMMANDS)
-    return handed_out(COMMANDS[name][0](Desk(options, wish), *words))
+    try:
+        return handed_out(COMMANDS[name][0](Desk(options, wish), *words))
+    except SessionBusy as flaw:
+        # Forking or stealing it, as a session may, would not get this done.
+        busy = f"Session {flaw.session_id} is in use by {flaw.holder}."
+        raise SessionError(f"{busy} `{name}` needs it alone: try again when that has ended.") from None
 
 
 def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:

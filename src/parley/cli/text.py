@@ -20,6 +20,17 @@ def canonical(message: Message) -> list[bytes]:
     return [] if type(message) in NOTES else [spell(message)]
 
 
+def why(failure: ApiRetry) -> str:
+    """Without a status there was no answer, or none to its end; `server_error` would blame who never heard of us."""
+    if failure.error_status is None:
+        return "no whole answer came from the server"
+    return f"{failure.error}, status {failure.error_status}"
+
+
+def next_try(failure: ApiRetry) -> str:
+    return f"trying again in {failure.retry_delay_ms / 1000:.1f} s ({failure.attempt} of {failure.max_retries})"
+
+
 class Printer:
     """A host that can read but not answer. What it was told is printed when it is closed."""
 
@@ -40,8 +51,7 @@ class Printer:
             # A background task that ends may cause another turn, with a result of its own: the last one counts.
             self._last = message
         elif isinstance(message, ApiRetry) and not self._as_json:
-            wait_seconds = message.retry_delay_ms / 1000
-            complain(f"the model call failed ({message.error}); trying again in {wait_seconds:.1f} s")
+            complain(f"the model call failed ({why(message)}); {next_try(message)}")
 
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody can be asked in a one-shot run")

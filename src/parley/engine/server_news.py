@@ -35,7 +35,7 @@ class News:
         text = f"MCP server {shown(server.spec.name)}: {server.status}" + (f": {server.reason}" if bad else "")
         line = Informational(content=text, level="warning" if bad else "info", mcp_server=facts)
         if server.status in TROUBLE:
-            self._complain(shown(text))
+            self._complain(shown(text + last_words(server.stderr)))
             if is_answered:
                 return
         if self._announced:
@@ -72,3 +72,9 @@ def instructions(servers: Iterable[Server]) -> str:
         if server.instructions
     ]
     return "\n\n".join(said)
+
+
+def last_words(stderr: str) -> str:
+    """The last line that a server wrote to stderr: mostly it says why it ended."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return f" ({lines[-1]})" if lines else ""

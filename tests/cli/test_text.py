@@ -1,0 +1,23 @@
+"""What a person reads while a one-shot run goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.cli.text import Printer
+from parley.protocol.messages.system import ApiRetry
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "complaint"),
+    [
+        ("server_error", None, "the model call failed (no whole answer came from the server); "),
+        ("overloaded", 529, "the model call failed (overloaded, status 529); "),
+    ],
+)
+def test_a_failed_call_says_what_failed_and_how_often_it_is_tried(
+    capfd: pytest.CaptureFixture[str], error: str, status: int | None, complaint: str
+) -> None:
+    failure = ApiRetry(attempt=2, max_retries=10, retry_delay_ms=1500, error_status=status, error=error)
+    Printer(as_json=False, everything=False).tell(failure)
+    assert capfd.readouterr().err == f"{complaint}trying again in 1.5 s (2 of 10)\n"
