@@ -42,7 +42,8 @@ background write, and what is too long and saved, reaches the model by other cal
 Bash alone does not see those.
 
 `matcher` is compared with the field in the first table: empty or `*` fits everything, `Edit|Write` fits these
-names, anything else is a regular expression that is searched for in the name. `Task` and `Agent` are one tool.
+names, anything else is a regular expression that is searched for in the name (one that is none fits everything, and
+stderr says so). `Task` and `Agent` are one tool.
 
 ## Events
 """
@@ -107,8 +108,8 @@ killed two seconds later.
 ## What the host sees
 
 With `--include-hook-events` every run of a hook is told: `hook_started`, `hook_progress` once a second while a command
-writes, `hook_response` with `outcome` success, error or cancelled. Runs for SessionStart are always told.
-`get_hooks_listing` lists the hooks with their sources.
+writes, `hook_response` with `outcome` success, error (also of a command that blocks by exit code 2) or cancelled.
+Runs for SessionStart are always told. `get_hooks_listing` lists the hooks with their sources.
 """
 
 
