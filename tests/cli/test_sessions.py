@@ -67,6 +67,12 @@ def test_a_session_moves_to_another_store_without_loss_and_goes_on_there(
     assert (again.returncode, "already in use" in again.stderr) == (1, True)
 
 
+def test_what_was_said_is_shown_to_its_end(run: Any) -> None:
+    said = "fox " * 100 + "and hound"
+    begin(run, prompt=f"say {said}")
+    assert f"assistant: {said}\n" in run("sessions", "show", ID).stdout
+
+
 def test_a_session_is_found_by_its_id_in_any_layout(run: Any, tmp_path: Path) -> None:
     begin(run, "--store", "folder")
     done = run("-p", "--model", "offline", "--output-format", "json", "--resume", ID, "say Found.")

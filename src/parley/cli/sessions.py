@@ -91,7 +91,7 @@ class Desk:
             return
         yield from self.text(about(info))
         for entry in store.read(session_id):
-            yield from self.text(speech(entry))
+            yield from self.whole(speech(entry))
 
     def agents(self, session_id: str, agent_id: str | None = None) -> Iterator[bytes]:
         store, _ = self.known(session_id)
@@ -103,7 +103,7 @@ class Desk:
         entries = store.read_agent(session_id, agent_id)
         if self.wish.as_json:
             return (spell(entry) + b"\n" for entry in entries)
-        return self.text(text for entry in entries for text in speech(entry))
+        return self.whole(text for entry in entries for text in speech(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
         found = self.store().search(" ".join(words), self.wish.limit or 20)
@@ -183,6 +183,9 @@ class Desk:
 
     def text(self, lines: Iterable[str]) -> Iterator[bytes]:
         return (f"{shown(line)}\n".encode(errors="replace") for line in lines)
+
+    def whole(self, lines: Iterable[str]) -> Iterator[bytes]:
+        return (f"{shown(line, len(line))}\n".encode(errors="replace") for line in lines)
 
 
 COMMANDS: Commands = {

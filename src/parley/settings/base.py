@@ -229,7 +229,7 @@ def entry(key: str, value: Any) -> str:
     return f"{key}={value if isinstance(value, str) else msgspec.json.encode(value, order='sorted').decode()}"
 
 
-def shown(text: str) -> str:
+def shown(text: str, most_chars: int = MOST_SHOWN) -> str:
     """For a terminal: no control characters, not endless."""
-    cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    cut = text if len(text) <= most_chars else f"{text[:most_chars]}…"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
