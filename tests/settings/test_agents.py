@@ -90,3 +90,9 @@ def test_the_command_line_has_them_as_json_or_in_a_file(tmp_path: Path) -> None:
 def test_a_command_line_that_is_wrong_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--agents"):
         on_command_line(text)
+
+
+def test_an_agent_of_the_command_line_that_is_none_is_named() -> None:
+    text = '{"good": {"description": "d", "prompt": "p"}, "bad": {"prompt": "p"}}'
+    with pytest.raises(UsageError, match=r"'bad' is no agent: .* field `description`"):
+        on_command_line(text)

@@ -96,8 +96,14 @@ def on_command_line(text: str | None) -> Mapping[str, AgentDefinition]:
     if text is None:
         return {}
     try:
-        given: Any = msgspec.json.decode(text if text.lstrip().startswith("{") else Path(text).read_bytes())
-        kinds: dict[str, AgentDefinition] = convert(given, dict[str, AgentDefinition])
-    except (msgspec.DecodeError, msgspec.ValidationError, OSError, UnicodeDecodeError) as flaw:
+        read = text if text.lstrip().startswith("{") else Path(text).read_bytes()
+        given: dict[str, Any] = msgspec.json.decode(read, type=dict[str, Any])
+    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as flaw:
         raise UsageError(f"option '--agents' is no object of agents: {flaw}") from None
+    kinds: dict[str, AgentDefinition] = {}
+    for name, fields in given.items():
+        try:
+            kinds[name] = convert(fields, AgentDefinition)
+        except msgspec.ValidationError as flaw:
+            raise UsageError(f"option '--agents': {name!r} is no agent: {flaw}") from None
     return kinds
