@@ -383,7 +383,9 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_turn_with_a_result(tmp_path: Path, environment: dict[str, str], number: int) -> None:
+def test_a_signal_ends_the_turn_with_a_result_and_tells_of_what_waited(
+    tmp_path: Path, environment: dict[str, str], number: int
+) -> None:
     process = subprocess.Popen(
         [PARLEY, "--stdio", *OFFLINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment
     )
@@ -395,5 +397,5 @@ def test_a_signal_ends_the_turn_with_a_result(tmp_path: Path, environment: dict[
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
 
-    assert [json.loads(line)["subtype"] for line in out.splitlines()] == ["cancelled"]
+    assert [json.loads(line)["subtype"] for line in out.splitlines()] == ["error", "cancelled"]
     assert process.returncode == (143 if number == signal.SIGTERM else 0)

@@ -337,6 +337,20 @@ def test_the_clients_own_session_id_comes_back_in_queued_and_result() -> None:
     assert [line["session_id"] for line in said(dialect, result())] == ["own"]
 
 
+def test_a_queued_prompt_that_is_never_run_is_told() -> None:
+    dialect = opened()
+    heard(dialect, prompt(), prompt(), prompt())
+    said(dialect, life("u1", "queued"), life("u1", "started"))
+    said(dialect, Queued(position=1, user_message_uuid="u2"), Queued(position=2, user_message_uuid="u3"))
+
+    assert [line["message"] for line in said(dialect, life("u3", "cancelled"), life("u2", "cancelled"))] == [
+        "The queued message at position 2 was taken back: it was not run",
+        "The queued message at position 1 was taken back: it was not run",
+    ]
+    assert said(dialect, result(user_message_uuids=["u1"]))[0]["type"] == "result"
+    assert said(dialect, life("u1", "cancelled")) == []
+
+
 def test_a_prompt_that_is_refused_has_a_result_under_the_clients_own_session_id() -> None:
     dialect = opened()
     bad = {"type": "user", "message": {"role": "user", "content": 5}, "session_id": "s1"}

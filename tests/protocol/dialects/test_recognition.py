@@ -27,6 +27,10 @@ PROMPT = {"type": "user", "message": {"role": "user", "content": "Hello"}}
         ({**PROMPT, "session_id": "default"}, "otherwise"),
         ({"type": "dance"}, "otherwise"),
         ([PROMPT], "otherwise"),
+        ([], "otherwise"),
+        ([{"jsonrpc": "2.0", "id": 1, "method": "status"}], "jsonrpc"),
+        ({"jsonrpc": "2.0", "id": "\ud800", "method": "status"}, "jsonrpc"),
+        ({"type": "control", "action": "status", "note": "\udc00"}, "miriad"),
     ],
 )
 def test_the_first_line_tells_the_dialect(line: Any, name: str) -> None:
@@ -36,3 +40,11 @@ def test_the_first_line_tells_the_dialect(line: Any, name: str) -> None:
 @pytest.mark.parametrize("line", [b"", b"{", b"\xff", b"null", b"[" * 100_000])
 def test_what_cannot_be_read_tells_nothing(line: bytes) -> None:
     assert recognise(line, "otherwise") == "otherwise"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"jsonrpc":"2.0","id":1,"method":"run","params":{"prompt":"xxx', b'[ { "jsonrpc" : "2.0" ', b'{"jsonrpc":\xff}'],
+)
+def test_what_begins_like_a_request_and_cannot_be_read_is_answered_as_one(line: bytes) -> None:
+    assert recognise(line, "otherwise") == "jsonrpc"

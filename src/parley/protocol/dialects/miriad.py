@@ -48,6 +48,7 @@ from parley.protocol.messages.dialects import (
     SessionOpened,
     SystemFault,
 )
+from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.requests import Interrupt, McpSetServers
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational
@@ -235,6 +236,13 @@ class Miriad:
         session_id = self.prompts.session_of(message.user_message_uuid)
         return [system("queued", session_id=session_id, position=message.position)]
 
+    def say_withdrawn(self, message: CommandLifecycle) -> list[Json]:
+        """A prompt was told to wait, and is not run after all: no turn has its `result`, so this is its end."""
+        if message.state != "cancelled" or message.command_uuid not in self.prompts.queued:
+            return []
+        place = self.prompts.queued.index(message.command_uuid) + 1
+        return [fault(f"The queued message at position {place} was taken back: it was not run")]
+
     def say_answered(self, message: ControlResponse) -> list[Json]:
         """What came of what we asked the engine: an interrupt is acknowledged, trouble with servers is told."""
         answer = message.response
@@ -273,6 +281,7 @@ FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
     User: Miriad.say_user,
     Result: Miriad.say_result,
     Queued: Miriad.say_queued,
+    CommandLifecycle: Miriad.say_withdrawn,
     ControlResponse: Miriad.say_answered,
     Injected: alone(say_injected),
     Consolidation: alone(say_consolidation),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
-from parley.protocol.base import too_deep
+from parley.protocol.base import mend_surrogates, too_deep
 
 BROUGHT = frozenset({"system_prompt", "mcp_servers", "environment"})
 """What only a prompt of miriad brings along."""
 OURS = frozenset({"control_request", "control_response", "control_cancel_request"})
+OPENING = re.compile(rb'[\[\s]*\{\s*"jsonrpc"\s*:')
+"""How a line begins whose sender wants errors of JSON-RPC, though it is too long or no JSON."""
 
 
 def recognise(line: bytes, otherwise: str) -> str:
     """The name of the dialect; `otherwise` where the line could be said in several."""
-    match first_object(line):
-        case {"jsonrpc": _}:
+    match first_value(line):
+        case {"jsonrpc": _} | [{"jsonrpc": _}, *_]:  # a batch is refused, but in words that its sender reads
             return "jsonrpc"
         case {"type": "control"}:
             return "miriad"
@@ -26,6 +29,8 @@ def recognise(line: bytes, otherwise: str) -> str:
             return "miriad"
         case {"type": "user", **fields} if is_spec001(fields):
             return "spec001"
+        case None if OPENING.match(line):
+            return "jsonrpc"
     return otherwise
 
 
@@ -36,10 +41,11 @@ def is_spec001(fields: dict[Any, Any]) -> bool:
     return "timestamp" in fields and not {"uuid", "parent_tool_use_id"} & fields.keys()
 
 
-def first_object(line: bytes) -> Any:
+def first_value(line: bytes) -> Any:
     if too_deep(line):
         return None
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        mended = mend_surrogates(line)
+        return None if mended is None else first_value(mended)
