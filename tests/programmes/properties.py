@@ -114,6 +114,9 @@ class Tree:
     def link(self, path: str) -> str | None:
         return LINKS.get(path)
 
+    def has(self, path: str) -> bool:
+        return False
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 

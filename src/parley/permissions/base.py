@@ -28,6 +28,9 @@ class Links(Protocol):
     def link(self, path: str) -> str | None:
         """What the link at an absolute path says; None for what is no link, or is not there."""
 
+    def has(self, path: str) -> bool:
+        """Whether anything is at an absolute path."""
+
 
 class View(Links, Protocol):
     """What a decision knows of the file system."""

@@ -18,6 +18,8 @@ from parley.permissions.doubts import doubts
 from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.glimpses import Against, against_files, glimpsed
 from parley.permissions.protected import holds_keys, is_protected
+from parley.permissions.renamed import Former, formers, go_by_a_link, merges
+from parley.permissions.repository import is_planted, runs_git
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell.deletion import deletes
@@ -27,6 +29,7 @@ from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
 CRITICAL = "It would delete a folder that much else depends on"
+MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
 UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
 
 
@@ -37,6 +40,10 @@ class Touched(Struct, frozen=True, kw_only=True):
     writes: tuple[Way, ...] = ()
     unknown: bool = True
     """There may be others."""
+    formers: tuple[Former, ...] = ()
+    """What files were called that the line moves and then goes on with."""
+    merges: bool = False
+    """A folder is copied over another."""
 
 
 def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
@@ -115,6 +122,8 @@ def suffice(
     patterns: Sequence[str], line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
 ) -> bool:
     """Whether these allow the line, with all that it reads and writes."""
+    if request.cwd != rules.cwd and finds_planted(line, touched, request, view):
+        return False  # A rule on git is about the repository that the session was started in.
     written = all(may_write(way, rules, mode, view) for way in touched.writes)
     if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
         return False
@@ -139,12 +148,20 @@ def may_write(way: Way, rules: Rules, mode: str, view: View) -> bool:
 def files_of(line: shell.Line | None, request: Request, view: View) -> Touched:
     if line is None:
         return Touched()
-    targets = shell.targets(line, request.cwd)
+    targets, steps = shell.targets(line, request.cwd), shell.steps(line, request.cwd)
+    known = formers(steps)
     return Touched(
-        reads=tuple(map(view.way, targets.reads)),
+        reads=tuple(map(view.way, dict.fromkeys((*targets.reads, *(former.path for former in known))))),
         writes=tuple(map(view.way, targets.writes)),
         unknown=targets.unknown,
+        formers=tuple(known),
+        merges=merges(steps, view),
     )
+
+
+def finds_planted(line: shell.Line, touched: Touched, request: Request, view: View) -> bool:
+    made = {name for way in touched.writes for name in way.names}
+    return runs_git(line) and is_planted(request.cwd, view, made)
 
 
 def all_named(line: shell.Line, patterns: Sequence[str], request: Request) -> bool:
@@ -156,6 +173,8 @@ def all_named(line: shell.Line, patterns: Sequence[str], request: Request) -> bo
 def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rules, view: View) -> Standing:
     at_home = rules.is_inside(view.way(request.cwd), view)
     if not at_home or not all(may_read(way, rules, view) for way in touched.reads):
+        return "other"
+    if touched.merges or finds_planted(line, touched, request, view):
         return "other"
     if shell.is_read_only(line, cwd=request.cwd) and not touched.writes:
         return "harmless"
@@ -183,6 +202,8 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
         return PROTECTED
     if any(way.real is None for way in touched.reads + touched.writes):
         return ENDLESS
+    if go_by_a_link(touched.formers, view):
+        return MOVED_A_LINK
     return "" if line is None else doubts(line, request, rules, view)
 
 

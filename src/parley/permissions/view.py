@@ -25,6 +25,12 @@ class RealView:
         except (OSError, ValueError):
             return None
 
+    def has(self, path: str) -> bool:
+        try:
+            return os.path.lexists(path)
+        except ValueError:
+            return False
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 
@@ -42,6 +48,9 @@ class Glance:
         if path not in self._links:
             self._links[path] = self._view.link(path)
         return self._links[path]
+
+    def has(self, path: str) -> bool:
+        return self._view.has(path)
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)

@@ -20,7 +20,7 @@ from parley.permissions.shell.glimpse import Glimpse, glimpse, runs_more
 from parley.permissions.shell.patterns import matches
 from parley.permissions.shell.readonly import is_read_only
 from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear
-from parley.permissions.shell.targets import Targets, targets
+from parley.permissions.shell.targets import Step, Targets, steps, targets
 from parley.permissions.shell.tokens import read
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Line",
     "Redirect",
     "Simple",
+    "Step",
     "Targets",
     "Unclear",
     "allowed_by",
@@ -40,6 +41,7 @@ __all__ = [
     "may_find",
     "read",
     "runs_more",
+    "steps",
     "targets",
     "unresolved",
 ]

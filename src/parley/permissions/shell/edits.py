@@ -18,6 +18,9 @@ class Touched(Struct, frozen=True):
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+    """What is found under a new name from then on: the old, and the new."""
+    copies_folders: bool = False
 
 
 Edit = Callable[[Sequence[str]], Touched | None]
@@ -33,6 +36,7 @@ COPY = Program(
     "target-directory= reflink? sparse=",
     least=1,
 )
+RECURSIVE = ("r", "R", "a", "recursive", "archive")
 SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? expression= null-data separate")
 
 # One edit of lines: delete, print or substitute, at line numbers or a pattern. No `w`, no `e`, no `r`.
@@ -69,7 +73,10 @@ def _moves(program: Program, keeps_source: bool) -> Edit:
         if found.has("T", "no-target-directory") or any(_last(source) in ("", ".", "..") for source in sources):
             return None  # `cp -r template/. .` brings every name of a folder along, .git and .vscode like any other.
         goals = (goal, *(f"{goal}/{_last(source)}" for source in sources))
-        return Touched(sources, goals) if keeps_source else Touched(sources, (*sources, *goals))
+        # Whether the goal is a folder already, only the file system knows.
+        moves = tuple((source, place) for source in sources for place in (goal, f"{goal}/{_last(source)}"))
+        writes = goals if keeps_source else (*sources, *goals)
+        return Touched(sources, writes, moves, keeps_source and found.has(*RECURSIVE))
 
     return edit
 

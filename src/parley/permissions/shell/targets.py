@@ -29,6 +29,14 @@ class Targets(Struct, frozen=True):
     """Some command may read or write more than this: it is not in our tables, or it has a pattern of file names."""
 
 
+class Step(Struct, frozen=True):
+    """The files of one command of a line."""
+
+    names: tuple[str, ...]
+    moves: tuple[tuple[str, str], ...]
+    copies_folders: bool
+
+
 class _Tracker:
     """Walks through a line with the folders that its commands may run in."""
 
@@ -39,6 +47,7 @@ class _Tracker:
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
         self.unknown = False
+        self.steps: list[Step] = []
 
     def command(self, command: Simple) -> None:
         if command.before != "&&":
@@ -53,9 +62,17 @@ class _Tracker:
         if found is not None:
             self._add(self.reads, found.reads)
             self._add(self.writes, found.writes)
+        self.steps.append(self._step(found or Touched(), [redirect.target for redirect in command.redirects]))
         inner = unwrapped(command)
         if inner is not None and inner.argv[0] in MOVES:
             self._move(inner, command)
+
+    def _step(self, found: Touched, redirected: Iterable[str]) -> Step:
+        names = [part for name in (*found.reads, *found.writes, *redirected) for part in (name, *_before_climbs(name))]
+        named = [place for name in names for place in self._resolved(name)]
+        pairs = [(self._resolved(old), self._resolved(new)) for old, new in found.moves]
+        moves = tuple((old, new) for olds, news in pairs for old in olds for new in news)
+        return Step(tuple(dict.fromkeys(named)), moves, found.copies_folders)
 
     def _move(self, inner: Inner, command: Simple) -> None:
         goals = [word for word in inner.argv[1:] if word[:1] != "-"]
@@ -87,6 +104,14 @@ def targets(line: Line, cwd: str) -> Targets:
     return Targets(tuple(tracker.reads), tuple(tracker.writes), tracker.unknown)
 
 
+def steps(line: Line, cwd: str) -> tuple[Step, ...]:
+    """The same, command by command."""
+    tracker = _Tracker(cwd)
+    for command in line.commands:
+        tracker.command(command)
+    return tuple(tracker.steps)
+
+
 def touched(command: Simple) -> Touched | None:
     """What the words of a command name; None if it is neither in the closed list nor known to only read."""
     if not assignments.are_safe(command):
@@ -96,6 +121,12 @@ def touched(command: Simple) -> Touched | None:
         return Touched(reads=tuple(map(_fixed, files)) if command.globs else files)
     edit = EDITS.get(program_name(command.argv[0])) if command.argv else None
     return None if edit is None else edit(command.argv)
+
+
+def _before_climbs(name: str) -> list[str]:
+    """`a/b` for `a/b/../c`: a link there decides where the rest is."""
+    parts = name.split("/")
+    return ["/".join(parts[:place]) for place, part in enumerate(parts) if part == ".." and place]
 
 
 def _fixed(name: str) -> str:
