@@ -8,7 +8,7 @@ Not here: worktrees themselves (workspace/worktrees.py).
 
 from __future__ import annotations
 
-from parley.permissions.base import View
+from parley.permissions.base import View, Way
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.workspace.base import Worktree
@@ -29,6 +29,10 @@ class Apart(Rules, frozen=True, kw_only=True, dict=True):
             around=rules,
             worktree=worktree,
         )
+
+    def count_in(self, cwd: Way) -> bool:
+        """Commands in the person's checkout are for somebody to be asked about."""
+        return not any(map(self.worktree.is_left_alone, cwd.names))
 
     def _denies(self, rule: Rule, path: str, view: View) -> bool:
         names = dict.fromkeys((path, self.worktree.original(path)))

@@ -24,7 +24,8 @@ from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.patterns import is_exact
-from parley.permissions.shell.readonly import reads_only
+from parley.permissions.shell.readonly import MOVES, reads_only, strays
+from parley.permissions.shell.wrappers import unwrapped
 from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
@@ -106,7 +107,7 @@ def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules
     """The rule that allows the line, with others where it takes several."""
     allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
-    if not patterns:
+    if not patterns or not all(rules.count_in(view.way(place)) for place in places(line, request)):
         return None
     text = line.text.strip()
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
@@ -159,6 +160,12 @@ def files_of(line: shell.Line | None, request: Request, view: View) -> Touched:
     )
 
 
+def places(line: shell.Line, request: Request) -> list[str]:
+    """The folders that commands of a line run in, or may."""
+    steps = zip(map(unwrapped, line.commands), shell.steps(line, request.cwd), strict=True)
+    return [request.cwd, *(name for inner, step in steps if inner and inner.argv[0] in MOVES for name in step.names)]
+
+
 def finds_planted(line: shell.Line, touched: Touched, request: Request, view: View) -> bool:
     made = {name for way in touched.writes for name in way.names}
     return runs_git(line) and is_planted(request.cwd, view, made)
@@ -174,7 +181,7 @@ def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rul
     at_home = rules.is_inside(view.way(request.cwd), view)
     if not at_home or not all(may_read(way, rules, view) for way in touched.reads):
         return "other"
-    if touched.merges or finds_planted(line, touched, request, view):
+    if touched.merges or strays(line, request.cwd) or finds_planted(line, touched, request, view):
         return "other"
     if shell.is_read_only(line, cwd=request.cwd) and not touched.writes:
         return "harmless"

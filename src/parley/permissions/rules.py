@@ -21,6 +21,7 @@ from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
 from parley.tools.offer import known_as
+from parley.workspace.base import WORKTREES
 
 READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
 EDITORS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
@@ -30,6 +31,8 @@ DEFAULT_AGENT = "general-purpose"
 PARAMETERS = {"shell_id": "task_id", "bash_id": "task_id"}
 """Older names of parameters, as tools still take them."""
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
+IN_WORKTREE = re.compile(rf"(?:/{re.escape('/'.join(WORKTREES))}/[^/]+)+(?:/|$)", re.IGNORECASE)
+"""What denies a file of a checkout denies it in every worktree that was made of it for an agent."""
 MOST_KEPT = 512
 """Names of tools come from the model: what is kept of them has an end."""
 
@@ -114,7 +117,15 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         glance = Glance(view)
         return any(self._denies(rule, name, glance) for name in glance.way(path).names for rule in denying)
 
+    def count_in(self, cwd: Way) -> bool:
+        """Whether rules that allow some commands mean those that run in this folder."""
+        return True
+
     def _denies(self, rule: Rule, path: str, view: View) -> bool:
+        original = IN_WORKTREE.sub("/", path)
+        return self._fits(rule, path, view) or (original != path and self._fits(rule, original, view))
+
+    def _fits(self, rule: Rule, path: str, view: View) -> bool:
         cwds = dict.fromkeys([*self.working(), *(view.way(folder).real or folder for folder in self.working())])
         return paths.denies(rule.spec or "", path, root=rule.root, cwds=tuple(cwds), home=view.home)
 

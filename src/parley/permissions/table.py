@@ -222,15 +222,15 @@ TAIL = """
 | `Agent(type)`, `Skill(name)`, `Skill(name:*)` | a subagent or a skill |
 | `Tool(parameter:value)` | calls of other tools with that value |
 
-Paths are gitignore patterns: `//x` from the root, `~/x` from home, `/x` from the folder of the settings, `x` and
-`./x` from the working directory. To deny, a pattern is read widely: any depth for a single name, any case, any link on
-the way. To allow, every name on the way has to fit. What a rule denies is searched for in the whole of a command:
-behind `sudo` and its like, in nested shells, loops and substitutions, and as a word of a program that is in no table;
-where it is not sure, a person is asked. So it is about a line that moves a link and then goes by it, a folder that is
-copied over another (links in that one would be written through), and git in a folder of the working tree that git
-takes for a repository of its own (`HEAD`, `objects`, `refs`): its configuration may name programs. A tool is meant by each of its names (Agent and Task, TaskOutput and
-BashOutput, TaskStop and KillShell). Within parentheses a backslash makes a parenthesis plain. A
-malformed rule has no effect and is named on stderr.
+Paths are gitignore patterns: `//x` from the root, `~/x` from home, `/x` from the folder of the settings, `x` and `./x`
+from the working directory. To deny, a pattern is read widely: any depth for a single name, any case, any link on the
+way. To allow, every name on the way has to fit. What a rule denies is searched for in the whole of a command: behind
+`sudo` and its like, in nested shells, loops and substitutions, and as a word of a program that is in no table; where it
+is not sure, a person is asked. So it is about a line that moves a link and then goes by it, a folder that is copied
+over another (links in that one would be written through), and git in a folder of the working tree that git takes for a
+repository of its own (`HEAD`, `objects`, `refs`): its configuration may name programs. A tool is meant by each of its
+names (Agent and Task, TaskOutput and BashOutput, TaskStop and KillShell). Within parentheses a backslash makes a
+parenthesis plain. A malformed rule has no effect and is named on stderr.
 
 ## Who is asked
 
