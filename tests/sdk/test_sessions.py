@@ -198,3 +198,10 @@ def test_sessions_of_other_worktrees_are_listed_unless_they_are_not_wanted(
 
 def test_the_key_of_a_folder_is_its_path_in_letters_and_digits() -> None:
     assert project_key_for_directory("/srv/my app") == "-srv-my-app"
+
+
+@pytest.mark.parametrize("pointer", [b"gitdir: \xff", b"gitdir: a\0b"], ids=["no text", "no path"])
+def test_a_pointer_to_a_repository_that_is_none_hides_no_session(tmp_path: Path, pointer: bytes) -> None:
+    (tmp_path / ".git").write_bytes(pointer)
+
+    assert list_sessions(str(tmp_path), env={"HOME": str(tmp_path)}) == []

@@ -286,7 +286,7 @@ def worktrees(folder: Path) -> list[str]:
             git = (folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()).resolve()
             git = (git / (git / "commondir").read_text(encoding="utf-8").strip()).resolve()
         named = [path.read_text(encoding="utf-8").strip() for path in git.glob("worktrees/*/gitdir")]
-    except OSError:
+    except (OSError, ValueError):  # also what is no text, or no path
         return [str(folder)]
     others = [str(git.parent), *(str(Path(path).parent) for path in named)]
     return list(dict.fromkeys([str(folder), *others])) if named else [str(folder)]
