@@ -386,3 +386,26 @@ def test_a_foreign_cancellation_is_answered_on_trio(stage: Stage, engine: str) -
 
     assert block.is_error
     assert "CancelledError" in str(block.content)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_callback_may_close_its_own_client(stage: Stage, engine: str, loop: str) -> None:
+    async def play() -> list[str]:
+        told: list[str] = []
+        closed = anyio.Event()
+
+        async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
+            await client.close()
+            told.append("closed")
+            closed.set()
+            return PermissionResultAllow()
+
+        client = Client(stage.options(engine, WRITE, can_use_tool=may))
+        await client.connect()
+        await client.ask("go")
+        with anyio.fail_after(4):  # it does not wait for itself, which would take five seconds
+            await closed.wait()
+        return told
+
+    assert run(loop, play) == ["closed"]
+    assert not (stage.folder / "work" / "note.txt").exists()

@@ -127,6 +127,8 @@ class Link:
         from anyio import CancelScope, move_on_after
 
         with CancelScope(shield=True):
+            # A callback that closes its own client is neither waited for nor withdrawn: its answer goes nowhere.
+            self._answering = {asked: one for asked, one in self._answering.items() if not one[0].is_ours}
             jobs = list(self._answering.values())
             for job, signal in jobs:
                 signal.aborted = True

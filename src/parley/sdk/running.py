@@ -21,6 +21,10 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Job(Protocol):
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is the running task itself, which must not wait for its own end."""
+
     def cancel(self) -> None:
         """Ask it to end. Only from the loop's own thread."""
 
@@ -73,6 +77,10 @@ class AsyncioJob:
         except Exception:
             log.exception("background work of the client failed")
 
+    @property
+    def is_ours(self) -> bool:
+        return asyncio.current_task() is self._task
+
     def cancel(self) -> None:
         self._task.cancel()
 
@@ -86,7 +94,7 @@ class TrioJob:
 
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
-        trio.lowlevel.spawn_system_task(self._run, work)
+        self._task = trio.lowlevel.spawn_system_task(self._run, work)
 
     async def _run(self, work: Work) -> None:
         try:
@@ -96,6 +104,12 @@ class TrioJob:
             log.exception("background work of the client failed")
         finally:
             self._ended.set()
+
+    @property
+    def is_ours(self) -> bool:
+        import trio
+
+        return trio.lowlevel.current_task() is self._task
 
     def cancel(self) -> None:
         self._scope.cancel()
