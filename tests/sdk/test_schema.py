@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Union
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypedDict, Union
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
 from parley.sdk.schema import of_input, of_type
@@ -113,10 +116,72 @@ def test_a_typed_dict_says_itself_what_is_required() -> None:
     }
 
 
-def test_a_schema_stays_as_it_is() -> None:
-    given = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0}}, "required": ["n"]}
-
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "object", "properties": {"n": {"type": "number", "minimum": 0}}, "required": ["n"]},
+        {"type": "object"},
+        {"type": "object", "additionalProperties": True},
+        {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}},
+    ],
+    ids=["properties", "anything", "open", "reference"],
+)
+def test_a_schema_stays_as_it_is(given: Any) -> None:
     assert of_input(given) == given
+
+
+def test_a_name_may_have_a_schema_for_its_type() -> None:
+    assert of_input({"n": {"type": "number"}})["properties"] == {"n": {"type": "number"}}
+
+
+@dataclass
+class Way:
+    start: Place
+    more: list[Way]
+
+
+class Named(BaseModel):
+    place: Place
+
+
+class Pair(NamedTuple):
+    name: str
+    amount: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        (Way, {"start": {"x": 1}, "more": []}, Way(Place(1), [])),
+        (list[Way], [{"start": {"x": 1}, "more": []}], [Way(Place(1), [])]),
+        (Named, {"place": {"x": 1}}, Named(place=Place(1))),
+        (Path, "a/b", Path("a/b")),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (tuple[int, ...], [1, 2, 3], (1, 2, 3)),
+        (Sequence[int], [1, 2], [1, 2]),
+        (Pair, ["a", 2], Pair("a", 2)),
+    ],
+    ids=["nested", "list of nested", "pydantic", "path", "tuple", "long tuple", "sequence", "named tuple"],
+)
+def test_a_plain_function_can_be_given_what_its_hints_say(kind: Any, given: Any, value: Any) -> None:
+    taken = []
+
+    def take(it: Any) -> None:
+        taken.append(it)
+
+    take.__annotations__["it"] = kind
+    server = Server("s", "1", [tool(take)])
+    call = {"id": 1, "method": "tools/call", "params": {"name": "take", "arguments": {"it": given}}}
+
+    assert anyio.run(server.handle, call)["result"]["isError"] is False
+    assert taken == [value]
+    assert anyio.run(server.handle, {**call, "params": {"name": "take", "arguments": {"it": 5}}})["result"]["isError"]
+
+
+def test_two_types_of_one_name_are_told_where_the_tool_is_made() -> None:
+    first, other = (make_dataclass("Same", [("place", Place), (name, int)]) for name in "ab")
+    with pytest.raises(TypeError, match="name 'Same'"):
+        tool("both", "Both.", {"one": first, "two": other})
 
 
 def test_a_dataclass_is_an_object_with_its_defaults() -> None:

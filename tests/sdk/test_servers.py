@@ -131,6 +131,68 @@ def test_what_a_tool_cannot_do_is_told_to_the_model(
     assert words in answer["content"][0]["text"]
 
 
+@pytest.mark.parametrize("content", ["text", ["text"], {"type": "text", "text": "text"}], ids=["text", "list", "block"])
+def test_content_that_is_none_is_told_and_not_lost(content: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    server = hosted(
+        create_sdk_mcp_server("s", tools=[tool("t", "T.", {})(lambda args: {"content": content})])["instance"]
+    )
+    answer = run("asyncio", server.handle, request("tools/call", name="t"))["result"]
+
+    assert answer["isError"]
+    assert "must be a list of dicts" in answer["content"][0]["text"]
+
+
+def test_a_handler_need_not_be_async_and_may_return_an_awaitable() -> None:
+    async def later(n: int) -> int:
+        return n
+
+    tools = [
+        tool("plain", "P.", {"text": str})(lambda args: say(args["text"])),
+        tool("late", "L.")(lambda n: later(2 * n)),
+    ]
+    server = hosted(create_sdk_mcp_server("s", tools=tools)["instance"])
+    plain = run("asyncio", server.handle, request("tools/call", name="plain", arguments={"text": "a"}))
+    late = run("asyncio", server.handle, request("tools/call", name="late", arguments={"n": 5}))
+
+    assert [one["result"]["content"][0]["text"] for one in (plain, late)] == ["a", "10"]
+
+
+def say(text: str) -> Json:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_clients_that_share_a_server_do_not_share_its_calls(loop: str) -> None:
+    async def play() -> list[Json]:
+        began, go_on, answers = anyio.Event(), anyio.Event(), []
+
+        @tool("wait", "Wait.", {})
+        async def wait(args: Json) -> Json:
+            began.set()
+            await go_on.wait()
+            return say("waited")
+
+        config = create_sdk_mcp_server("s", tools=[wait])
+        one, two = hosted(config["instance"]), hosted(config["instance"])
+
+        async def ask() -> None:
+            answers.append(await one.handle(request("tools/call", name="wait")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await began.wait()
+            answers.append(await two.handle(request("tools/call", name="nothing")))
+            await two.close()
+            go_on.set()
+        return answers
+
+    other, waited = run(loop, play)
+
+    assert "there is no tool" in other["result"]["content"][0]["text"]  # its number is not taken by the other client
+    assert waited["result"]["content"][0]["text"] == "waited"
+
+
 def test_content_that_a_model_can_read_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     content = call("all")["content"]
 

@@ -6,14 +6,16 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, time
 from enum import Enum
+from pathlib import PurePath
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from parley.protocol.base import Json
-from parley.sdk.structured import schema_of
+from parley.sdk.structured import is_pydantic, schema_of
 
 SIMPLE: dict[Any, Json] = {
     str: {"type": "string"},
@@ -40,6 +42,8 @@ def of_type(kind: Any, nulls: bool = False) -> Json:
         return {**of_type(inner, nulls), "description": words[0]} if words else of_type(inner, nulls)
     if get_origin(kind) in (typing.Required, typing.NotRequired):
         return of_type(get_args(kind)[0], nulls)
+    if isinstance(kind, Mapping):
+        return dict(kind)  # a schema already
     if kind in SIMPLE:
         return dict(SIMPLE[kind])
     if typing.is_typeddict(kind):
@@ -56,14 +60,16 @@ def of_generic(kind: Any, nulls: bool) -> Json:
         return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
     if origin is typing.Literal:
         return {"enum": list(inner)}
-    if origin in (list, tuple, set, frozenset):
+    if origin in (list, set, frozenset) or (origin is tuple and inner[1:] in ((), (...,))):
         return {"type": "array", "items": of_type(inner[0], nulls)} if inner else {"type": "array"}
     if origin in (dict, Mapping):
         return {"type": "object"}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
-    if isinstance(kind, type) and (hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")):
-        return schema_of(kind)
+    if nulls or hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__"):
+        # The arguments of a plain function are made what its hints say, so the schema must say the same.
+        with suppress(TypeError):
+            return schema_of(kind)
     return {"type": "string"}
 
 
@@ -81,17 +87,42 @@ def is_required(kind: Any, name: str, hint: Any) -> bool:
 
 
 def of_fields(fields: Mapping[str, Any], required: list[str], nulls: bool = False) -> Json:
-    return {
-        "type": "object",
-        "properties": {name: of_type(kind, nulls) for name, kind in fields.items()},
-        "required": required,
-    }
+    return rooted(
+        {
+            "type": "object",
+            "properties": {name: of_type(kind, nulls) for name, kind in fields.items()},
+            "required": required,
+        }
+    )
+
+
+def rooted(schema: Json) -> Json:
+    """With the definitions of its parts at the root, where references look for them.
+
+    Raises TypeError for two of one name that differ.
+    """
+    found: Json = {}
+
+    def without(part: Any) -> Any:
+        if isinstance(part, list):
+            return [without(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        for name, one in part.get("$defs", {}).items():
+            if found.setdefault(name, without(one)) != without(one):
+                raise TypeError(f"two types of a tool's input have the name {name!r}")
+        return {name: without(one) for name, one in part.items() if name != "$defs"}
+
+    made: Json = without(schema)
+    return {**made, "$defs": found} if found else made
 
 
 def of_input(given: Any) -> Json:
     """The schema of a tool's input as the decorator takes it. Raises TypeError."""
     if isinstance(given, Mapping):
-        if isinstance(given.get("type"), str) and "properties" in given:
+        is_schema = "properties" in given and isinstance(given.get("type"), str)
+        # No type of Python is text, so these are words of JSON Schema, too.
+        if is_schema or given.get("type") == "object" or isinstance(given.get("$ref"), str):
             return dict(given)
         return of_fields(given, list(given))
     if typing.is_typeddict(given):
@@ -120,6 +151,7 @@ class Parameters:
             if isinstance(default, str | int | float | bool):
                 described = {**described, "default": default}
             self.schema["properties"][name] = described
+        self.schema = rooted(self.schema)
 
     def values(self, arguments: Json) -> dict[str, Any]:
         """Raises ValueError for what does not fit."""
@@ -128,9 +160,21 @@ class Parameters:
         if missing := [name for name in self.schema["required"] if name not in arguments]:
             raise ValueError(f"the parameter {missing[0]!r} is missing")
         try:
-            return {name: msgspec.convert(value, bare(self._types[name])) for name, value in arguments.items()}
+            return {
+                name: msgspec.convert(value, bare(self._types[name]), dec_hook=made_of)
+                for name, value in arguments.items()
+            }
         except msgspec.ValidationError as flaw:
             raise ValueError(str(flaw)) from None
+
+
+def made_of(kind: Any, value: Any) -> Any:
+    """A value of a type that msgspec does not know. Raises ValueError."""
+    if is_pydantic(kind):
+        return kind.model_validate(value)
+    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise ValueError(f"no {getattr(kind, '__name__', kind)} can be made of JSON")
 
 
 def bare(kind: Any) -> Any:

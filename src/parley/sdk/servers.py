@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol.base import Json
-from parley.sdk.running import is_stray
+from parley.sdk.running import awaited, is_stray
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -41,6 +41,12 @@ class Server:
         self.tools = {tool.name: tool for tool in tools}
         self._calls: dict[Any, CancelScope] = {}
         self._validators: dict[str, Any] = {}
+
+    def apart(self) -> Server:
+        """The same tools for one client more: each numbers its calls on its own, and ends only those."""
+        other = Server(self.name, self.version, ())
+        other.tools, other._validators = self.tools, self._validators
+        return other
 
     async def close(self) -> None:
         for scope in list(self._calls.values()):
@@ -94,7 +100,7 @@ class Server:
             self._calls[number] = scope
             try:
                 self._check(tool, arguments)
-                return result_of(await tool.handler(arguments))
+                return result_of(await awaited(tool.handler(arguments)))
             except BaseException as flaw:
                 if not isinstance(flaw, Exception) and not is_stray(flaw):
                     raise
@@ -147,17 +153,18 @@ def result_of(answer: Any) -> Json:
     """A handler's answer as `tools/call` tells it. Raises TypeError for what is none."""
     if not isinstance(answer, dict):
         raise TypeError(f"a tool must return a dict with `content`, not {type(answer).__name__}")
-    content = [block for one in answer.get("content") or () if (block := block_of(one)) is not None]
+    given = answer.get("content") or ()
+    if not isinstance(given, list | tuple) or not all(isinstance(one, dict) for one in given):
+        raise TypeError("the `content` of a tool's result must be a list of dicts, each a block with a `type`")
+    content = [block for one in given if (block := block_of(one)) is not None]
     told: Json = {"content": content, "isError": bool(answer.get("is_error") or answer.get("isError"))}
     if "structuredContent" in answer:
         told["structuredContent"] = answer["structuredContent"]
     return told
 
 
-def block_of(block: Any) -> Json | None:
+def block_of(block: Json) -> Json | None:
     """What a model can read of a content block."""
-    if not isinstance(block, dict):
-        return None
     match block.get("type"):
         case "text" | "image":
             return block
@@ -172,6 +179,8 @@ def block_of(block: Any) -> Json | None:
 
 def hosted(instance: Any) -> Hosted:
     """Raises TypeError for what is no server."""
+    if isinstance(instance, Server):
+        return instance.apart()
     if hasattr(instance, "handle") and hasattr(instance, "close"):
         server: Hosted = instance
         return server

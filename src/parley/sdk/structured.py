@@ -29,7 +29,8 @@ def schema_of(kind: Any) -> Json:
     # The root must be an object of its own: some backends take no reference there.
     if set(schema) == {"$ref", "$defs"}:
         root = schema["$defs"][schema["$ref"].rpartition("/")[2]]
-        return {**root, "$defs": schema["$defs"]} if len(schema["$defs"]) > 1 else root
+        refers = len(schema["$defs"]) > 1 or schema["$ref"] in str(root)
+        return {**root, "$defs": schema["$defs"]} if refers else root
     return schema
 
 

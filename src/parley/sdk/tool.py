@@ -25,6 +25,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk import schema
+from parley.sdk.running import awaited
 from parley.sdk.shapes import McpSdkServerConfig
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ def plain_tool(
             return content_of(await function(**values))
         from anyio import to_thread
 
-        return content_of(await to_thread.run_sync(partial(function, **values)))
+        return content_of(await awaited(await to_thread.run_sync(partial(function, **values))))
 
     told = description or inspect.getdoc(function) or called
     return SdkMcpTool(called, told, parameters.schema, handler, annotations)
