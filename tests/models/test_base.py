@@ -51,3 +51,12 @@ def test_an_event_of_an_unknown_type_passes_whatever_it_carries(data: bytes) -> 
 def test_what_is_no_event_is_refused(data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_event(data)
+
+
+def test_an_event_spread_over_several_lines_is_told_on_one() -> None:
+    assert read_event(b'{"type":\n"ping"}').raw == b'{"type": "ping"}'
+
+
+def test_an_event_that_is_nested_too_deep_cannot_be_read() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        read_event(b'{"type":"x","a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")

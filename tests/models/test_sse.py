@@ -89,3 +89,8 @@ def test_the_last_event_needs_no_blank_line(end: bytes) -> None:
 @pytest.mark.parametrize("stream", [b"", b"\n", b"\n\n\n\n", b": only a comment", b"event: ping\n\n"])
 def test_a_stream_without_data_has_no_events(stream: bytes) -> None:
     assert read(stream) == []
+
+
+@pytest.mark.parametrize("pieces", [[b'{"a":\n\n"data: x"}'], [b"\n", b'{"a":\n', b'\n"data: x"}\n']])
+def test_one_object_instead_of_a_stream_is_one_event(pieces: list[bytes]) -> None:
+    assert read(*pieces) == [b'{"a":\n\n"data: x"}']

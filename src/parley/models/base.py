@@ -83,12 +83,15 @@ def read_event(data: bytes) -> Event:
         if kind in KNOWN:
             raise
         event = Event(type=kind)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deep") from None
     except msgspec.DecodeError:
         mended = mend_surrogates(data)
         if mended is None:
             raise
         return read_event(mended)
-    event.raw = data
+    # It becomes part of a line, and JSON may have line breaks between its words.
+    event.raw = data.replace(b"\n", b" ") if b"\n" in data else data
     return event
 
 

@@ -1,7 +1,8 @@
 """Server-sent events: bytes in, the `data` of each event out.
 
 Only what the model APIs use: `data` lines (several are joined), comments and other
-fields skipped, LF or CRLF.
+fields skipped, LF or CRLF. A server that does not stream, though asked to, sends one JSON
+object: that is the data of one event.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ class EventReader:
     """Cuts a byte stream into events, however the bytes arrive."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._pieces: list[bytes] = []
+        """What came of an event that is not complete; joined once, as it may be of any size."""
         self._last_was_cr = False
+        self._is_fresh = True
+        self._is_whole = False
+        """Whether what comes is no stream of events but one object."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that this chunk completes."""
@@ -20,13 +25,25 @@ class EventReader:
             return []
         if b"\r" in chunk or self._last_was_cr:
             chunk = self._without_cr(chunk)
-        *events, self._rest = (self._rest + chunk).split(b"\n\n")
+        if self._is_fresh and (begin := chunk.lstrip()):
+            self._is_fresh, self._is_whole = False, begin.startswith(b"{")
+        pieces = self._pieces
+        pieces.append(chunk)
+        if self._is_whole or (b"\n\n" not in chunk and not self._ends_at(chunk)):
+            return []
+        *events, rest = b"".join(pieces).split(b"\n\n")
+        self._pieces = [rest] if rest else []
         return [data for event in events if (data := data_of(event)) is not None]
 
     def end(self) -> list[bytes]:
         """The last event, if the stream ended without its blank line."""
-        data, self._rest = data_of(self._rest.strip(b"\n")), b""
+        rest, self._pieces = b"".join(self._pieces).strip(b"\n"), []
+        data = rest or None if self._is_whole else data_of(rest)
         return [] if data is None else [data]
+
+    def _ends_at(self, chunk: bytes) -> bool:
+        """Whether this last piece begins with the second half of a blank line."""
+        return chunk.startswith(b"\n") and len(self._pieces) > 1 and self._pieces[-2].endswith(b"\n")
 
     def _without_cr(self, chunk: bytes) -> bytes:
         """CRLF and lone CR become LF, also where a chunk ends between the two."""
