@@ -273,3 +273,35 @@ def test_a_later_usage_replaces_what_it_names() -> None:
     )
 
     assert growing.final_usage == {"input_tokens": 30, "output_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("told", "counted"),
+    [
+        ({"input_tokens": "5", "output_tokens": -1, "service_tier": "x"}, {"service_tier": "x"}),
+        ({"input_tokens": True, "output_tokens": 10**30}, {}),
+        ({"input_tokens": [1], "cache_creation": 5}, {"cache_creation": {}}),
+        ({"server_tool_use": {"web_search_requests": "x", "a": 1}}, {"server_tool_use": {"a": 1}}),
+        ({"cache_creation": None, "input_tokens": None}, {"cache_creation": None, "input_tokens": None}),
+        ([7], {}),
+    ],
+)
+def test_what_is_no_count_is_no_part_of_the_bill(told: Any, counted: Json) -> None:
+    growing, _ = fed(event(type="message_start", message={"id": "m", "usage": told}))
+
+    assert growing.final_usage == counted
+
+
+@pytest.mark.parametrize(
+    ("start", "delta"),
+    [
+        ({"type": "text", "text": 5}, {"type": "text_delta", "text": "x"}),
+        ({"type": "text", "text": "", "citations": 5}, {"type": "citations_delta", "citation": None}),
+    ],
+)
+def test_what_cannot_grow_is_the_models_fault_and_no_part_of_an_interrupted_turn(start: Json, delta: Json) -> None:
+    growing, _ = fed(starts(start), grows(delta))
+
+    assert growing.partial() == []
+    with pytest.raises(ModelError, match="cannot be read"):
+        growing.feed(stops())

@@ -9,6 +9,7 @@ Work per token is one append to a list; texts are joined when their block is don
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,6 +30,11 @@ TEXT_DELTAS = {
 }
 UNREADABLE = "__unparsedToolInput"
 """The key under which a tool call keeps arguments that are no JSON object, as recorded from the original."""
+
+
+COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+NESTED_COUNTS = ("server_tool_use", "cache_creation", "output_tokens_details")
+MOST_TOKENS = 2**53
 
 
 class _Part(Struct):
@@ -126,22 +132,26 @@ class Growing:
 
         Half a tool call must not run and half a thought has no signature: both are dropped.
         """
-        left = [assemble(part) for part in self._open.values() if part.json.get("type") == "text"]
-        return [read(json) for json in left if json.get("text")]
+        texts = [part for part in self._open.values() if part.json.get("type") == "text"]
+        left: list[Block] = []
+        for part in texts:
+            with suppress(ModelError):
+                left.append(finished(part))
+        return [block for block in left if isinstance(block, Text) and block.text]
 
     def _start(self, message: Json, request_id: str | None) -> None:
         self.started = True
         self.id = message.get("id") or ""
         self.model = message.get("model") or ""
         self.request_id = request_id
-        self.usage = self.final_usage = message.get("usage") or {}
+        self.usage = self.final_usage = countable(message.get("usage"))
 
     def _end(self, event: Event) -> None:
         if event.delta is not None:
             self.stop_reason = event.delta.stop_reason
             self.stop_sequence = event.delta.stop_sequence
         if event.usage:
-            told = {key: value for key, value in event.usage.items() if value is not None}
+            told = {key: value for key, value in countable(event.usage).items() if value is not None}
             self.final_usage = {**self.final_usage, **told}
 
     def _grow(self, index: int, delta: Delta) -> None:
@@ -164,12 +174,17 @@ class Growing:
         part = self._open.pop(index, None)
         if part is None:
             return None
-        try:
-            block = read(assemble(part))
-        except msgspec.ValidationError as flaw:
-            raise ModelError(f"the model sent a block that cannot be read: {flaw}", retryable=True) from None
+        block = finished(part)
         self.blocks.append(block)
         return block
+
+
+def finished(part: _Part) -> Block:
+    """Raises ModelError if what grew is no block."""
+    try:
+        return read(assemble(part))
+    except (msgspec.ValidationError, TypeError) as flaw:
+        raise ModelError(f"the model sent a block that cannot be read: {flaw}", retryable=True) from None
 
 
 def assemble(part: _Part) -> Json:
@@ -183,6 +198,23 @@ def assemble(part: _Part) -> Json:
     if json.get("type") == "thinking":
         json.setdefault("signature", "")
     return json
+
+
+def countable(usage: Any) -> Json:
+    """A usage without what is said to be a count and is none: a bill is made of it."""
+    if not isinstance(usage, dict):
+        return {}
+    counted = {key: value for key, value in usage.items() if key not in COUNTS or is_count(value)}
+    for key in NESTED_COUNTS:
+        if counted.get(key) is not None:
+            inner = counted[key] if isinstance(counted[key], dict) else {}
+            counted[key] = {name: value for name, value in inner.items() if is_count(value)}
+    return counted
+
+
+def is_count(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (is_number and 0 <= value <= MOST_TOKENS)
 
 
 def out_of_order(what: str) -> ModelError:
