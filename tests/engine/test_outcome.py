@@ -136,7 +136,8 @@ def test_the_terminal_reason_tells_what_a_shorter_prompt_would_mend(error: Model
         (flaw(529, "busy"), "API Error: 529 busy"),
         (
             flaw(401, "invalid x-api-key"),
-            "API Error: 401 invalid x-api-key. Check the API key (ANTHROPIC_API_KEY), or try --model offline.",
+            "API Error: 401 invalid x-api-key. Check the API key (ANTHROPIC_API_KEY; OPENAI_API_KEY for openai:NAME), "
+            "or try --model offline.",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import shutil
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -555,3 +556,48 @@ def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
     assert run(failed(whole(400, error("invalid_request_error", words)))) == flaw(
         words, status=400, kind="invalid_request_error"
     )
+
+
+def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
+    async def scenario() -> list[Event]:
+        zipped = whole(200, gzip.compress(sse(*ANSWER)), {"content-encoding": "gzip"})
+        async with talking(zipped) as (_, model):
+            return await heard(model, HELLO)
+
+    assert [event.raw for event in run(scenario())] == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (500, flaw("no details", status=500, kind="api_error", retryable=True)),
+        (400, flaw("no details", status=400, kind="api_error")),
+    ],
+)
+def test_a_refusal_that_cannot_be_decompressed_keeps_its_status(status: int, expected: dict[str, Any]) -> None:
+    assert run(failed(whole(status, b"no gzip", {"content-encoding": "gzip"}))) == expected
+
+
+def test_a_stream_that_cannot_be_decompressed_is_a_broken_one() -> None:
+    told = run(failed(whole(200, b"no gzip", {"content-encoding": "gzip"})))
+
+    assert (told["kind"], told["retryable"]) == ("connection_failed", True)
+
+
+def test_a_key_that_the_server_repeats_is_not_shown() -> None:
+    told = run(failed(whole(401, error("authentication_error", "bad key sk-ant-secret!"))))
+
+    assert told["message"] == "bad key [redacted]!"
+
+
+def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
+    told = run(failed(whole(200, b'{"type":"message","content":[]}')))
+
+    assert ("in one piece" in told["message"], told["retryable"]) == (True, False)
+
+
+def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:
+    events, told = run(until_it_fails(silence(sse(*ANSWER))))
+
+    assert [event.raw for event in events] == ANSWER
+    assert told["kind"] == "timeout_error"

@@ -340,3 +340,28 @@ def test_half_a_character_costs_no_answer() -> None:
     half = rb'{"choices": [{"delta": {"content": "hi \ud83d"}}]}'
 
     assert grown(half, delta("stop")) == ([{"type": "text", "text": "hi \N{REPLACEMENT CHARACTER}"}], "end_turn")
+
+
+def test_of_several_answers_the_first_is_taken() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "No"}, "finish_reason": "length"}]}
+
+    assert grown(delta(content="Y"), other, delta("stop", content="es")) == (
+        [{"type": "text", "text": "Yes"}],
+        "end_turn",
+    )
+
+
+def test_a_finish_reason_that_is_no_word_is_none() -> None:
+    chunk = {"choices": [{"delta": {"content": "Yes"}, "finish_reason": {"a": 1}}]}
+
+    assert grown(chunk) == ([{"type": "text", "text": "Yes"}], "end_turn")
+
+
+def test_an_answer_that_ended_with_an_error_failed() -> None:
+    with pytest.raises(ModelError, match="failed in the midst"):
+        events(delta("error", content="Ye"))
+
+
+def test_a_chunk_that_is_nested_too_deep_is_the_models_fault() -> None:
+    with pytest.raises(ModelError, match="too deep"):
+        events(b'{"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from models.asking import asking, assistant, counting, flaw, heard, refusal, run, user
-from models.loopback import Answer, Loopback, Request, loopback, stream, whole
+from models.loopback import Answer, Loopback, Request, cut_off, loopback, silence, stream, whole
 from parley.models.base import Event, ModelRequest
 from parley.models.endpoint import Endpoint
 from parley.models.openai import OpenAI
@@ -165,3 +165,26 @@ def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
             return await refusal(model, HELLO), elsewhere.heard
 
     assert run(ask()) == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        cut_off(sse(delta(content="Hi"), delta("stop"))),
+        silence(sse(delta(content="Hi"), delta("stop"))),
+        whole(200, msgspec.json.encode({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]})),
+    ],
+    ids=["breaks", "stays open", "is no stream"],
+)
+def test_an_answer_that_is_all_there_counts_however_its_connection_ends(answer: Answer) -> None:
+    _, came = run(sent(HELLO, answer))
+
+    assert [event.type for event in came] == [*KINDS, "message_stop"]
+
+
+def test_an_error_with_the_status_of_success_is_an_error() -> None:
+    async def scenario() -> dict[str, Any]:
+        async with talking(whole(200, error("busy: sk-secret"))) as (_, model):
+            return await refusal(model, HELLO)
+
+    assert run(scenario())["message"] == "busy: [redacted]"

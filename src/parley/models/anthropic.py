@@ -63,9 +63,12 @@ class Anthropic:
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
                                 event.quota = quota(answer.headers) if has_quota(endpoint) else None
+                            elif event.type == "message_stop":
+                                answer.is_over = True
                             yield event
                     return
             except ModelError as flaw:
+                flaw.message = endpoint.without_key(flaw.message)
                 if not has_quota(endpoint):
                     flaw.quota = None
                 if flaw.status == 401 and self._find is not None:
@@ -178,4 +181,6 @@ def understood(data: bytes) -> Event:
         error = event.error or {}
         kind = str(error.get("type", "api_error"))
         raise ModelError(str(error.get("message", "the stream broke off")), kind=kind, retryable=True)
+    if event.type == "message":
+        raise ModelError("the model's server answered in one piece, where it was asked for a stream")
     return event

@@ -59,7 +59,8 @@ class ChatStream:
         self._started = False
         self._finish: str | None = None
         self._refused = False
-        self._done = False
+        self.is_done = False
+        """Whether the server said that nothing more comes."""
         self._blocks = 0
         self._open: tuple[str, int] | None = None
         """The kind and number of the text or thought that grows."""
@@ -70,7 +71,7 @@ class ChatStream:
     def feed(self, data: bytes) -> list[Event]:
         """The events of one chunk. Raises ModelError for an error or something that is no chunk."""
         if data == DONE:
-            self._done = True
+            self.is_done = True
             return []
         try:
             return list(self._take(understood(data)))
@@ -85,14 +86,21 @@ class ChatStream:
         if usage.get("completion_tokens") is not None:
             self._told_usage = counted(usage)
         for choice in chunk.get("choices") or []:
+            if choice.get("index"):
+                continue  # another answer to the same question: one is enough
             # `message` is what servers send that do not really stream.
             delta = choice.get("delta") or choice.get("message") or {}
             yield from self._grow(delta)
-            self._finish = choice.get("finish_reason") or self._finish
+            self._finish = reason_in(choice) or self._finish
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is a sign that nothing of the answer is missing."""
+        return self._started and (self.is_done or self._finish is not None)
 
     def end(self) -> Iterator[Event]:
         """The events behind the last chunk."""
-        if not self._started or not (self._done or self._finish):
+        if not self.is_complete:
             return
         yield from self._close_text()
         for call in self._calls:
@@ -216,6 +224,14 @@ def begins_anew(call: Call, function: Json) -> bool:
     return bool(call.name and function.get("name") and function.get("arguments") and is_complete(call.arguments))
 
 
+def reason_in(choice: Json) -> str | None:
+    """Why an answer ended, if it did. Raises ModelError for one that failed."""
+    reason = choice.get("finish_reason")
+    if reason == "error":
+        raise ModelError("the model's server failed in the midst of its answer, and did not say why", retryable=True)
+    return reason if isinstance(reason, str) and reason else None
+
+
 def understood(data: bytes) -> Json:
     """Raises ModelError."""
     try:
@@ -224,13 +240,15 @@ def understood(data: bytes) -> Json:
         if (mended := mend_surrogates(data)) is not None:
             return understood(mended)
         raise ModelError(f"the model sent an event that cannot be read: {flaw}", retryable=True) from None
+    except RecursionError:
+        raise ModelError("the model sent an event that is nested too deep", retryable=True) from None
     if not isinstance(chunk, dict):
         raise ModelError("the model sent an event that is no object", retryable=True)
     error = chunk.get("error")
     if error:
         told = error if isinstance(error, dict) else {"message": str(error)}
-        text, kind = told.get("message") or "the stream broke off", told.get("type") or "api_error"
-        raise ModelError(str(text), kind=str(kind), retryable=True)
+        text = str(told.get("message") or "the stream broke off")
+        raise ModelError(text, kind=str(told.get("type") or "api_error"), retryable=True)
     return chunk
 
 
@@ -250,7 +268,7 @@ def is_complete(arguments: str) -> bool:
     """Whether the arguments of a call are all there."""
     try:
         msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
 

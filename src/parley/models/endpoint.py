@@ -22,6 +22,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Endpoint({without_userinfo(self.base_url)})"
 
+    def without_key(self, text: str) -> str:
+        """The words of a server, without the key that it may repeat."""
+        key = self.auth[1].removeprefix("Bearer ").strip() if self.auth else ""
+        return text.replace(key, "[redacted]") if key else text
+
     def url(self, path: str) -> str:
         """The address of one of its services; a query of the base URL stays behind the path."""
         base, mark, query = self.base_url.partition("?")

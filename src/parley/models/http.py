@@ -40,6 +40,8 @@ BAD_PROXY = (
 PING, LONGEST_PING = b'"ping"', 30
 """A sign of life is known by its first bytes; to read it would cost more than it is worth."""
 LATE = "the model did not answer in time"
+LINGER_SECONDS = 1.0
+"""Behind an answer that says it is complete: a connection that is read to its end can be used again."""
 EVENT_STREAM = {
     "content-type": "application/json",
     "accept": "text/event-stream",
@@ -80,8 +82,12 @@ class Answer:
 
     def __init__(self, response: httpx2.Response, patience: Patience, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = response.headers
-        # The stream below `aiter_raw`, which would only count bytes and pass them on.
-        self._chunks = cast("AsyncIterable[bytes]", response.stream)
+        # The stream below `aiter_raw`, which would only count bytes and pass them on. We ask for no
+        # compression; a proxy may compress all the same.
+        is_plain = response.headers.get("content-encoding", "identity") == "identity"
+        self._chunks = cast("AsyncIterable[bytes]", response.stream if is_plain else response.aiter_bytes())
+        self.is_over = False
+        """Whether the answer has said that it is complete: what comes behind it is of no interest."""
         self._patience = patience
         self._silence_seconds = silence_seconds
 
@@ -94,8 +100,10 @@ class Answer:
             batch = reader.feed(chunk)
             # The first look spares the second one for almost every chunk.
             patience.end(idle=not batch or (PING in chunk and all(PING in data[:LONGEST_PING] for data in batch)))
+            if self.is_over:
+                return
             yield batch
-            patience.begin(seconds)
+            patience.begin(min(seconds, LINGER_SECONDS) if self.is_over else seconds)
         patience.end()
         yield reader.end()
 
@@ -122,7 +130,7 @@ class Pool:
             async with Patience(limits.request_seconds, limits.content_seconds) as patience:
                 response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds)
                 if response.status_code != 200:
-                    body = await patience.on(response.aread(), limits.silence_seconds)
+                    body = await patience.on(readable_body(response), limits.silence_seconds)
                     raise failure(response.status_code, response.headers, body)
                 yield Answer(response, patience, limits.silence_seconds)
         except TimeoutError:
@@ -130,7 +138,7 @@ class Pool:
         except (httpx2.LocalProtocolError, UnicodeEncodeError):
             # The flaw's own words would show the header, which may be the key.
             raise ModelError("the request cannot be sent: a header has a value that no header may have") from None
-        except (httpx2.TransportError, httpx2.InvalidURL) as flaw:
+        except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as flaw:
             raise unreachable(flaw, self._base_url) from None
         finally:
             if response is not None:
@@ -169,6 +177,16 @@ class Pool:
         return self._client
 
 
+async def readable_body(response: httpx2.Response) -> bytes:
+    """The body of a refusal; nothing of one that is not compressed as it says: its status counts all the same."""
+    import httpx2
+
+    try:
+        return await response.aread()
+    except httpx2.DecodingError:
+        return b""
+
+
 def refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
     """What an answer other than 200 means, where its body is `{"error": {"type": ..., "message": ...}}`."""
     if 300 <= status < 400:
@@ -189,7 +207,7 @@ def error_of(content: bytes) -> dict[str, Any]:
     """The `error` of a body, if it has one."""
     try:
         error: Any = msgspec.json.decode(content).get("error")
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, RecursionError):
         return {}
     return error if isinstance(error, dict) else {}
 

@@ -75,10 +75,17 @@ class OpenAI:
                                 if event.type == "message_start":
                                     event.request_id = answer.headers.get("x-request-id")
                                 yield event
+                        answer.is_over = stream.is_done
+                for event in stream.end():
+                    yield event
+                return
+            except ModelError as flaw:
+                if stream.is_complete:
+                    # All was said before the line broke.
                     for event in stream.end():
                         yield event
                     return
-            except ModelError as flaw:
+                flaw.message = endpoint.without_key(flaw.message)
                 self._dropped.note(flaw, [field for field in OPTIONAL if field in fields])
 
     async def close(self) -> None:
