@@ -206,6 +206,6 @@ def error_text(flaw: ModelError) -> str:
     if flaw.status is None:
         return flaw.message if flaw.kind in PLAIN else f"API Error: {flaw.message}"
     if flaw.status == 401:
-        keys = "ANTHROPIC_API_KEY; OPENAI_API_KEY for openai:NAME"
+        keys = "ANTHROPIC_API_KEY or OPENAI_API_KEY"
         return f"API Error: 401 {flaw.message}. Check the API key ({keys}), or try --model offline."
     return f"API Error: {flaw.status} {flaw.message}"
