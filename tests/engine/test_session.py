@@ -356,6 +356,20 @@ def test_replayed_prompts_come_back_with_their_uuid_and_a_known_uuid_is_not_run_
     run(talk)
 
 
+@pytest.mark.parametrize(
+    "line", [{"type": "control", "action": "interrupt"}, {"jsonrpc": "2.0", "id": 1, "method": "cancel"}]
+)
+def test_a_line_of_another_dialect_is_complained_of_and_changes_nothing(tmp_path: Path, line: Json) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, ONE) as room:
+            room.say(line)
+            room.prompt("Hello")
+            assert (await room.hear("result"))["subtype"] == "success"
+        assert any("--stdio" in complaint for complaint in room.complaints)
+
+    run(talk)
+
+
 def test_an_unknown_control_request_gets_an_error_that_says_so(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:

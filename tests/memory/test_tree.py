@@ -249,3 +249,19 @@ def above(live: dict[str, Entry], entry: Entry) -> list[str]:
         found.append(entry.parent)
         entry = live[entry.parent]
     return found
+
+
+@pytest.mark.parametrize("cell", ["{bad", '{"a":1}', "5", "", b"\xff", "[" * 5000, '[{"session": 1}]'])
+def test_a_spoilt_cell_costs_nothing_but_itself(grown: Tree, tmp_path: Path, cell: str | bytes) -> None:
+    with sqlite3.connect(tmp_path / "m.db") as run:
+        for table in ("memory_entries", "memory_versions"):
+            run.execute(
+                f"UPDATE {table} SET links = ?, sources = ?, title = ? WHERE slug = 'ada'", (cell, cell, b"A\xff")
+            )
+
+    assert [entry.slug for entry in grown.entries()] == ["ada", "people"]
+    entry = grown.get("ada")
+    assert entry is not None
+    assert (entry.title, entry.body, entry.links, entry.sources) == ("A\ufffd", "Likes *engines*.", (), ())
+    assert [found.slug for found in grown.search("engines", 5)] == ["ada"]
+    assert grown.undo("ada").archived

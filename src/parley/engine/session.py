@@ -197,6 +197,9 @@ class Session:
     def _note_unknown(self, message: Unknown) -> None:
         self.setup.complain(f"a line of the unknown type {message.kind!r} is ignored")
 
+    def _note_foreign(self, message: Message) -> None:
+        self.setup.complain("a line of the dialect miriad or jsonrpc is ignored: they are spoken with --stdio")
+
     def _take_provisions(self, brought: dialects.Provisions) -> None:
         from parley.engine.provisions import furnish
 
@@ -285,9 +288,9 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     Unknown: Session._note_unknown,
     KeepAlive: Session._ignore,
     UpdateEnvironment: Session._ignore,
-    dialects.Control: Session._ignore,
+    dialects.Control: Session._note_foreign,
     dialects.Provisions: Session._take_provisions,
     dialects.HostThere: lambda session, message: session.unfinished.offer(),
     dialects.Withdrawal: lambda session, message: session.turns.withdraw(message.user_message_uuid),
-    dialects.JsonRpc: Session._ignore,
+    dialects.JsonRpc: Session._note_foreign,
 }

@@ -281,7 +281,19 @@ def as_row(entry: Entry) -> tuple[Any, ...]:
 
 
 def as_entry(row: tuple[Any, ...]) -> Entry:
+    """The entry of a row. A cell that something else has spoilt is read as far as it can be, and so is the rest."""
     named = dict(zip(COLUMNS.split(", "), row, strict=True))
-    named["links"] = msgspec.json.decode(named["links"], type=tuple[str, ...])
-    named["sources"] = msgspec.json.decode(named["sources"], type=tuple[Source, ...])
+    named["links"] = listed(named["links"], tuple[str, ...])
+    named["sources"] = listed(named["sources"], tuple[Source, ...])
+    for name in ("title", "body"):
+        if isinstance(named[name], bytes):
+            named[name] = named[name].decode(errors="replace")
     return Entry(**{**named, "archived": bool(named["archived"])})
+
+
+def listed(cell: Any, kind: Any) -> Any:
+    """What a cell lists; nothing if it is no list of that kind."""
+    try:
+        return msgspec.json.decode(cell, type=kind)
+    except (msgspec.DecodeError, UnicodeError, TypeError, RecursionError):
+        return ()
