@@ -403,3 +403,14 @@ def test_what_is_no_prompt_is_refused_and_the_session_goes_on(stage: Stage, prom
             assert await (await client.ask([{"type": "text", "text": "Hi"}])).text() == "Hello."
 
     run("asyncio", play)
+
+
+def test_a_prompt_that_no_line_can_say_leaves_no_trace(stage: Stage) -> None:
+    async def play() -> bool:
+        async with Client(stage.options("local")) as client:
+            for say in (client.ask, client.query):
+                with pytest.raises(UnicodeEncodeError):
+                    await say("\ud800")
+            return client.inbox.is_busy
+
+    assert run("asyncio", play) is False

@@ -68,3 +68,15 @@ def test_nothing_can_be_asked_before_connect(stage: Stage) -> None:
         client.interrupt()
     with pytest.raises(AttributeError):
         _ = client.no_such_method
+
+
+def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine: str) -> None:
+    with SyncClient(stage.options(engine)) as client:
+        client.query("Hi")
+        turn = client.ask("Hi")
+        turn.until("completed")
+        rest = client.receive_messages()
+
+    assert turn.text() == "Hello."
+    assert isinstance(list(rest)[-1], ResultMessage)
+    assert turn.until("cancelled") == "completed"

@@ -11,6 +11,7 @@ from parley import Turn
 from parley.protocol.base import decode
 from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.inbox import Inbox
+from parley.sdk.turns import Turns
 from sdk.stage import run
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s"}
@@ -113,3 +114,11 @@ def test_everything_may_be_asked_without_a_turn() -> None:
 
     assert nobodys == [INIT, ANSWER, DONE]
     assert not inbox.is_busy
+
+
+def test_two_prompts_that_wait_cannot_have_one_uuid() -> None:
+    turns = Turns()
+    turns.add(Turn("a"))
+
+    with pytest.raises(ValueError, match="'a' still waits"):
+        turns.add(Turn("a"))

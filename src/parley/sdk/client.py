@@ -22,7 +22,7 @@ from parley.protocol.messages import requests as wire
 from parley.sdk.answering import Answerer
 from parley.sdk.checking import checked
 from parley.sdk.controls import Controls
-from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, NotConnected, Unfit
+from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
 from parley.sdk.handshake import initialize, stream_close_seconds
 from parley.sdk.hooks import Registry
 from parley.sdk.inbox import Inbox, flaw_of
@@ -181,7 +181,10 @@ class Client(Controls):
     # Speaking.
 
     async def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> Turn:
-        """Say something; the turn that answers it. While another turn runs, it joins that one or waits for its end."""
+        """Say something; the turn that answers it. While another turn runs, it joins that one or waits for its end.
+
+        Raises ValueError for the `uuid` of a prompt that still waits.
+        """
         link = self.connected()
         parser = None if self.options.output_type is None else parser_of(self.options.output_type)
         turn = Turn(uuid or new_uuid(), parser)
@@ -189,7 +192,7 @@ class Client(Controls):
         self.inbox.turns.add(turn)
         try:
             link.send(message)
-        except ClaudeSDKError:
+        except BaseException:  # the engine is gone, or no line can say it
             self.inbox.turns.drop(turn)
             raise
         await link.flush()

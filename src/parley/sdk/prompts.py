@@ -63,9 +63,9 @@ def say(link: Link, inbox: Inbox, line: Json, verbatim: bool) -> None:
     message: Message = decode(msgspec.json.encode(line))
     if isinstance(message, Refused):
         raise ValueError(f"the prompt is no message: {message.reason}")
+    link.send(message)
     if isinstance(message, User):
         inbox.unanswered += 1
-    link.send(message)
 
 
 async def feed(link: Link, inbox: Inbox, prompts: AsyncIterable[Json], verbatim: bool) -> None:

@@ -165,6 +165,9 @@ class Turns:
         """Whether the engine tells what becomes of prompts."""
 
     def add(self, turn: Turn) -> None:
+        """Raises ValueError for the id of one that waits: its own turn would never end."""
+        if turn.uuid in self._waiting:
+            raise ValueError(f"a prompt with the uuid {turn.uuid!r} still waits")
         self._waiting[turn.uuid] = turn
 
     def drop(self, turn: Turn) -> None:
