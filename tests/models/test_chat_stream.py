@@ -351,6 +351,12 @@ def test_of_several_answers_the_first_is_taken() -> None:
     )
 
 
+def test_a_server_may_number_its_only_answer_as_it_likes() -> None:
+    chunk = {"choices": [{"index": 1, "delta": {"content": "Yes"}, "finish_reason": "stop"}]}
+
+    assert grown(chunk) == ([{"type": "text", "text": "Yes"}], "end_turn")
+
+
 def test_a_finish_reason_that_is_no_word_is_none() -> None:
     chunk = {"choices": [{"delta": {"content": "Yes"}, "finish_reason": {"a": 1}}]}
 

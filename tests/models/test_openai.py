@@ -182,6 +182,17 @@ def test_an_answer_that_is_all_there_counts_however_its_connection_ends(answer: 
     assert [event.type for event in came] == [*KINDS, "message_stop"]
 
 
+def test_a_call_whose_arguments_may_be_missing_does_not_outlive_a_break() -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "Stop", "arguments": ""}}
+
+    async def scenario() -> dict[str, Any]:
+        unfinished = sse(delta("tool_calls", tool_calls=[call])).removesuffix(b"data: [DONE]\n\n")
+        async with talking(cut_off(unfinished)) as (_, model):
+            return await refusal(model, HELLO)
+
+    assert run(scenario())["kind"] == "connection_failed"
+
+
 def test_an_error_with_the_status_of_success_is_an_error() -> None:
     async def scenario() -> dict[str, Any]:
         async with talking(whole(200, error("busy: sk-secret"))) as (_, model):

@@ -191,7 +191,21 @@ def test_a_request_is_kept_without_its_keys() -> None:
     assert "secret" not in repr(server.exchanges)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"messages": []}', b'{"model": 1, "messages": []}', b'"\xff"'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"messages": []}',
+        b'{"model": 1, "messages": []}',
+        b'"\xff"',
+        b'{"model": "m", "messages": [{"role": "user", "content": 5}]}',
+        b'{"model": "m", "messages": [{"role": "user", "content": [null]}]}',
+        b'{"model": "m", "messages": [{"content": "Hi"}]}',
+        b'{"model": "m", "messages": [], "system": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
 def test_a_body_that_is_no_request_is_refused(body: bytes) -> None:
     with running(HELLO) as server, connected(server) as connection:
         response = post(connection, body)

@@ -21,6 +21,7 @@ import msgspec
 
 from parley.errors import ModelError
 from parley.models.base import Event, read_event
+from parley.models.chat_usage import counted, estimate
 from parley.models.names import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct, mend_surrogates
 
@@ -33,7 +34,6 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }
 REASONING = ("reasoning_content", "reasoning")
-ESTIMATED = "parley_estimated"
 
 
 class Call(Struct):
@@ -57,6 +57,7 @@ class ChatStream:
         self._usage = estimate(input_chars, 0)
         self._told_usage: Json | None = None
         self._started = False
+        self._choice: Any = None
         self._finish: str | None = None
         self._refused = False
         self.is_done = False
@@ -86,7 +87,9 @@ class ChatStream:
         if usage.get("completion_tokens") is not None:
             self._told_usage = counted(usage)
         for choice in chunk.get("choices") or []:
-            if choice.get("index"):
+            if self._choice is None:
+                self._choice = choice.get("index") or 0
+            if (choice.get("index") or 0) != self._choice:
                 continue  # another answer to the same question: one is enough
             # `message` is what servers send that do not really stream.
             delta = choice.get("delta") or choice.get("message") or {}
@@ -97,6 +100,11 @@ class ChatStream:
     def is_complete(self) -> bool:
         """Whether there is a sign that nothing of the answer is missing."""
         return self._started and (self.is_done or self._finish is not None)
+
+    @property
+    def outlives_a_break(self) -> bool:
+        """The same, where the line broke: some name the reason before the last of a call has come."""
+        return self.is_complete and (self.is_done or all(is_complete(call.arguments) for call in self._calls))
 
     def end(self) -> Iterator[Event]:
         """The events behind the last chunk."""
@@ -271,30 +279,6 @@ def is_complete(arguments: str) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
-
-
-def counted(usage: Json) -> Json:
-    """Their usage in the Messages API's terms."""
-    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
-    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    return {
-        "input_tokens": max(0, (usage.get("prompt_tokens") or 0) - read),
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": read,
-        "output_tokens": usage.get("completion_tokens") or 0,
-        "output_tokens_details": {"thinking_tokens": thought},
-        ESTIMATED: False,
-    }
-
-
-def estimate(input_chars: int, output_chars: int) -> Json:
-    return {
-        "input_tokens": input_chars // CHARS_PER_TOKEN,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "output_tokens": output_chars // CHARS_PER_TOKEN,
-        ESTIMATED: True,
-    }
 
 
 def delta_event(index: int, delta: Json) -> Event:

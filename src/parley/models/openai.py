@@ -80,7 +80,7 @@ class OpenAI:
                     yield event
                 return
             except ModelError as flaw:
-                if stream.is_complete:
+                if stream.outlives_a_break:
                     # All was said before the line broke.
                     for event in stream.end():
                         yield event

@@ -49,7 +49,7 @@ class Chat:
                 tools=[tool.get("function") or tool for tool in body.tools],
                 max_tokens=body.max_completion_tokens or body.max_tokens or 0,
             )
-        except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
             raise refused(400, str(flaw)) from None
         except (KeyError, TypeError, AttributeError) as flaw:
             raise refused(400, f"a message cannot be read: {flaw!r}") from None

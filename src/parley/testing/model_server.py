@@ -87,11 +87,14 @@ class ModelServer:
         assert task is not None
         self._connections[task] = writer
         # Also a task that we cancel ends well: asyncio logs any other end of a connection as an error.
-        with suppress(asyncio.CancelledError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            while await self._exchange(reader, writer):
-                await writer.drain()
-        writer.close()
-        del self._connections[task]
+        try:
+            with suppress(asyncio.CancelledError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+                while await self._exchange(reader, writer):
+                    await writer.drain()
+        finally:
+            # Also behind a flaw of ours: its client must not wait for ever, and the server goes on.
+            writer.close()
+            del self._connections[task]
 
     async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> bool:
         """One request and its answer; says whether another may follow."""

@@ -50,11 +50,24 @@ class _Body(Struct, frozen=True, kw_only=True):
     tools: list[Json] = []
 
 
+class _Block(Struct, frozen=True):
+    type: str
+    text: str = ""
+
+
+class _Said(Struct, frozen=True):
+    """What a message must be, whatever else it has."""
+
+    role: str
+    content: str | list[_Block]
+
+
 class Messages:
     def read(self, raw: bytes) -> Asked:
         try:
             body = msgspec.json.decode(raw, type=_Body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+            msgspec.convert(body.messages, list[_Said])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
             raise refused(400, str(flaw)) from None
         system = [{"type": "text", "text": body.system}] if isinstance(body.system, str) else body.system or []
         request = ModelRequest(
