@@ -66,6 +66,14 @@ def test_the_executable_of_its_own_is_the_same(run: Any, tmp_path: Path, environ
     assert [line["result"] for line in results(read(done))] == ["Hi"]
 
 
+def test_a_host_that_cannot_be_asked_is_not_taken_for_one_that_left(run: Any) -> None:
+    text = 'call Write {"file_path": "a.txt", "content": "hi"}\nshow'
+    asking = ("--permission-mode", "default", "--permission-prompt-tool", "stdio")
+    done = run("--stdio", *asking, *OFFLINE, stdin=lines(prompt(text)))
+
+    assert "there is nobody to ask" in json.loads(done.stdout.splitlines()[-1])["result"]
+
+
 def test_a_tool_runs_without_being_asked_about_and_is_announced_before(run: Any) -> None:
     text = 'call Bash {"command": "echo hi"}\nshow'
     done = run("--stdio", *OFFLINE, stdin=lines(prompt(text)), IS_SANDBOX="1")

@@ -101,6 +101,8 @@ def open_book(basis: Basis, session_id: str) -> Permits:
 
 def asks_host(basis: Basis) -> bool:
     options = basis.options
+    if dialect_name(options) in OVER_STDIO:
+        return False  # there is no way to say the question
     return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
 
 
