@@ -59,6 +59,15 @@ def test_a_denied_file_stays_denied_under_the_name_it_gets() -> None:
     assert isinstance(decided("mv a b && cat b/keys/one", "bypassPermissions", rule), Deny)
 
 
+def test_a_folder_with_denied_files_does_not_get_another_name_unasked() -> None:
+    rule = read_rule("Read(a/keys/**)", "deny", "user", "/w")
+    assert isinstance(rule, Rule)
+
+    assert isinstance(decided("mv a b", "acceptEdits", rule), Ask)
+    assert isinstance(decided("mv A/ b", "acceptEdits", rule), Ask)
+    assert isinstance(decided("mv a/other b", "acceptEdits", rule), Allow)
+
+
 @pytest.mark.parametrize(
     "command",
     ["mv a b && cat b", "cp a b && sed -i s/x/y/ b", "mkdir e && mv a e/ && cat e/a", "mv d/near k", "cp -r d e"],

@@ -9,15 +9,19 @@ from __future__ import annotations
 import os
 import re
 
+from parley.permissions import paths
 from parley.permissions.base import Request, View
+from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, Simple
+from parley.permissions.shell import Line, Simple, steps
 from parley.permissions.shell.glimpse import searches
 from parley.permissions.shell.wrappers import unwrapped
 from parley.workspace.globs import WILD, name_test
 
 CLIMBS_A_LINK = "A path in it goes up behind a link, so it is not where it seems to be"
 MAY_MEET_DENIED = "It may read files that a rule denies, without naming them"
+
+TAKES_DENIED_ALONG = "It moves a folder with files in it that a rule denies by the path they have now"
 
 UP = re.compile(r"(^|[/=])\.\.(/|$)")
 MOST_FOLDERS = 32
@@ -27,11 +31,11 @@ def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
     """Why the files of a line are not as sure as they look; nothing if they are."""
     if climbs_a_link(line, request, view):
         return CLIMBS_A_LINK
-    if not rules.on_paths("deny", "Read", writing=False):
+    if not denying(rules):
         return ""
     if any(searches_folders(command) or may_meet(command, rules) for command in line.commands):
         return MAY_MEET_DENIED
-    return ""
+    return TAKES_DENIED_ALONG if takes_denied_along(line, request, rules, view) else ""
 
 
 def climbs_a_link(line: Line, request: Request, view: View) -> bool:
@@ -52,6 +56,19 @@ def leads_elsewhere(path: str, view: View) -> bool:
     return view.way(path).real != view.way(os.path.normpath(path)).real
 
 
+def takes_denied_along(line: Line, request: Request, rules: Rules, view: View) -> bool:
+    """Whether a folder gets another name that is above what a rule denies: the rule would not fit any more."""
+    moved = {name for step in steps(line, request.cwd) for old, _ in step.moves for name in view.way(old).names}
+    if not moved:
+        return False
+    denied = [paths.fixed(rule.spec or "", rule.root, rules.cwd, view.home) for rule in denying(rules)]
+    return any(paths.beneath(place, paths.folded(name)) for place in denied for name in moved)
+
+
+def denying(rules: Rules) -> tuple[Rule, ...]:
+    return rules.on_paths("deny", "Read", writing=False)
+
+
 def searches_folders(command: Simple) -> bool:
     inner = unwrapped(command)
     return searches(inner.argv if inner else command.argv)
@@ -59,7 +76,7 @@ def searches_folders(command: Simple) -> bool:
 
 def may_meet(command: Simple, rules: Rules) -> bool:
     """Whether a pattern of file names may stand for a file that a rule denies."""
-    specs = [rule.spec or "" for rule in rules.on_paths("deny", "Read", writing=False)]
+    specs = [rule.spec or "" for rule in denying(rules)]
     return any(may_stand_for(command.argv[place], spec) for place in command.globs for spec in specs)
 
 

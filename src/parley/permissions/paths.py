@@ -17,7 +17,7 @@ import functools
 import os
 import re
 
-from parley.workspace.globs import Glob
+from parley.workspace.globs import WILD, Glob
 
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 """What some file systems leave out of a name: `.g\u200cit` is `.git` to them."""
@@ -46,6 +46,13 @@ def anchored(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]
             base = os.path.dirname(base)
         pattern = pattern.partition("/")[2]
     return base, pattern, True
+
+
+def fixed(spec: str, root: str, cwd: str, home: str) -> str:
+    """The path that a pattern begins with, up to its first star, in the spelling that is compared."""
+    base, pattern, _ = anchored(spec, root, cwd, home)
+    literal = pattern if (wild := WILD.search(pattern)) is None else pattern[: wild.start()].rpartition("/")[0]
+    return folded(os.path.normpath(os.path.join(base, literal)))
 
 
 def denies(spec: str, path: str, *, root: str, cwds: tuple[str, ...], home: str) -> bool:
