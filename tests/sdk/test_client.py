@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from anyio import create_task_group
 
 from parley import (
     AssistantMessage,
@@ -265,6 +266,30 @@ def test_nothing_can_be_asked_before_connect_and_after_close(stage: Stage, engin
             await client.interrupt()
 
     run("asyncio", play, stage.options(engine))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
+    stage: Stage, engine: str, loop: str
+) -> None:
+    async def play(options: Options) -> list[str]:
+        client, said = Client(options), []
+
+        async def connect() -> None:
+            try:
+                await client.connect()
+                said.append("connected")
+            except CLIConnectionError as flaw:
+                said.append(str(flaw))
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(connect)
+            tasks.start_soon(connect)
+        await (await client.ask("Hi"))
+        await client.close()
+        return sorted(said)
+
+    assert run(loop, play, stage.options(engine)) == ["connected", "this client is connecting already"]
 
 
 def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine: str) -> None:

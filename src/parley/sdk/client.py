@@ -47,6 +47,7 @@ class Client(Controls):
         self.options = checked(options)
         self._transport = transport
         self._link: Link | None = None
+        self._is_connecting = False
         self.inbox = Inbox()
         self.servers: dict[str, Hosted] = {}
         self.answerer = Answerer(self.options, self.servers)
@@ -66,6 +67,19 @@ class Client(Controls):
             must_be_prompt(prompt)
         if self._link is not None:
             return
+        if self._is_connecting:
+            raise CLIConnectionError("this client is connecting already")
+        self._is_connecting = True
+        try:
+            link = self._link = await self._opened()
+        finally:
+            self._is_connecting = False
+        if isinstance(prompt, str):
+            await self.query(prompt)
+        elif prompt is not None:
+            self._feeding = start(lambda: feed(link, self.inbox, prompt, self.options.verbatim_prompts))
+
+    async def _opened(self) -> Link:
         link, made = self._linked(await self._taken_up())
         self._finalizer = weakref.finalize(self, link.abandon)
         try:
@@ -74,11 +88,7 @@ class Client(Controls):
         except BaseException as flaw:
             await self._undo(link, flaw)
             raise
-        self._link = link
-        if isinstance(prompt, str):
-            await self.query(prompt)
-        elif prompt is not None:
-            self._feeding = start(lambda: feed(link, self.inbox, prompt, self.options.verbatim_prompts))
+        return link
 
     async def _taken_up(self) -> Options:
         """The options for an engine that goes on with a session of the program's own store."""
