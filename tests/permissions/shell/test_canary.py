@@ -14,6 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "programmes"))
 
 import canary  # a programme is no package: its folder must be on the path first
+import canary_trees
 
 from parley.permissions.shell import Line, read
 
@@ -35,6 +36,43 @@ def test_no_allowed_command_runs_the_canary_writes_or_gets_other_words_than_were
     assert summary.broken == []
     assert summary.allowed == {"contexts": 500, "everyday": 500}
     assert summary.programs > 500
+
+
+def test_no_allowed_command_in_a_hostile_tree_leaks_runs_or_changes_anything() -> None:
+    summary = canary_trees.run(count=1_000, seed=1)
+
+    assert summary.broken == []
+    assert summary.generated >= 990
+    assert sum(summary.allowed.values()) > 20
+
+
+@pytest.mark.parametrize(
+    ("hostile", "command", "promise"),
+    [
+        ("none", "cat link.txt", "the output has SECRET-OUT"),
+        ("none", "ls -L linkdir", "the output has SECRETNAME"),
+        ("none", "cd && cat notes.txt", "the output has SECRET-HOME"),
+        ("none", "git log -p", "the output has SECRET-DENIED"),
+        ("config", "git status", "a program of the tree ran"),
+        ("driver", "git diff", "a program of the tree ran"),
+        ("hooks", "git status", "a program of the tree ran"),
+        ("include", "git status", "a program of the tree ran"),
+        ("gitdir", "git status", "a program of the tree ran"),
+        ("path", "wc README.md", "a program of the tree ran"),
+        ("none", "echo x > new.txt", "something changed in the working directory"),
+        ("none", "touch linkdir/new", "something changed outside the working directory"),
+    ],
+)
+def test_the_hostile_trees_show_what_a_wrong_decision_would_do(hostile: str, command: str, promise: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="trees-") as root:
+        Path(root).chmod(0o755)
+        place = Path(root) / "ground"
+        place.mkdir()
+        ground = canary_trees.Ground(place, hostile)
+
+        output = ground.run(command)
+
+        assert promise in list(canary_trees.broken_promises(ground, "default", output))
 
 
 @pytest.mark.parametrize("command", ["canary", "echo $(canary)", "ls\ncanary", "printf -v 'a[$(canary)]' 1"])
