@@ -104,6 +104,9 @@ class Trees:
         own = self.work / ".git"
         if detail == "hook post-index-change":
             self.program(own / "hooks" / "post-index-change")
+        elif detail == "hooks path":
+            self.program(self.work / "evil" / "post-index-change")
+            git(self.work, "config", "core.hooksPath", "evil")
         elif detail == "worktree config":
             git(self.work, "config", "extensions.worktreeConfig", "true")
             (own / "config.worktree").write_text(HOSTILE)
