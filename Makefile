@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: hello check lint types test bench docs clean
+.PHONY: hello check lint types test compat-newest bench docs dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -18,6 +18,19 @@ types: .venv/ready-dev
 
 test: .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The official clients at their newest versions instead of the pinned ones (tests/compat/install.py).
+compat-newest: .venv/ready-dev
+	PARLEY_REQUIRE_COMPAT=1 PARLEY_NEWEST_CLIENTS=1 $(BIN)/python -m pytest tests/compat
+
+# The wheel and the source distribution, and proof that the wheel works in a clean environment.
+dist: .venv/ready
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build --outdir dist
+	rm -rf build/try && $(PYTHON) -m venv build/try
+	build/try/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build && env -i try/bin/parley --print --model offline "say Hello from the wheel."
 
 bench: .venv/ready
 	$(BIN)/python bench/engines.py parley=$(BIN)/parley

@@ -2,6 +2,8 @@
 
     python tests/compat/install.py            # all of them; what is there already stays
 
+The versions are pinned. With `PARLEY_NEWEST_CLIENTS=1` the current SDKs are installed at their newest versions instead.
+
 The Python SDK is built from its source distribution and the TypeScript SDK is installed without its optional
 packages: neither then carries an engine of its own, so that what answers can only be ours.
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -125,10 +128,24 @@ def gist(text: str) -> str:
     return "\n".join([line for line in lines if line.startswith(("ERROR", "npm error"))][:4] or lines[-4:])
 
 
-PYTHON = "claude-agent-sdk"
-CURRENT_PYTHON = Client("python-0.2.182", PYTHON, "0.2.182", make_python, "bin/python")
+def newest_python(package: str) -> str:
+    lines = run([sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", package]).splitlines()
+    return lines[0].rpartition("(")[2].rstrip(")")
+
+
+def newest_node(package: str) -> str:
+    return run(["npm", "view", package, "version"]).strip()
+
+
+def version(pinned: str, newest: Callable[[str], str], package: str) -> str:
+    return newest(package) if os.environ.get("PARLEY_NEWEST_CLIENTS") else pinned
+
+
+PYTHON, NODE = "claude-agent-sdk", "@anthropic-ai/claude-agent-sdk"
+CURRENT = version("0.2.182", newest_python, PYTHON)
+CURRENT_PYTHON = Client(f"python-{CURRENT}", PYTHON, CURRENT, make_python, "bin/python")
 OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
-TYPESCRIPT = Client("node", "@anthropic-ai/claude-agent-sdk", "0.3.325", make_node, "node")
+TYPESCRIPT = Client("node", NODE, version("0.3.325", newest_node, NODE), make_node, "node")
 ANTHROPIC = Client("anthropic-2.8.0", "anthropic[bedrock,vertex]", "2.8.0", make_wheel, "bin/python")
 OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
 CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI)
