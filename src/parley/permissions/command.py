@@ -32,6 +32,7 @@ from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
 CRITICAL = "It would delete a folder that much else depends on"
+MOST_SUGGESTED = 20
 MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
 UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
 
@@ -46,8 +47,8 @@ class Touched(Struct, frozen=True, kw_only=True):
     doubt: str = ""
     """Why there may be others that commands read which are known to only read."""
     steps: tuple[shell.Step, ...] = ()
-    formers: tuple[Former, ...] = ()
-    """What files were called that the line moves and then goes on with."""
+    formers: tuple[Former, ...] | None = ()
+    """What files were called that the line moves and then goes on with; None if there are too many."""
     merges: bool = False
     """A folder is copied over another."""
 
@@ -64,7 +65,9 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     facts = Facts(
         deny=found(text, deny) or against_files("deny", touched.reads, touched.writes, rules, view) or beside.deny,
         ask=found(text, ask) or against_files("ask", touched.reads, touched.writes, rules, view) or beside.ask,
-        grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view) or beside.grave,
+        grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view)
+        or beside.grave
+        or (touched.doubt if rules.on_paths("deny", "Read", writing=False) else ""),
         hazard=hazard(proven, touched, request, rules, view) or beside.hazard,
         reason=NEEDS_APPROVAL,
         reason_type="other",
@@ -157,8 +160,8 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
         return Touched()
     targets, steps = shell.tracked(line, request.cwd, view)
     links = met(targets.followed, rules, view)
-    known = formers(steps)
-    reads = dict.fromkeys((*targets.reads, *links.links, *(former.path for former in known)))
+    known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
+    reads = dict.fromkeys((*targets.reads, *links.links, *(former.path for former in known or ())))
     if targets.plain and not any(rules.on_paths(kind, "Read", writing=False) for kind in AGAINST):
         # They are where their folder is, which is judged as well.
         reads = dict.fromkeys(path for path in reads if path not in targets.plain or holds_keys(path))
@@ -168,7 +171,7 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
         unknown=targets.unknown or links.doubt != "",
         doubt=targets.doubt or links.doubt,
         steps=steps,
-        formers=tuple(known),
+        formers=None if known is None else tuple(known),
         merges=merges(steps, view),
     )
 
@@ -187,8 +190,8 @@ def finds_planted(line: shell.Line, touched: Touched, request: Request, view: Vi
 
 def all_named(line: shell.Line, patterns: Sequence[str], request: Request, view: View) -> bool:
     """Whether every command that reads a file is named by a pattern, not only known to be a reader."""
-    readers = [command for command in line.commands if reads_some(command, request, view)]
-    return all(any(shell.matches(pattern, command.text) for pattern in patterns) for command in readers)
+    unnamed = (c for c in line.commands if not any(shell.matches(pattern, c.text) for pattern in patterns))
+    return not any(reads_some(command, request, view) for command in unnamed)
 
 
 def reads_some(command: shell.Simple, request: Request, view: View) -> bool:
@@ -260,7 +263,8 @@ def suggested(
     needed = [command for command in line.commands if not reads_only(command)]
     known_writes = bool(writes) and not outside and not touched.unknown
     # The beginning of a command says nothing of the other commands of a line that edits.
-    specs = [] if known_writes and len(line.commands) > 1 else suggestions.beginnings([c.argv for c in needed], text)
+    too_many = (known_writes and len(line.commands) > 1) or len(needed) > MOST_SUGGESTED
+    specs = [] if too_many else suggestions.beginnings([c.argv for c in needed], text)
     patterns = [*(rule.spec or "" for rule in rules.specific("allow", "Bash")), *filter(None, specs)]
     if not specs or not suffice(patterns, line, touched, request, rules, mode, view):
         specs = [suggestions.exact(text)]

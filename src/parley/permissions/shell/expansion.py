@@ -19,6 +19,7 @@ from parley.protocol.base import Struct
 
 MOST_TESTS = 50_000
 """So many names are compared with the patterns of a line."""
+LONGEST = 1_024
 STATUS = "\0"
 """Stands for `$?` in a word."""
 MEMBERS = re.compile(r"\[((?:[A-Za-z]-[A-Za-z]|[0-9]-[0-9]|[A-Za-z0-9_.])+)\]")
@@ -55,8 +56,8 @@ class _Found(Struct, frozen=True):
 
 def expand(spelled: str, folder: str, look: Look) -> Expanded | None:
     """The names that a word, as it is spelled, stands for in a folder; None if there is too much to look at."""
-    if "<<" in spelled:
-        return None  # A here-document is part of it.
+    if len(spelled) > LONGEST or "<<" in spelled:
+        return None  # Longer than a path, or with a here-document in it.
     pieces = _pieces(spelled)
     found, folders = [_Found("")], dict[str, None]()
     listed = False
@@ -88,7 +89,7 @@ def expand(spelled: str, folder: str, look: Look) -> Expanded | None:
 
 def is_pattern(spelled: str) -> bool:
     """Whether a word stands for names of files; one with `$?` in it is known only when it runs, but is none."""
-    return any(_test(piece) is not None for piece in _pieces(spelled))
+    return len(spelled) > LONGEST or any(_test(piece) is not None for piece in _pieces(spelled))
 
 
 def _fitting(

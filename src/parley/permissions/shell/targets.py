@@ -13,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from parley.permissions.base import View
 from parley.permissions.shell import assignments
@@ -30,10 +31,15 @@ GLOB = re.compile(r"[*?\[]")
 STATUS = "$?"
 SURE_BEFORE = ("", ";", "\n", "&&")
 """Operators after which a command of a chain runs for sure, if the one after it does."""
+MOST_COMMANDS = 100
 MOST_FOLDERS = 32
-MOST_NAMES = 2_000
+MOST_NAMES = 1_000
+MOST_EFFORT = 100_000
+"""How much is spent on paths: their characters, and as many as `PER_PATH` for each."""
+PER_PATH = 40
+TOO_MANY_COMMANDS = f"It has more than {MOST_COMMANDS} commands, too many to know all their files"
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MOST_FOLDERS} folders"
-TOO_MANY_NAMES = f"It names more than {MOST_NAMES:,} files"
+TOO_MANY_NAMES = "It names too many files, or too long ones, to look at each"
 
 
 class Step(Struct, frozen=True):
@@ -75,6 +81,7 @@ class _Tracker:
         self.edits = False
         self.patterns = False
         self.steps: list[Step] = []
+        self._effort_left = MOST_EFFORT
         self._view = view
         self._look = Look(lambda path: view.entries(path, MOST_ENTRIES), view.has) if view else None
         # A line that sets one of these decides itself where `cd` leads.
@@ -86,10 +93,8 @@ class _Tracker:
             self._stand(_union(self.folders, self.otherwise))
             self.otherwise = ()
         self.patterns = self.patterns or any(is_pattern(command.words[place]) for place in command.globs)
-        redirects = [redirect.target for redirect in command.redirects]
-        self._add(self.writes, [redirect.target for redirect in command.redirects if redirect.writes], self.folders)
-        self._add(self.reads, [redirect.target for redirect in command.redirects if redirect.reads], self.folders)
-        steps = [self._touch(found, redirects, folders) for found, folders in self._found(command)]
+        steps = [self._touch(_redirected(command), self.folders)]
+        steps += [self._touch(found, folders) for found, folders in self._found(command)]
         self.steps.append(_together(steps, self.folders))
         inner = unwrapped(command)
         if inner is not None and inner.argv[0] in MOVES:
@@ -139,18 +144,20 @@ class _Tracker:
             argv += found.words
         return Simple(tuple(argv), tuple(argv), command.text)
 
-    def _touch(self, found: Touched, redirected: Iterable[str], folders: tuple[str, ...]) -> Step:
-        self._add(self.reads, found.reads, folders)
-        self._add(self.writes, found.writes, folders)
-        names = [part for name in (*found.reads, *found.writes, *redirected) for part in (name, *_before_climbs(name))]
-        named = [_folded(place) for name in names for place in _resolved(name, folders)]
-        pairs = [(_resolved(old, folders), _resolved(new, folders)) for old, new in found.moves]
-        moves = tuple((_folded(old), _folded(new)) for olds, news in pairs for old in olds for new in news)
+    def _touch(self, found: Touched, folders: tuple[str, ...]) -> Step:
+        reads, writes = self._add(self.reads, found.reads, folders), self._add(self.writes, found.writes, folders)
+        before = (part for name in (*found.reads, *found.writes) for part in _before_climbs(name))
+        named = map(_folded, (*reads, *writes, *self._resolved(before, folders)))
+        pairs = [(self._resolved([old], folders), self._resolved([new], folders)) for old, new in found.moves]
+        both = ((_folded(old), _folded(new)) for olds, news in pairs for old in olds for new in news)
+        moves = tuple(islice(both, MOST_NAMES))
+        if len(moves) == MOST_NAMES:
+            self._doubt(TOO_MANY_NAMES)
         return Step(tuple(dict.fromkeys(named)), moves, found.copies_folders)
 
     def _follow(self, command: Simple, folders: tuple[str, ...]) -> None:
         for name, deep in followed(command):
-            self.followed.update(((path, deep), None) for path in _resolved(name, folders))
+            self.followed.update(((path, deep), None) for path in self._resolved([name], folders))
 
     def _move(self, argv: tuple[str, ...], command: Simple, *, in_shell: bool) -> None:
         goal = goal_of(argv, self._home)
@@ -179,13 +186,24 @@ class _Tracker:
             folders = ()
         self.folders = folders
 
-    def _add(self, to: dict[str, None], names: Iterable[str], folders: tuple[str, ...]) -> None:
+    def _add(self, to: dict[str, None], names: Iterable[str], folders: tuple[str, ...]) -> list[str]:
+        found = self._resolved(names, folders)
+        to.update(dict.fromkeys(found if self._view else map(_folded, found)))
+        if len(to) > MOST_NAMES:
+            self._doubt(TOO_MANY_NAMES)
+        return found
+
+    def _resolved(self, names: Iterable[str], folders: tuple[str, ...]) -> list[str]:
+        """The paths that names have in some folders, as far as the effort goes."""
+        found: list[str] = []
         for name in names:
-            if len(to) >= MOST_NAMES:
-                self._doubt(TOO_MANY_NAMES)
-                return
-            found = _resolved(name, folders)
-            to.update(dict.fromkeys(found if self._view else map(_folded, found)))
+            for folder in ("/",) if name.startswith("/") else folders:
+                self._effort_left -= len(folder) + len(name) + PER_PATH
+                if self._effort_left < 0:
+                    self._doubt(TOO_MANY_NAMES)
+                    return found
+                found.append(_absolute(posixpath.join(folder, name)))
+        return found
 
     def _doubt(self, reason: str) -> None:
         self.unknown = True
@@ -194,14 +212,8 @@ class _Tracker:
     def targets(self) -> Targets:
         # Files that a line makes or moves are not there yet when its patterns are looked at.
         unknown = self.unknown or (self.patterns and self.edits)
-        return Targets(
-            tuple(self.reads),
-            tuple(self.writes),
-            unknown,
-            self.doubt,
-            tuple(self.followed),
-            frozenset(self.plain),
-        )
+        reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
+        return Targets(reads, writes, unknown, self.doubt, follows, frozenset(self.plain))
 
 
 def tracked(line: Line, cwd: str, view: View | None) -> tuple[Targets, tuple[Step, ...]]:
@@ -210,6 +222,8 @@ def tracked(line: Line, cwd: str, view: View | None) -> tuple[Targets, tuple[Ste
     Without a view paths are folded as text, a pattern stands for the folder that its files are in, and it is not
     known where a bare `cd` leads.
     """
+    if len(line.commands) > MOST_COMMANDS:
+        return Targets(unknown=True, doubt=TOO_MANY_COMMANDS), (Step((), (), False),) * len(line.commands)
     tracker = _Tracker(cwd, view, line.text)
     for command in line.commands:
         tracker.command(command)
@@ -241,21 +255,20 @@ def _together(found: list[Step], folders: tuple[str, ...]) -> Step:
     return Step(names, moves, any(step.copies_folders for step in found), folders)
 
 
-def _before_climbs(name: str) -> list[str]:
+def _redirected(command: Simple) -> Touched:
+    reads = tuple(redirect.target for redirect in command.redirects if redirect.reads)
+    return Touched(reads, tuple(redirect.target for redirect in command.redirects if redirect.writes))
+
+
+def _before_climbs(name: str) -> Iterator[str]:
     """`a/b` for `a/b/../c`: a link there decides where the rest is."""
-    parts = name.split("/")
-    return ["/".join(parts[:place]) for place, part in enumerate(parts) if part == ".." and place]
+    parts = name.split("/") if ".." in name else []
+    return ("/".join(parts[:place]) for place, part in enumerate(parts) if part == ".." and place)
 
 
 def _fixed(name: str) -> str:
     """The folder that everything a pattern stands for is in."""
     return GLOB.split(name, maxsplit=1)[0].rpartition("/")[0] or "." if GLOB.search(name) else name
-
-
-def _resolved(name: str, folders: tuple[str, ...]) -> list[str]:
-    if name.startswith("/"):
-        return [_absolute(name)]
-    return [_absolute(posixpath.join(folder, name)) for folder in folders]
 
 
 def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
