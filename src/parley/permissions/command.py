@@ -115,7 +115,7 @@ def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules
     """The rule that allows the line, with others where it takes several."""
     allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
-    if not patterns or not all(rules.count_in(view.way(place)) for place in places(line, touched, request)):
+    if not patterns or not all(map(rules.count_in, places(line, touched, request, view))):
         return None
     text = line.text.strip()
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
@@ -133,7 +133,8 @@ def suffice(
     """Whether these allow the line, with all that it reads and writes."""
     if request.cwd != rules.cwd and finds_planted(line, touched, request, view):
         return False  # A rule on git is about the repository that the session was started in.
-    written = all(may_write(way, rules, mode, view) for way in touched.writes)
+    # Without a doubt: nothing written is not the same as nothing known.
+    written = not touched.doubt and all(may_write(way, rules, mode, view) for way in touched.writes)
     if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
         return False
     judged = not touched.doubt and all(may_read(way, rules, view) for way in touched.reads)
@@ -176,11 +177,12 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
     )
 
 
-def places(line: shell.Line, touched: Touched, request: Request) -> list[str]:
-    """The folders that commands of a line run in, or may, and those it goes to."""
+def places(line: shell.Line, touched: Touched, request: Request, view: View) -> list[Way | None]:
+    """The folders that commands of a line run in, or may, and those it goes to; None if there may be others."""
     steps = zip(map(unwrapped, line.commands), touched.steps, strict=True)
     goals = [name for inner, step in steps if inner and inner.argv[0] in MOVES for name in step.names]
-    return [request.cwd, *goals, *(folder for step in touched.steps for folder in step.folders)]
+    known = dict.fromkeys([request.cwd, *goals, *(folder for step in touched.steps for folder in step.folders)])
+    return [*map(view.way, known), *([None] if touched.doubt else [])]
 
 
 def finds_planted(line: shell.Line, touched: Touched, request: Request, view: View) -> bool:
