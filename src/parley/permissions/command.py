@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
@@ -32,6 +33,8 @@ from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
 CRITICAL = "It would delete a folder that much else depends on"
+TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
+MOST_COMPARED = 4_000
 MOST_SUGGESTED = 20
 MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
 UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
@@ -163,14 +166,17 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
     links = met(targets.followed, rules, view)
     known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
     reads = dict.fromkeys((*targets.reads, *links.links, *(former.path for former in known or ())))
-    if targets.plain and not any(rules.on_paths(kind, "Read", writing=False) for kind in AGAINST):
+    against = sum(len(rules.on_paths(kind, "Read", writing=False)) for kind in AGAINST)
+    if targets.plain and not against:
         # They are where their folder is, which is judged as well.
         reads = dict.fromkeys(path for path in reads if path not in targets.plain or holds_keys(path))
+    most = MOST_COMPARED // max(1, against)
+    doubt = targets.doubt or links.doubt or (TOO_MANY_TO_COMPARE if len(reads) > most else "")
     return Touched(
-        reads=tuple(map(view.way, reads)),
+        reads=tuple(map(view.way, islice(reads, most))),
         writes=tuple(map(view.way, targets.writes)),
-        unknown=targets.unknown or links.doubt != "",
-        doubt=targets.doubt or links.doubt,
+        unknown=targets.unknown or doubt != "",
+        doubt=doubt,
         steps=steps,
         formers=None if known is None else tuple(known),
         merges=merges(steps, view),
