@@ -30,9 +30,9 @@ class Apart(Rules, frozen=True, kw_only=True, dict=True):
             worktree=worktree,
         )
 
-    def count_in(self, cwd: Way) -> bool:
+    def count_in(self, cwd: Way | None) -> bool:
         """Commands in the person's checkout are for somebody to be asked about."""
-        return not any(map(self.worktree.is_left_alone, cwd.names))
+        return cwd is not None and not any(map(self.worktree.is_left_alone, cwd.names))
 
     def _denies(self, rule: Rule, path: str, view: View) -> bool:
         names = dict.fromkeys((path, self.worktree.original(path)))
