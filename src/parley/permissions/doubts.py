@@ -11,6 +11,7 @@ import re
 
 from parley.permissions import paths
 from parley.permissions.base import Request, View
+from parley.permissions.git_calls import git_words, prints_denied
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, steps
@@ -33,6 +34,8 @@ def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
         return CLIMBS_A_LINK
     if not denying(rules):
         return ""
+    if text := prints_denied(line, request, rules, view):
+        return text
     if any(searches_folders(command) or may_meet(command, rules) for command in line.commands):
         return MAY_MEET_DENIED
     return TAKES_DENIED_ALONG if takes_denied_along(line, request, rules, view) else ""
@@ -70,8 +73,9 @@ def denying(rules: Rules) -> tuple[Rule, ...]:
 
 
 def searches_folders(command: Simple) -> bool:
+    """Git apart: which files that prints is known in more detail."""
     inner = unwrapped(command)
-    return searches(inner.argv if inner else command.argv)
+    return git_words(command) is None and searches(inner.argv if inner else command.argv)
 
 
 def may_meet(command: Simple, rules: Rules) -> bool:

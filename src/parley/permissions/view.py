@@ -7,6 +7,7 @@ change its meaning; the reach of the decision keeps the opener from following it
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 
 from parley.permissions.base import Links, Way
@@ -31,6 +32,34 @@ class RealView:
         except ValueError:
             return False
 
+    def is_folder(self, path: str) -> bool:
+        try:
+            return os.path.isdir(path) and os.access(path, os.X_OK)
+        except ValueError:
+            return False
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        except (OSError, ValueError):
+            return None
+        with open(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+                return None
+            try:
+                data = file.read(most_bytes + 1)
+            except OSError:
+                return None
+        return data if data is not None and len(data) <= most_bytes else None
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        return status.st_dev, status.st_ino
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 
@@ -51,6 +80,15 @@ class Glance:
 
     def has(self, path: str) -> bool:
         return self._view.has(path)
+
+    def is_folder(self, path: str) -> bool:
+        return self._view.is_folder(path)
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        return self._view.read(path, most_bytes)
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        return self._view.identity(path)
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)

@@ -25,7 +25,7 @@ def reads_only(text: str, cwd: str = "") -> bool:
         "find -L . -newermt 2024-01-01 -print", "find", "sed -n -e '1p;$p' a", "sed --quiet 1,+3p a", "date", "xxd",
         "xxd -p a", "xxd -s 0x10 -l 16 a", "ps -eo pid,cmd --sort=-rss", "ps -p 1", "sleep 0.5", "command -v ls",
         "git remote", "git remote get-url origin", "git stash show -p", "git worktree list", "git reflog",
-        "git branch --list 'a*'", "git tag -n3 -l", "git config --list", "git --no-pager --no-optional-locks status",
+        "git branch --list 'a*'", "git tag -n3 -l", "git config --get user.name", "git --no-pager --no-optional-locks status",
         "git version", "od -w16 a", "printf '%5.2f%%\\n' 1", "echo -e *", "cd", "true && false",
         "git branch --contains abc", "du -d1 .", "sed -n 5p", "cat a | sed -n 5p",
         "stdbuf --input=0 --output=L --error=0 ls", "stdbuf -i0 -e0 ls", "nice --adjustment=5 ls",
