@@ -13,7 +13,6 @@ from parley.permissions.base import Decision, Recorded, Request, View
 from parley.permissions.decision import decide
 from parley.permissions.rule import Behavior, Malformed, Rule, read_rule, written
 from parley.permissions.rules import Rules
-from parley.permissions.view import Glance
 from parley.permissions.updates import (
     SOURCES,
     AddDirectories,
@@ -26,6 +25,7 @@ from parley.permissions.updates import (
     Update,
     read_updates,
 )
+from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
 from parley.settings.base import Merged, NotWritten
 

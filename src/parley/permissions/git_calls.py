@@ -28,9 +28,9 @@ from parley.permissions.shell.readonly import files_read
 from parley.permissions.shell.wrappers import unwrapped
 
 MOST_FOLDERS = 16
-NEEDS_NO_INDEX = frozenset(
+NEEDS_NO_INDEX = gitconfig.names(
     "log show rev-parse branch tag show-ref config remote version blame for-each-ref cat-file ls-tree rev-list "
-    "merge-base name-rev reflog shortlog count-objects init clone".split()
+    "merge-base name-rev reflog shortlog count-objects init clone"
 )
 ADVICE = "; `parley trust` accepts what the repository of a folder says"
 
@@ -50,9 +50,7 @@ def git_words(command: Simple) -> Sequence[str] | None:
     return inner.argv if os.path.basename(inner.argv[0]) == "git" else None
 
 
-def with_repository(
-    facts: Facts, line: Line, request: Request, rules: Rules, made: Sequence[Way], view: View
-) -> Facts:
+def with_repository(facts: Facts, line: Line, request: Request, rules: Rules, made: Sequence[Way], view: View) -> Facts:
     """The facts of a line, less what the repository that its git commands find speaks against."""
     by_rule = git_concern(line, request, rules, made, view, "rule") if facts.allow else ""
     by_mode = git_concern(line, request, rules, made, view, "reader") if facts.standing != "other" else ""
@@ -84,7 +82,7 @@ def git_concern(line: Line, request: Request, rules: Rules, made: Sequence[Way],
         reads = by == "reader" or files_read(command) is not None
         for folder in folders:
             place = os.path.join(folder, *call.folders)
-            if text := _concern_at(place, words, names, rules, view, "reader" if reads else "rule"):
+            if text := _concern_at(place, words, names, rules, view, reads=reads, ruled=by == "rule"):
                 return text
     return ""
 
@@ -115,16 +113,19 @@ def _unusual(call: Call) -> str:
     return ""
 
 
-def _concern_at(folder: str, words: Sequence[str], made: Collection[str], rules: Rules, view: View, by: By) -> str:
+def _concern_at(
+    folder: str, words: Sequence[str], made: Collection[str], rules: Rules, view: View, *, reads: bool, ruled: bool
+) -> str:
     real = view.way(folder).real
     if real is None or any(beneath(real, name) is not None for name in made):
         return f"git runs in {folder}, which the line itself changes"
     submodules = call_of(words).subcommand not in NEEDS_NO_INDEX
-    hooks, urls = READ_HOOKS if by == "reader" else HOOKS, by == "reader" and shows_urls(words)
+    against = AGAINST["reader" if reads else "rule"]
+    hooks, urls = READ_HOOKS if reads else HOOKS, reads and shows_urls(words)
     for found in candidates(real, view, made):
         known = rules.repository if is_recorded(found, rules.repository, view) else None
         changes = any(beneath(name, place) is not None for name in made for place in (found.common, found.gitdir))
-        if changes or (found.bare and (by == "reader" or known is None)):
+        if changes or (found.bare and (not ruled or known is None)):
             return f"{found.top} looks like a repository (HEAD, objects, refs), and git would obey what is in it"
         for finding in findings(
             found, view, lambda way: rules.is_inside(way, view), made=made, hooks=hooks, submodules=submodules
@@ -134,7 +135,7 @@ def _concern_at(folder: str, words: Sequence[str], made: Collection[str], rules:
                     return f"{finding.text}, and git would print it"
             elif known is not None and finding in known.accepted:
                 continue
-            elif finding.kind in AGAINST[by] or (finding.kind == "hook" and by == "rule" and known is None):
+            elif finding.kind in against or (finding.kind == "hook" and known is None):
                 return f"{finding.text}, so that git may run a program or reach out of the folder{ADVICE}"
     if urls and (file := _secret_of_person(view)):
         return f"{file} has a password in a URL, and git would print it"

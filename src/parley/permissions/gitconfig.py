@@ -175,7 +175,7 @@ SECTIONS = {
     "feature": names("manyfiles experimental"),
     "maintenance": names("auto strategy autodetach"),
     "transfer": names("fsckobjects hiderefs unpacklimit advertisesid"),
-    "receive": names("denycurrentbranch denynonfastforwards denydeletes denydeletecurrent fsckobjects autogc unpacklimit"),
+    "receive": names("denycurrentbranch denynonfastforwards denydeletes denydeletecurrent fsckobjects autogc"),
     "http": names("postbuffer version lowspeedlimit lowspeedtime extraheader maxrequests"),
     "gpg": names("format"),
     "interactive": names("singlekey"),

@@ -35,11 +35,10 @@ GITLINK = b"\0\0\xe0\0"
 """The mode of a submodule in the index."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
 """Those that a command which only reads may run: it refreshes the index."""
-HOOKS = (
-    *READ_HOOKS,
-    *"applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg".split(),
-    *"post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate".split(),
-    *"pre-receive update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman".split(),
+HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
+    "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg "
+    "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
+    "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"
 )
 KEPT_INSIDE = ("HEAD", "config", "index", "objects", "objects/pack", "refs", "packed-refs", "logs", "info")
 
@@ -121,7 +120,7 @@ def findings(
     inside: Callable[[Way], bool],
     *,
     made: Collection[str] = (),
-    hooks: Sequence[str] = HOOKS,
+    hooks: Collection[str] = HOOKS,
     submodules: bool = True,
 ) -> list[Finding]:
     """All that may run a program, reach out, or lead elsewhere. `inside` knows the working directories."""
@@ -134,7 +133,7 @@ class _Search:
         view: View,
         inside: Callable[[Way], bool],
         made: Collection[str],
-        hooks: Sequence[str],
+        hooks: Collection[str],
         submodules: bool,
     ) -> None:
         self._view = view
@@ -195,8 +194,8 @@ class _Search:
             linked_back = linked_back or (bool(back) and view.way(named).real == os.path.join(found.top, OWN))
             if not linked_back and not self._inside(view.way(found.gitdir)):
                 yield Finding("elsewhere", found.gitdir, f"{found.top}/.git leads to {found.gitdir}")
-        for folder, name in ((folder, name) for folder in dict.fromkeys((found.gitdir, found.common)) for name in KEPT_INSIDE):
-            path = os.path.join(folder, name)
+        folders = dict.fromkeys((found.gitdir, found.common))
+        for path in (os.path.join(folder, name) for folder in folders for name in KEPT_INSIDE):
             if view.way(path).real != path:
                 yield Finding("elsewhere", path, f"{path} is a link")
         yield from self._alternates(os.path.join(found.common, "objects"))
@@ -255,7 +254,7 @@ class _Search:
         yield from _gitlinks(data, hash_bytes)
         place = data.find(b"link\0\0\0")
         while place >= 0:  # the rest of an index that is split
-            shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[place + 8:][:hash_bytes].hex()}")
+            shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[place + 8 :][:hash_bytes].hex()}")
             if self._view.has(shared):
                 rest = self._view.read(shared, MOST_INDEX_BYTES)
                 yield from [None] if rest is None else _gitlinks(rest, hash_bytes)

@@ -154,6 +154,15 @@ class Bare:
     def has(self, path: str) -> bool:
         return False
 
+    def is_folder(self, path: str) -> bool:
+        return False
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        return None
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        return None
+
 
 def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
     request = Request(tool=sample.tool, input=sample.input, cwd=CWD, asks_person=sample.asks_person)

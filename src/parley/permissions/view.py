@@ -43,15 +43,18 @@ class RealView:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except (OSError, ValueError):
             return None
-        with open(descriptor, "rb", buffering=0) as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
                 return None
-            try:
-                data = file.read(most_bytes + 1)
-            except OSError:
-                return None
-        return data if data is not None and len(data) <= most_bytes else None
+            data = b""
+            while len(data) <= most_bytes and (more := os.read(descriptor, most_bytes + 1 - len(data))):
+                data += more
+            return data if len(data) <= most_bytes else None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
 
     def identity(self, path: str) -> tuple[int, int] | None:
         try:
