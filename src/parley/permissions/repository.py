@@ -211,11 +211,13 @@ class _Search:
                 yield Finding("elsewhere", file, f"{file} leads to {way.real}")
 
     def _hooks(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
-        paths = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
+        home = os.path.join(self._view.home, "")
+        given = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
+        paths = [home + path[2:] if path.startswith("~/") else path for path in given]
         folders = [os.path.join(found.common, "hooks"), os.path.join(found.gitdir, "hooks")]
         for path in paths:
-            if path.startswith("~") or "%" in path:
-                yield Finding("hook", path, f"core.hooksPath of {found.gitdir} is {path}")
+            if path.startswith(("~", "%")):
+                yield Finding("read hook", path, f"core.hooksPath of {found.gitdir} is {path}")
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
             for name in self._hook_names:
