@@ -25,6 +25,7 @@ READERS = (
     "git status", "git diff", "git diff --stat", "git log -p -1", "git show", "git blame a.txt", "git grep one",
     "git describe --always --dirty", "git ls-files -m", "git stash list", "git remote -v", "git branch -vv",
 )  # fmt: skip
+SHORTLY = ("git status", "git diff", "git log -p -1", "git describe --always --dirty")
 HOSTILE = {**RUNNING, **NAMING}
 
 pytestmark = pytest.mark.skipif(not has_git, reason="there is no git")
@@ -414,7 +415,8 @@ def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str
 
     async def play() -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            talk = await started(ground, ground.work, [bash(*READERS)] * (1 + len(HOSTILE) * len(MODES)), *rules)
+            turns = [bash(*READERS), *[bash(*SHORTLY)] * (len(HOSTILE) * len(MODES))]
+            talk = await started(ground, ground.work, turns, *rules)
             await talk.turn()
             assert talk.asked == []  # in the clean repository
             for name, make in HOSTILE.items():
@@ -433,7 +435,7 @@ def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str
 def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) -> None:
     empty = ground.root / "empty"
     empty.mkdir()
-    config = f"[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = {ground.program}\n"
+    config = f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = {ground.program}\n"
     files = {"HEAD": "ref: refs/heads/main\n", "config": config, "objects/x": "x", "refs/x": "x"}
     writes: list[tuple[str, Json]] = [
         ("Write", {"file_path": str(empty / name), "content": text}) for name, text in files.items()
@@ -463,9 +465,11 @@ PRINTING = (
     "git diff --cached HEAD~1", "git diff HEAD~1 HEAD", "git diff -U0", "git diff --word-diff", "git log -S hunter2 -p",
     "git cat-file -p HEAD:.env", "git cat-file blob HEAD:.env", "git show HEAD:.env", "git show :.env",
     "git show HEAD:./.env", "git show :0:.env", "git blame .env", "git grep hunter2", "git grep hunter2 HEAD",
-    "git stash show -p", "git diff-tree -p HEAD~1 HEAD", "git log -L1,1:.env", "git log -p -- .", "git diff HEAD~1 -- '*'",
+    "git stash show -p", "git diff-tree -p HEAD~1 HEAD", "git log -L1,1:.env", "git log -p -- .",
+    "git diff HEAD~1 -- '*'",
     "git log -p -- ':(top).env'", "git log -p -- :/.env", "git log -p -- ':(icase).ENV'", "git status -v",
-    "git diff HEAD~1:./ HEAD:./", "git show --stat -p", "git reflog show -p", "git log --cc -1 HEAD", "git log -m -1 -p",
+    "git diff HEAD~1:./ HEAD:./", "git show --stat -p", "git reflog show -p", "git log --cc -1 HEAD",
+    "git log -m -1 -p",
     "git show 'HEAD@{0}'", "git show ':/add'", "git diff HEAD~1 -- .env", "git log --check -3", "git log -W -p",
     "cat .env", "git log -p -- sub", "git show HEAD:sub/.env", "git log --oneline --patch -- sub",
 )  # fmt: skip
