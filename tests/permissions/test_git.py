@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +369,8 @@ def toml(input: Json) -> str:
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in input.items())
 
 
-async def started(ground: Ground, cwd: Path, turns: list[list[tuple[str, Json]]], *options: str) -> Talk:
+@asynccontextmanager
+async def started(ground: Ground, cwd: Path, turns: list[list[tuple[str, Json]]], *options: str) -> AsyncIterator[Talk]:
     script = ground.root / "script.toml"
     script.write_text(scripted(turns))
     engine = await asyncio.create_subprocess_exec(
@@ -385,13 +387,16 @@ async def started(ground: Ground, cwd: Path, turns: list[list[tuple[str, Json]]]
         stdout=asyncio.subprocess.PIPE,
         limit=1 << 24,
     )
-    return Talk(engine)
-
-
-async def ended(talk: Talk) -> None:
-    assert talk._engine.stdin is not None
-    talk._engine.stdin.close()
-    assert await talk._engine.wait() == 0
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield Talk(engine)
+            assert engine.stdin is not None
+            engine.stdin.close()
+            assert await engine.wait() == 0
+    finally:
+        if engine.returncode is None:
+            engine.kill()
+            await engine.wait()
 
 
 def bash(*commands: str) -> list[tuple[str, Json]]:
@@ -414,9 +419,8 @@ def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str
             shutil.rmtree(ground.root / name, ignore_errors=True)
 
     async def play() -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            turns = [bash(*READERS), *[bash(*SHORTLY)] * (len(HOSTILE) * len(MODES))]
-            talk = await started(ground, ground.work, turns, *rules)
+        turns = [bash(*READERS), *[bash(*SHORTLY)] * (len(HOSTILE) * len(MODES))]
+        async with started(ground, ground.work, turns, *rules) as talk:
             await talk.turn()
             assert talk.asked == []  # in the clean repository
             for name, make in HOSTILE.items():
@@ -427,7 +431,6 @@ def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str
                     await talk.mode(mode)
                     await talk.turn()
                     assert not ground.mark.exists(), (name, mode)
-            await ended(talk)
 
     asyncio.run(play())
 
@@ -442,13 +445,11 @@ def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) -> Non
     ]
 
     async def play() -> Talk:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            rules = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(git:*)", "Bash(git status)")
-            talk = await started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules)
+        rules = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(git:*)", "Bash(git status)")
+        async with started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules) as talk:
             await talk.turn()
             await talk.turn()
-            await ended(talk)
-            return talk
+        return talk
 
     talk = asyncio.run(play())
 
@@ -503,15 +504,12 @@ def test_no_denied_file_comes_out_of_git(ground: Ground, rules: tuple[str, ...])
     commands = (*PRINTING, f"git show {blob}", f"git cat-file -p {blob}", f"git show --stat {blob}", *BY_RULE)
 
     async def play() -> Talk:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            options = ("--disallowedTools", "Read(.env)", *(("--allowedTools", *rules) if rules else ()))
-            turns = [bash(*commands)] * len(MODES)
-            talk = await started(ground, ground.work, turns, *options)
+        options = ("--disallowedTools", "Read(.env)", *(("--allowedTools", *rules) if rules else ()))
+        async with started(ground, ground.work, [bash(*commands)] * len(MODES), *options) as talk:
             for mode in MODES:
                 await talk.mode(mode)
                 await talk.turn()
-            await ended(talk)
-            return talk
+        return talk
 
     talk = asyncio.run(play())
 
