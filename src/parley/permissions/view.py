@@ -75,6 +75,10 @@ class Glance:
         self._view = view
         self._ways: dict[str, Way] = {}
         self._links: dict[str, str | None] = {}
+        # A view that cannot read files knows of none what is in it.
+        self._read = getattr(view, "read", lambda path, most_bytes: None)
+        self._is_folder = getattr(view, "is_folder", lambda path: False)
+        self._identity = getattr(view, "identity", lambda path: None)
 
     def link(self, path: str) -> str | None:
         if path not in self._links:
@@ -85,13 +89,15 @@ class Glance:
         return self._view.has(path)
 
     def is_folder(self, path: str) -> bool:
-        return self._view.is_folder(path)
+        return bool(self._is_folder(path))
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        return self._view.read(path, most_bytes)
+        found: bytes | None = self._read(path, most_bytes)
+        return found
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        return self._view.identity(path)
+        found: tuple[int, int] | None = self._identity(path)
+        return found
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)
