@@ -29,7 +29,7 @@ class Ground:
         self.program = root / "canary"
         for folder in (self.work, self.home):
             folder.mkdir()
-        self.program.write_text(f"#!/bin/sh\n: > {self.mark}\ncat 2>/dev/null\nexit 0\n")
+        self.program.write_text(f"#!/bin/sh\n: > {self.mark}\n")
         self.program.chmod(0o755)
         make_repository(self.work, self.home)
 
@@ -51,7 +51,9 @@ class Ground:
 
 def git(cwd: Path, home: Path, *words: str) -> str:
     environment = {**ENVIRONMENT, "HOME": str(home)}
-    done = subprocess.run(["git", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *words], cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     return done.stdout
 
 
