@@ -207,26 +207,3 @@ def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path: Path
 
     play(talk)
     assert list(tmp_path.glob("ran-*")) == []
-
-
-def test_a_remote_of_the_repository_is_not_asked_for_missing_objects(project: Path, tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    (tmp_path / "program").write_text(f"#!/bin/sh\ntouch {ran}\n")
-    (tmp_path / "program").chmod(0o755)
-    for key, value in {
-        "core.repositoryformatversion": "1",
-        "extensions.partialClone": "origin",
-        "remote.origin.url": f"ext::{tmp_path}/program",
-        "remote.origin.promisor": "true",
-        "protocol.ext.allow": "always",
-    }.items():
-        git(project, "config", key, value)
-    blob = git(project, "rev-parse", "HEAD:a.txt").strip()
-    (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-
-    async def talk(worktrees: GitWorktrees) -> None:
-        with pytest.raises(ToolError):
-            await worktrees.open(str(project), NAME)
-
-    play(talk)
-    assert not ran.exists()
