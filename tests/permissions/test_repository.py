@@ -9,9 +9,10 @@ from tree import Tree
 
 from parley.permissions.base import Allow, Ask, Decision, Request
 from parley.permissions.decision import decide
+from parley.permissions.repository import record
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import RealView
+from parley.permissions.view import Glance, RealView
 
 PLANTED = ["/w/.git", "/w/sub/HEAD", "/w/sub/objects", "/w/sub/refs", "/w/sub/config"]
 
@@ -20,7 +21,9 @@ def decided(
     command: str, *rules: Rule, cwd: str = "/w/sub", home: str = "/w", files: list[str] = PLANTED, mode: str = "default"
 ) -> Decision:
     request = Request(tool="Bash", input={"command": command}, cwd=cwd)
-    return decide(request, Rules(cwd=home, rules=rules), mode, Tree(files=files))
+    view = Glance(Tree(files=files))
+    known = record(home, view, lambda way: True, trusted=False)
+    return decide(request, Rules(cwd=home, rules=rules, repository=known), mode, Tree(files=files))
 
 
 def rule(text: str) -> Rule:
@@ -40,10 +43,10 @@ def test_a_rule_on_git_does_not_mean_a_planted_repository() -> None:
 
 
 def test_a_rule_on_git_means_the_bare_repository_that_a_session_is_started_in() -> None:
-    decision = decided("git status", rule("Bash(git status:*)"), home="/w/sub", files=PLANTED[1:])
+    decision = decided("git status", rule("Bash(git status:*)"), home="/w/sub", files=PLANTED[1:4])
 
     assert isinstance(decision, Allow)
-    assert isinstance(decided("git status", home="/w/sub", files=PLANTED[1:]), Ask)
+    assert isinstance(decided("git status", home="/w/sub", files=PLANTED[1:4]), Ask)
 
 
 def test_a_line_cannot_complete_a_repository_and_run_git_in_it() -> None:
@@ -56,7 +59,7 @@ def test_everything_else_is_as_it_was_there() -> None:
     assert isinstance(decided("ls -la"), Allow)
     assert isinstance(decided("git status", cwd="/w"), Allow)
     assert isinstance(decided("git status", files=["/w/.git"]), Allow)
-    assert isinstance(decided("git status", files=[*PLANTED, "/w/sub/.git"]), Allow)
+    assert isinstance(decided("git status", files=[*PLANTED, "/w/sub/.git"]), Ask)
 
 
 def test_the_files_of_the_disk_count(tmp_path: Path) -> None:

@@ -11,9 +11,15 @@ from parley.permissions.view import follow
 class Tree:
     home = "/home/me"
 
-    def __init__(self, links: Mapping[str, str] | None = None, files: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        links: Mapping[str, str] | None = None,
+        files: Collection[str] = (),
+        contents: Mapping[str, str] | None = None,
+    ) -> None:
         self._links = dict(links or {})
-        self._files = frozenset(files)
+        self._contents = {path: text.encode() for path, text in (contents or {}).items()}
+        self._files = frozenset(files) | {part for path in self._contents for part in above(path)}
 
     def link(self, path: str) -> str | None:
         return self._links.get(path)
@@ -32,5 +38,22 @@ class Tree:
                 found[name] = "folder" if below else "link" if known in self._links else "file"
         return found if len(found) <= most else None
 
+    def is_folder(self, path: str) -> bool:
+        real = self.way(path).real
+        return real in self._files and real not in self._contents
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        return self._contents.get(self.way(path).real or "")
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        real = self.way(path).real
+        return (1, hash(real)) if real in self._files else None
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
+
+
+def above(path: str) -> list[str]:
+    """A path and the folders it is in."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]

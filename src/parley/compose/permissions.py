@@ -89,6 +89,7 @@ def open_book(basis: Basis, session_id: str) -> Permits:
         denied=options.disallowed_tools or (),
         folders=options.add_dirs or (),
         readable=own_folders(basis, session_id),
+        trusted="project" in basis.settings.trust.sources,
     )
     book = Book(given, RealView(str(basis.home)), basis.settings.store, basis.complain)
     book.settle(basis.settings.merged)

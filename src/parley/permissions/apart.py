@@ -26,6 +26,7 @@ class Apart(Rules, frozen=True, kw_only=True, dict=True):
             rules=rules.rules,
             folders=rules.folders,
             readable=(*rules.readable, rules.cwd),
+            repository=rules.repository,
             around=rules,
             worktree=worktree,
         )

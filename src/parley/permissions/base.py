@@ -39,6 +39,35 @@ class Links(Protocol):
         """The names in the folder an absolute path leads to, and what each is; empty for what is not a folder,
         or cannot be listed. None if there are more than `most`."""
 
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder that can be entered is at an absolute path, links followed."""
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """What is in a regular file, links followed; None if it is none, cannot be read or is longer."""
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        """Device and inode of what is at an absolute path, links followed."""
+
+
+class Finding(Struct, frozen=True):
+    """Something in a repository that may run a program, reach out, or lead elsewhere."""
+
+    kind: str
+    path: str
+    text: str
+    """For people; without the value, which may be a secret."""
+    value: str = ""
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """The repository that a session was started in: the one that its rules are about."""
+
+    common: str
+    """Where its configuration is, links resolved."""
+    identity: tuple[int, int] | None
+    accepted: frozenset[Finding] = frozenset()
+    """What was in it then, if the person trusts the folder."""
+
 
 class View(Links, Protocol):
     """What a decision knows of the file system."""

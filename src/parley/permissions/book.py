@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from parley.permissions.base import Decision, Request, View
+from parley.permissions.base import Decision, Recorded, Request, View
 from parley.permissions.decision import decide
 from parley.permissions.rule import Behavior, Malformed, Rule, read_rule, written
 from parley.permissions.rules import Rules
@@ -25,6 +25,7 @@ from parley.permissions.updates import (
     Update,
     read_updates,
 )
+from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
 from parley.settings.base import Merged, NotWritten
 
@@ -60,6 +61,8 @@ class Given(Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     """Folders of the session's own that may be read."""
+    trusted: bool = False
+    """Whether the person trusts the working directory, and with it what its repository says."""
 
 
 class Book:
@@ -80,15 +83,29 @@ class Book:
         denied = self._understood(given.denied, "deny", "flag")
         self._own = (*denied, *self._understood(given.allowed, "allow", "flag"))
         self._own_folders = tuple(map(self._located, given.folders))
+        self._repository: Recorded | None = None
+        self._is_recorded = False
         self.rules = self._together()
 
     def decide(self, request: Request, mode: str) -> Decision:
+        if not self._is_recorded:
+            self._record()
         rules = self.rules
         if request.worktree is not None:
             from parley.permissions.apart import Apart
 
             rules = Apart.made(rules, request.worktree)
         return decide(request, rules, mode, self._view)
+
+    def _record(self) -> None:
+        """Which repository the rules are about: before the first call runs, for a call could make another."""
+        from parley.permissions.repository import record
+
+        view, rules = Glance(self._view), self.rules
+        self._is_recorded = True
+        trusted = self._given.trusted
+        self._repository = record(self._given.cwd, view, lambda way: rules.is_inside(way, view), trusted=trusted)
+        self.rules = self._together()
 
     def hides(self, path: str) -> bool:
         return self.rules.hides(path, self._view)
@@ -132,6 +149,7 @@ class Book:
             rules=self._settled + self._own,
             folders=tuple(folders),
             readable=self._given.readable,
+            repository=self._repository,
         )
 
     def _located(self, folder: str, root: str | None = None) -> str:

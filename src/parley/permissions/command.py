@@ -17,11 +17,11 @@ from parley.permissions import shell, suggestions
 from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import doubts
 from parley.permissions.facts import AGAINST, ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
+from parley.permissions.git_calls import named_files, with_repository
 from parley.permissions.glimpses import Against, against_files, glimpsed
 from parley.permissions.links import met
 from parley.permissions.protected import holds_keys, is_protected
 from parley.permissions.renamed import Former, formers, go_by_a_link, merges
-from parley.permissions.repository import is_planted, runs_git
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell.deletion import deletes
@@ -65,9 +65,10 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     # What is known in full needs no second look.
     beside = Against() if proven and not touched.unknown else glimpsed(text, proven, request, rules, view)
     deny, ask = rules.specific("deny", "Bash"), rules.specific("ask", "Bash")
+    reads = (*touched.reads, *(named_files(proven, request, view) if proven else ()))
     facts = Facts(
-        deny=found(text, deny) or against_files("deny", touched.reads, touched.writes, rules, view) or beside.deny,
-        ask=found(text, ask) or against_files("ask", touched.reads, touched.writes, rules, view) or beside.ask,
+        deny=found(text, deny) or against_files("deny", reads, touched.writes, rules, view) or beside.deny,
+        ask=found(text, ask) or against_files("ask", reads, touched.writes, rules, view) or beside.ask,
         grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view)
         or beside.grave
         or (touched.doubt if rules.on_paths("deny", "Read", writing=False) else ""),
@@ -75,7 +76,10 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
         reason=NEEDS_APPROVAL,
         reason_type="other",
     )
-    return facts if proven is None else with_proof(facts, proven, touched, request, rules, mode, view)
+    if proven is None:
+        return facts
+    facts = with_proof(facts, proven, touched, request, rules, mode, view)
+    return with_repository(facts, proven, request, rules, touched.writes, view)
 
 
 def with_proof(
@@ -134,8 +138,6 @@ def suffice(
     patterns: Sequence[str], line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
 ) -> bool:
     """Whether these allow the line, with all that it reads and writes."""
-    if request.cwd != rules.cwd and finds_planted(line, touched, request, view):
-        return False  # A rule on git is about the repository that the session was started in.
     # Without a doubt: nothing written is not the same as nothing known.
     written = not touched.doubt and all(may_write(way, rules, mode, view) for way in touched.writes)
     if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
@@ -191,11 +193,6 @@ def places(line: shell.Line, touched: Touched, request: Request, view: View) -> 
     return [*map(view.way, known), *([None] if touched.doubt else [])]
 
 
-def finds_planted(line: shell.Line, touched: Touched, request: Request, view: View) -> bool:
-    made = {name for way in touched.writes for name in way.names}
-    return runs_git(line) and is_planted(request.cwd, view, made)
-
-
 def all_named(line: shell.Line, patterns: Sequence[str], request: Request, view: View) -> bool:
     """Whether every command that reads a file is named by a pattern, not only known to be a reader."""
     unnamed = (c for c in line.commands if not any(shell.matches(pattern, c.text) for pattern in patterns))
@@ -215,7 +212,7 @@ def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rul
     # with all its operands.
     if touched.unknown or not at_home or not all(may_read(way, rules, view) for way in touched.reads):
         return "other"
-    if touched.merges or strays(line, request.cwd) or finds_planted(line, touched, request, view):
+    if touched.merges or strays(line, request.cwd):
         return "other"
     if shell.is_read_only(line, cwd=request.cwd) and not touched.writes:
         return "harmless"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from parley.permissions import paths
 from parley.permissions.base import Request, View
+from parley.permissions.git_calls import git_words, prints_denied
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, Step
@@ -38,6 +39,8 @@ def doubts(line: Line, steps: Sequence[Step], request: Request, rules: Rules, vi
         return CLIMBS_A_LINK
     if not denying(rules):
         return ""
+    if text := prints_denied(line, request, rules, view):
+        return text
     if any(searches_folders(command) or may_meet(command, rules) for command in line.commands):
         return MAY_MEET_DENIED
     if any(compares_folders(command, step, view) for command, step in zip(line.commands, steps, strict=True)):
@@ -75,8 +78,9 @@ def denying(rules: Rules) -> tuple[Rule, ...]:
 
 
 def searches_folders(command: Simple) -> bool:
+    """Git apart: which files that prints is known in more detail."""
     inner = unwrapped(command)
-    return searches(inner.argv if inner else command.argv)
+    return git_words(command) is None and searches(inner.argv if inner else command.argv)
 
 
 def compares_folders(command: Simple, step: Step, view: View) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 from parley.permissions import hosts, paths
-from parley.permissions.base import View, Way
+from parley.permissions.base import Recorded, View, Way
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
@@ -45,6 +45,8 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     """Further working directories."""
     readable: tuple[str, ...] = ()
     """Where the session itself puts what the model shall read: long output, the plan."""
+    repository: Recorded | None = None
+    """The repository that the session was started in, if it was in one."""
 
     def working(self) -> tuple[str, ...]:
         return (self.cwd, *self.folders)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from parley.permissions import gitconfig
 from parley.permissions.base import Allow, Deny, Entry, Request
 from parley.permissions.decision import MODES, decide
 from parley.permissions.protected import FILES, FOLDERS
@@ -157,6 +158,15 @@ class Bare:
     def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
         return {}
 
+    def is_folder(self, path: str) -> bool:
+        return False
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        return None
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        return None
+
 
 def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
     request = Request(tool=sample.tool, input=sample.input, cwd=CWD, asks_person=sample.asks_person)
@@ -183,6 +193,12 @@ def lines() -> Iterator[str]:
     yield ""
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
     yield from listing.lines()
+    yield from GIT.splitlines()
+    keys = {f"{section}.{name}" for section, known in gitconfig.SECTIONS.items() for name in known}
+    keys |= {f"{section}.*.{name}" for section, known in gitconfig.SUBSECTIONS.items() for name in known}
+    keys |= {f"{section}.*" for section in gitconfig.ANY_KEY}
+    keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in gitconfig.VALUES}
+    yield f"Harmless keys, some with certain values only: {listing.listed(keys)}."
 
 
 HEAD = """\
@@ -210,6 +226,41 @@ careful as `acceptEdits`: no model decides on permissions here. With `--guard`, 
 host is asked about every call that is not denied, in every mode, and no hook answers for it; without a host every call
 is denied.
 """
+GIT = """
+## Git
+
+Git runs programs that the configuration and the hooks of a repository name, and a repository may come with a working
+tree. Before a git command runs without a question, the repository that git would find is looked for as git does it, and
+its files are read, each time:
+
+| in the repository | commands that only read | other git commands, by a rule |
+|---|---|---|
+| a key that is not in the list below, an included file, a file that cannot be read | asked | asked |
+| a hook that reading can start (`post-index-change`, `reference-transaction`) | asked | as other hooks |
+| other hooks | run | run in the repository of the session; asked in any other |
+| an alias | run | asked |
+| a remote that git fetches missing objects from by itself | asked | run |
+| parts that are links, or that lie elsewhere (`commondir`, `alternates`, `.git` as a file that nothing leads back to) | asked | run, but for `commondir` |
+| the same in a submodule that is checked out | asked | asked |
+| no `.git`, but a folder with `HEAD`, `objects` and `refs` | asked | run if the session was started in it |
+
+The repository of a session is the one that its working directory was in at the start; another one that takes its place
+later, or is found in another folder, is not. If the folder is trusted ([settings.md](settings.md#trust)), what its
+repository said at the start is accepted; what is added later is asked about. The person's own configuration
+(`~/.gitconfig`) is not looked at, and a rule for all of `Bash` and the mode `bypassPermissions` are not affected.
+
+A rule such as `Bash(git:*)` does not mean the options `--git-dir`, `--work-tree`, `--exec-path` and `--config-env`, nor
+`-c` with a key that is not in the list. `git -C` is judged by the repository there.
+
+Where a rule denies reading, a git command that prints lines of files (`log -p`, `show`, `diff`, `grep`, `stash show`,
+`cat-file`, `format-patch`, `archive`, ...) is asked about, unless the rule can fit nothing in the repository, or the
+command names every file that it prints. A denied file that is named, also as `HEAD:path`, is denied. `--stat`,
+`--name-only`, `log` without a patch and the like are not affected.
+
+`git config --get` shows keys without secrets; `--list` and `--get-regexp` are asked about, and so are `git remote -v`
+and its like where a password stands in a URL. A format may have known placeholders only: `%G?` starts gpg.
+
+"""
 TAIL = """
 ## Rules
 
@@ -230,10 +281,10 @@ from the working directory. To deny, a pattern is read widely: any depth for a s
 way. To allow, every name on the way has to fit. What a rule denies is searched for in the whole of a command: behind
 `sudo` and its like, in nested shells, loops and substitutions, and as a word of a program that is in no table; where it
 is not sure, a person is asked. So it is about a line that moves a link and then goes by it, a folder that is copied
-over another (links in that one would be written through), and git in a folder of the working tree that git takes for a
-repository of its own (`HEAD`, `objects`, `refs`): its configuration may name programs. A tool is meant by each of its
-names (Agent and Task, TaskOutput and BashOutput, TaskStop and KillShell). Within parentheses a backslash makes a
-parenthesis plain. A malformed rule has no effect and is named on stderr.
+over another (links in that one would be written through), and git where it would obey a repository that names programs
+(see [Git](#git)). A tool is meant by each of its names (Agent and Task, TaskOutput and BashOutput, TaskStop and
+KillShell). Within parentheses a backslash makes a parenthesis plain. A malformed rule has no effect and is named on
+stderr.
 
 ## Who is asked
 

@@ -7,6 +7,7 @@ change its meaning; the reach of the decision keeps the opener from following it
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping
 
 from parley.permissions.base import Entry, Links, Way
@@ -46,6 +47,37 @@ class RealView:
             return {}
         return found
 
+    def is_folder(self, path: str) -> bool:
+        try:
+            return os.path.isdir(path) and os.access(path, os.X_OK)
+        except ValueError:
+            return False
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        except (OSError, ValueError):
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+                return None
+            data = b""
+            while len(data) <= most_bytes and (more := os.read(descriptor, most_bytes + 1 - len(data))):
+                data += more
+            return data if len(data) <= most_bytes else None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        return status.st_dev, status.st_ino
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 
@@ -62,6 +94,10 @@ class Glance:
         self._left = MOST_ENTRIES
         # A view that cannot list folders knows of no folder what is in it.
         self._list = getattr(view, "entries", lambda path, most: None)
+        # A view that cannot read files knows of none what is in it.
+        self._read = getattr(view, "read", lambda path, most_bytes: None)
+        self._is_folder = getattr(view, "is_folder", lambda path: False)
+        self._identity = getattr(view, "identity", lambda path: None)
 
     def link(self, path: str) -> str | None:
         if path not in self._links:
@@ -81,6 +117,17 @@ class Glance:
             top = real.rstrip("/")
             self._links.update((f"{top}/{name}", None) for name, kind in (found or {}).items() if kind != "link")
         return self._entries[real]
+
+    def is_folder(self, path: str) -> bool:
+        return bool(self._is_folder(path))
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        found: bytes | None = self._read(path, most_bytes)
+        return found
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        found: tuple[int, int] | None = self._identity(path)
+        return found
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)

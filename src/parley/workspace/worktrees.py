@@ -36,6 +36,8 @@ HARMLESS = {
     "maintenance.auto": "false",
 }
 FILTER_PARTS = {"clean": "", "smudge": "", "process": "", "required": "false"}
+QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+"""`protocol.ext.allow` of a repository would outweigh our `protocol.allow`; nothing outweighs the variable."""
 ELSEWHERE = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"}
     | {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF", "GIT_TRACE"}
@@ -51,7 +53,7 @@ class GitWorktrees:
     def __init__(self, processes: Processes, environment: Mapping[str, str]) -> None:
         self._processes = processes
         kept = {name: value for name, value in environment.items() if name not in ELSEWHERE}
-        self._environment = {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+        self._environment = {**kept, "LC_ALL": "C", **QUIET}
         self._locks: dict[str, Lock] = {}
         """Of the worktrees that are to go if nothing is changed in them, by their paths."""
 

@@ -1,16 +1,22 @@
-"""The forms of git that only read.
+"""The forms of git that only read, which files they name, and which of them print what is in files.
 
 A flag that is not in the row of its subcommand is unknown. So `-c`, `-C`, `--exec-path`, `--output`,
 `--ext-diff`, `--textconv`, `-O`, `--upload-pack` and `--show-signature` never pass, nor do their
-abbreviations, and a subcommand that talks to a remote has no row. `%G` and `signature` in a format
-would start gpg.
+abbreviations, and a subcommand that talks to a remote has no row. A placeholder of a format must be in a
+list: `%G?` starts gpg.
+
+Not here: the repository that git finds, and what its configuration makes of a command (repository.py).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from parley.permissions import gitconfig
 from parley.permissions.shell.programs import Program, Reading, files, globs_fit, reading
+from parley.permissions.shell.simple import names
+from parley.protocol.base import Struct
 
 GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
 
@@ -115,8 +121,87 @@ NESTED = {
 }
 # Subcommands that make what their operand names, unless a flag says that it is a pattern.
 LISTS = {"branch": ("list",), "tag": ("list", "l")}
-CONFIG_READS = ("get", "get-all", "get-regexp", "list", "l")
+# `--list` and `--get-regexp` would show credentials as well.
+CONFIG_READS = ("get", "get-all")
 ALONE = frozenset([("remote",), ("remote", "-v"), ("remote", "--verbose"), ("reflog",)])
+
+# Formats. What git does not know it skips, and goes on right behind the `%`: so no `%` may be left over.
+ARGUMENT = r"\((?:[^%()]|%x[0-9A-Fa-f]{2}|%n|%%)*\)"
+COMMIT_FORMAT = re.compile(
+    r"(?:[^%]|%%|%[-+ ]?(?:[HhTtPp]|[ac](?:[nNeElLdDrtiIsh])|[dDSesfbBNmn]|g[DdnNeEs]|x[0-9A-Fa-f]{2}"
+    rf"|C(?:red|green|blue|reset|{ARGUMENT})|w{ARGUMENT}|(?:<\||[<>]|>>|><|>\||>>\|)\([^%()]*\)"
+    r"|\((?:describe|trailers|decorate)(?::(?:[^%()]|%x[0-9A-Fa-f]{2}|%n|%%)*)?\)))*",
+    re.DOTALL,
+)
+ATOM = (
+    r"\*?(?:refname|objecttype|objectsize|objectname|deltabase|tree|parent|numparent|object|type|tag|author|authorname|"
+    r"authoremail|authordate|committer|committername|committeremail|committerdate|tagger|taggername|taggeremail|"
+    r"taggerdate|creator|creatordate|subject|body|contents|trailers|upstream|push|HEAD|color|align|if|then|else|end|"
+    r"symref|worktreepath|ahead-behind|is-base|describe|objectmode|path|flag|version)(?::[^()%]*)?"
+)
+REF_FORMAT = re.compile(rf"(?:[^%]|%%|%x?[0-9A-Fa-f]{{2}}|%n|%\({ATOM}\))*", re.DOTALL)
+SORT = re.compile(rf"-?(?:(?:version|v):)?{ATOM}")
+REF_FORMATS = frozenset(["branch", "tag", "for-each-ref", "ls-tree"])
+
+# Contents.
+PATCH_FLAGS = names(
+    "p u patch U unified binary c cc m W function-context word-diff word-diff-regex color-words check L G S "
+    "combined-all-paths text a"
+)
+"""They print lines of files, or tell what is in them."""
+NAME_FLAGS = names("stat numstat shortstat summary dirstat name-only name-status raw no-patch s quiet compact-summary")
+"""In place of lines."""
+PRINTS_BY_ITSELF = names("diff show stash-show")
+PRINTS_IF_ASKED = names("log reflog stash-list diff-tree")
+PRINTS_NOTHING = names(
+    "branch tag rev-parse ls-files ls-tree describe merge-base name-rev for-each-ref show-ref count-objects "
+    "check-ignore config version remote worktree init clone fetch pull push add rm mv switch merge rebase cherry-pick "
+    "revert reset restore checkout clean gc prune repack fsck maintenance help bisect submodule notes symbolic-ref "
+    "update-ref update-index ls-remote var check-ref-format check-attr check-mailmap write-tree read-tree commit-tree "
+    "hash-object mktag mktree sparse-checkout pack-refs prune-packed verify-pack verify-commit verify-tag stripspace "
+    "column interpret-trailers credential shortlog rev-list blame status commit stash"
+)
+HUNKS = re.compile(r"-[a-ln-zA-Z]*p[a-zA-Z]*|-i|--pat.*|--int.*")
+CURRENT_PATCH = re.compile(r"--show-c.*")
+CHOOSES_HUNKS = names("add checkout restore reset commit stash")
+VERBOSE = re.compile(r"-[a-ln-zA-Z]*v[a-zA-Z]*|--verb.*")
+"""With it, `status` and `commit` show what would be committed."""
+VALUES = names("-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env --attr-source")
+"""Options before the subcommand that have a value; all but -C and -c may have it behind a `=`."""
+REVISION = re.compile(r"\{[^}]*\}")
+WILD = re.compile(r"[*?\[\\]")
+MAGIC = re.compile(r":\(([^)]*)\)|:([!^/]+):?")
+
+
+class Call(Struct, frozen=True):
+    """The words of a git command, told apart at its subcommand."""
+
+    subcommand: str
+    begin: int
+    """Where the words of the subcommand begin."""
+    folders: tuple[str, ...] = ()
+    """What `-C` says, in its order."""
+    settings: tuple[str, ...] = ()
+    """What `-c` says."""
+    unusual: str = ""
+    """An option that leads to another repository, other programs, or that is not known."""
+
+
+def call_of(words: Sequence[str]) -> Call:
+    place, folders, settings, unusual = 1, [], [], ""
+    while place < len(words) and words[place][:1] == "-":
+        word = words[place]
+        place += 1
+        value = words[place] if place < len(words) else ""
+        if word == "-C":
+            folders.append(value)
+        elif word == "-c":
+            settings.append(value)
+        elif word not in GLOBAL_FLAGS and word not in ("--version", "--help", "-v", "-h"):
+            unusual = unusual or word.partition("=")[0]
+        place += word in VALUES
+    subcommand = words[place] if place < len(words) else ""
+    return Call(subcommand, place + 1, tuple(folders), tuple(settings), unusual)
 
 
 def git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
@@ -134,16 +219,133 @@ def git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
     found = reading(program, words, begin + (2 if nested else 1))
     if found is None or not globs_fit(program, words, globs, found):
         return None
-    if any("%G" in value or "signature" in value for _, value in found.flags):
+    if not _formats_fit(rest[0], found):
         return None
     if found.operands and rest[0] in LISTS and not found.has(*LISTS[rest[0]]):
         return None
-    if rest[0] == "config" and not found.has(*CONFIG_READS):
+    if rest[0] == "config" and not _config_fits(words, found):
         return None
-    return files(program, words, found) + _of_revisions(words, found)
+    return files(program, words, found) + _named(words, found)
 
 
-def _of_revisions(words: Sequence[str], found: Reading) -> tuple[str, ...]:
-    """The files in `HEAD:.env` and `-L 1,5:.env`: what was in them is what is asked for."""
+def _formats_fit(subcommand: str, found: Reading) -> bool:
+    known = REF_FORMAT if subcommand in REF_FORMATS else COMMIT_FORMAT
+    formats = [value for flag, value in found.flags if flag in ("format", "pretty")]
+    sorts = [value for flag, value in found.flags if flag == "sort"]
+    return all(known.fullmatch(value) for value in formats) and all(SORT.fullmatch(value) for value in sorts)
+
+
+def _config_fits(words: Sequence[str], found: Reading) -> bool:
+    """Whether one value is asked for that is no secret."""
+    return found.has(*CONFIG_READS) and bool(found.operands) and gitconfig.is_shown(words[found.operands[0]])
+
+
+def shows_urls(words: Sequence[str]) -> bool:
+    """Whether the command prints the URLs of remotes, and with them what password is in one."""
+    call = call_of(words)
+    rest = words[call.begin :]
+    return call.subcommand == "remote" or (call.subcommand == "config" and any(map(gitconfig.is_url, rest)))
+
+
+# Files and contents.
+
+
+def named(words: Sequence[str]) -> tuple[str, ...]:
+    """The files in `HEAD:.env`, `:(top).env` and `-L 1,5:.env`, for any subcommand and any flags."""
+    return tuple(path for word in words[1:] if (path := _within(word)))
+
+
+def _named(words: Sequence[str], found: Reading) -> tuple[str, ...]:
     texts = [words[place] for place in found.operands] + [value for flag, value in found.flags if flag == "L"]
-    return tuple(text.rpartition(":")[2] for text in texts if ":" in text and not text.endswith(":"))
+    return tuple(path for text in texts if (path := _within(text)))
+
+
+def _within(text: str) -> str | None:
+    """The file that a word names by more than its path. What a pathspec leaves out is not read."""
+    magic = MAGIC.match(text)
+    if magic is None:
+        return path_of(text)
+    kinds = (magic[1] or "") + (magic[2] or "")
+    excludes = "!" in kinds or "^" in kinds or "exclude" in kinds
+    return None if excludes else text[magic.end() :].lstrip("/") or None
+
+
+def path_of(text: str) -> str | None:
+    """The path in `HEAD:path` and `:0:path`; None where there is none. `HEAD@{10:00}` is a commit."""
+    plain = REVISION.sub(lambda found: "_" * len(found[0]), text)
+    if ":" not in plain:
+        return None
+    return text[plain.rindex(":") + 1 :].lstrip("/") or None
+
+
+class Printed(Struct, frozen=True):
+    """What a command prints lines of."""
+
+    paths: tuple[str, ...] | None
+    """Of these pathspecs and revisions only; None if of whatever it finds."""
+    explicit: bool = False
+    """All of them are pathspecs: they stand after `--`."""
+
+
+def printed(words: Sequence[str]) -> Printed | None:
+    """What a git command prints lines of; None if of no file that it does not name."""
+    call = call_of(words)
+    name, begin = call.subcommand, call.begin
+    following = words[begin] if begin < len(words) else ""
+    if f"{name} {following}" in NESTED:
+        name, begin = (name if name == "reflog" else f"{name}-{following}"), begin + 1
+    if name in PRINTS_NOTHING or name in ("", "worktree-list", "remote-get-url"):
+        return Printed(None) if _shows_hunks(name, words[begin:]) else None
+    program = LOG if name == "reflog" else NESTED.get(name.replace("-", " ", 1)) or READERS.get(name)
+    found = reading(program, words, begin) if program else None
+    if found is None:
+        return Printed(None)
+    if name == "cat-file":
+        return None if not found.has("p") and _is_type(words, found) else _of_objects(words, found)
+    asks = found.has(*PATCH_FLAGS)
+    operands = [words[place] for place in found.operands]
+    if name == "show" and operands and not asks and all(map(path_of, operands)):
+        return Printed(None) if any(word.startswith(":/") for word in operands) else None
+    if name in PRINTS_IF_ASKED and not asks:
+        return None
+    if name in PRINTS_BY_ITSELF and not asks and found.has(*NAME_FLAGS):
+        # The name of a blob prints the blob, whatever the flags say.
+        return Printed(None) if name == "show" and any(map(HASH.fullmatch, operands)) else None
+    return _of_paths(name, words, found)
+
+
+def _shows_hunks(name: str, rest: Sequence[str]) -> bool:
+    if name in ("status", "commit") and any(map(VERBOSE.fullmatch, rest)):
+        return True
+    if name == "worktree":
+        return "add" in rest[:1]  # a second checkout has every file under another path
+    if any(map(CURRENT_PATCH.fullmatch, rest)):
+        return True
+    return name in CHOOSES_HUNKS and any(map(HUNKS.fullmatch, rest))
+
+
+HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+SIZES = ("t", "s", "e")
+
+
+def _is_type(words: Sequence[str], found: Reading) -> bool:
+    return found.has(*SIZES) or any(words[place] in ("commit", "tree", "tag") for place in found.operands[:1])
+
+
+def _of_objects(words: Sequence[str], found: Reading) -> Printed | None:
+    """`cat-file`: an object that is named by its path is judged by it."""
+    objects = [words[place] for place in found.operands if words[place] != "blob"]
+    return None if objects and all(path_of(each) for each in objects) else Printed(None)
+
+
+def _of_paths(name: str, words: Sequence[str], found: Reading) -> Printed:
+    operands = found.operands
+    if name == "grep" and not found.has("e", "f"):
+        operands = operands[1:]
+    if found.has("L") or name.startswith("stash"):
+        return Printed(None)
+    dashes = next((place for place in range(2, len(words)) if words[place] == "--"), None)
+    if dashes is not None:
+        paths = tuple(words[place] for place in operands if place > dashes)
+        return Printed(paths or None, explicit=True)
+    return Printed(tuple(words[place] for place in operands) or None)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from parley.permissions.shell.finder import ASSIGNMENT, surveyed
+from parley.permissions.shell.git import printed
 from parley.permissions.shell.moves import goal_of
 from parley.permissions.shell.simple import NOWHERE, Line, Simple
 from parley.permissions.shell.targets import touched
@@ -22,7 +23,6 @@ from parley.protocol.base import Struct
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
 RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
 SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
-GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 MOST_FOLDERS = 32
 MOST_NAMES = 2_000
 WILD = re.compile(r"[*?\[{]")
@@ -90,20 +90,10 @@ def searches(words: Sequence[str]) -> bool:
     """Whether a command reads every file in a folder."""
     name = words[0].rpartition("/")[2] if words else ""
     if name == "git":
-        return _subcommand(words) == "grep"
+        return printed(words) is not None
     if name in SEARCHERS:
         return True
     return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in words[1:])
-
-
-def _subcommand(words: Sequence[str]) -> str:
-    rest = iter(words[1:])
-    for word in rest:
-        if word[:1] != "-":
-            return word
-        if word in GIT_VALUES:
-            next(rest, "")
-    return ""
 
 
 def runs_more(line: Line) -> bool:
