@@ -63,7 +63,7 @@ def test_a_guard_is_not_found_through_a_relative_entry_of_the_path(tmp_path: Pat
     assert texts == ["PreToolUse:Bash hook error: no"]
 
 
-FAILING = {
+FAILING: dict[str, dict[str, Any]] = {
     "exit 1": {"type": "command", "command": "exit 1"},
     "not found": {"type": "command", "command": "/no/such/guard"},
     "killed": {"type": "command", "command": "kill -9 $$"},

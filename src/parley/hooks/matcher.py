@@ -12,7 +12,7 @@ PLAIN = re.compile(r"[\w|, -]+")
 
 
 class Matcher(Struct, frozen=True):
-    """`""` and `*` stand for everything, `Edit|Write` (or `Edit, Write`) for names, anything else is a regular expression.
+    """`""` and `*` stand for everything, `Edit|Write` or `Edit, Write` for names; else it is a regular expression.
 
     A regular expression fits if it is found anywhere in the name. One that cannot be read fits everything: a guard
     that is asked too often is better than one that is never asked.

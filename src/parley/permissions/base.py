@@ -105,7 +105,7 @@ Decision = Allow | Deny | Ask
 
 
 class BadUpdate(Exception):
-    """A host's update of the permissions cannot be understood, and why."""
+    """A host's update of the permissions cannot be understood or is not possible in this session, and why."""
 
 
 class Permits(Protocol):
@@ -116,8 +116,11 @@ class Permits(Protocol):
     def hides(self, path: str) -> bool:
         """Whether a file may not even be mentioned."""
 
-    def update(self, updates: Sequence[Json]) -> str | None:
-        """Take a host's updates in, all or none; the mode to go into, if they say one. Raises BadUpdate."""
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        """Take a host's updates in, all or none; the mode to go into, if they say one.
+
+        Raises BadUpdate if one of them is not possible in this session: then nothing is applied and nothing stored.
+        """
 
     def settle(self, merged: Merged) -> None:
         """Take in what the settings say now."""
