@@ -9,6 +9,7 @@ from parley.errors import NotPossible, ToolError
 from parley.permissions.base import Deny, Request
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as ask
+from parley.tools.base import server_name
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
@@ -90,7 +91,9 @@ def mcp_message(session: Session, request: ask.McpMessage) -> Json:
 async def mcp_call(session: Session, request: ask.McpCall) -> Json:
     """A call by the host itself, which is its consent; a rule that denies the tool holds all the same."""
     arguments = request.arguments if isinstance(request.arguments, dict) else {}
-    asked = Request(tool=request.tool, input=arguments, cwd=session.setup.cwd, reads_only=False)
+    tool = session.setup.tools.get(request.tool)
+    server = "" if tool is None else server_name(tool)
+    asked = Request(tool=request.tool, input=arguments, cwd=session.setup.cwd, reads_only=False, server=server)
     decision = session.asker.permits.decide(asked, session.mode)
     denied = isinstance(decision, Deny) and decision.rule is not None
     session.record.note(

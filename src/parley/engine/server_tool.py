@@ -14,7 +14,7 @@ from parley.engine.bulk import shortened, text_in_file
 from parley.engine.server_library import Library
 from parley.mcp.base import Patience, Supply
 from parley.mcp.content import clean, result_of
-from parley.mcp.naming import LONGEST_NAME, is_denied, qualified, title
+from parley.mcp.naming import LONGEST_NAME, is_denied, normal, qualified, title
 from parley.mcp.server import Server
 from parley.models.names import CHARS_PER_TOKEN
 from parley.protocol.base import Json
@@ -39,6 +39,7 @@ class ServerTool:
         self.server = server
         self.own_name: str = listed["name"]
         self.name = qualified(server.spec.name, self.own_name)
+        self.server_name = normal(server.spec.name)
         self.description = clean(str(listed.get("description") or ""))[:MOST_DESCRIPTION_CHARS]
         schema = listed.get("inputSchema")
         self.input_schema: Json = (
@@ -148,7 +149,7 @@ def tools_of(
                 complain(
                     f"MCP server {server.spec.name!a}: the tool {tool.own_name[:200]!a} has no name of its own here"
                 )
-            elif not is_denied(tool.name, supply.denied):
+            elif not is_denied(server.spec.name, tool.name, supply.denied):
                 # Its facts are those of the object, not of the class: the protocol cannot say both.
                 found[tool.name] = cast(Tool, tool)
     return found

@@ -54,7 +54,8 @@ EXAMPLE = """
 """.strip()
 OUTPUT = """
 Every input also has `session_id`, `transcript_path`, `cwd`, `prompt_id` and `hook_event_name`; those marked with * have
-`permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`. Callbacks
+`permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`, and
+about a tool of an MCP server there is `mcp_server` (its `name` and `source`). Callbacks
 are not asked about a SessionStart of the kind `startup`, `resume` or `fork`: the host knows that it has started us.
 SessionEnd has two seconds in all. Events that are not listed may be registered and never fire; if one of them has
 `onFailure: block`, `initialize` is answered with `hooks_applied: false`.

@@ -56,6 +56,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """It is the client that runs it, and that decides what it does on its side."""
     worktree: Worktree | None = None
     """The checkout that the caller works in, if it has one of its own."""
+    server: str = ""
+    """The MCP server that the tool is of, as the tool's name spells it; empty for our own, or where it is not known."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):
