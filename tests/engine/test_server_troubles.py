@@ -302,6 +302,37 @@ def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp
     visit(tmp_path, script("Done."), talk)
 
 
+def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    turns = script([("mcp__plain__echo", {"text": "one"})], "Done.")
+
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+        assert lost["mcp_server"]["error"] == "has closed its output; it is tried again"
+        await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        first, _ = map(int, mark.read_text().split())
+        await asyncio.to_thread(wait_for, lambda: not alive(first))
+
+    # Nothing here may be the work of a limit.
+    limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
+    servers = config(plain=own("plain.py", "shut", str(mark)))
+    room = visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
+
+    assert results(room) == ["MCP server 'plain': has closed its output"]
+
+
+def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        assert (await status(room))[0]["error"] == "has closed its output"
+
+    servers = config(plain=own("plain.py", "closed", required=False))
+    room = visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
+
+    assert states(room) == {"plain": "failed"}
+
+
 CLASHES = [("a.b", "a b"), ("a", "a__b"), ("a__b", "a"), ("a", "a.")]
 
 

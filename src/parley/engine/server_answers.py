@@ -24,6 +24,8 @@ def mcp_status(session: Session, request: ask.McpStatus) -> ask.McpStatusAnswer:
 
 
 def status(server: Server) -> Json:
+    from parley.mcp.content import clean  # whoever has a server has loaded it
+
     spec = server.spec
     facts: Json = {"name": spec.name, "status": server.status}
     if server.info:
@@ -38,7 +40,7 @@ def status(server: Server) -> Json:
     if spec.required:
         facts["required"] = True
     if server.status == "connected":
-        names = [(tool["name"][:MOST_NAME_CHARS], hints_of(tool)) for tool in server.tools]
+        names = [(clean(tool["name"])[:MOST_NAME_CHARS], hints_of(tool)) for tool in server.tools]
         facts["tools"] = [{"name": name, "annotations": hints} for name, hints in names]
     return facts
 

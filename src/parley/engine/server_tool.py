@@ -13,7 +13,7 @@ from typing import Any, cast
 from parley.engine.bulk import shortened, text_in_file
 from parley.engine.server_library import Library
 from parley.mcp.base import Patience, Supply
-from parley.mcp.content import clean, result_of
+from parley.mcp.content import clean, described, result_of
 from parley.mcp.naming import LONGEST_NAME, is_denied, normal, qualified, title
 from parley.mcp.server import Server
 from parley.models.names import CHARS_PER_TOKEN
@@ -43,7 +43,7 @@ class ServerTool:
         self.description = clean(str(listed.get("description") or ""))[:MOST_DESCRIPTION_CHARS]
         schema = listed.get("inputSchema")
         self.input_schema: Json = (
-            schema if isinstance(schema, dict) and schema else {"type": "object", "properties": {}}
+            described(schema) if isinstance(schema, dict) and schema else {"type": "object", "properties": {}}
         )
         self.hints: Json = listed["annotations"] if isinstance(listed.get("annotations"), dict) else {}
         self.reads_only = self.hints.get("readOnlyHint") is True
@@ -56,7 +56,7 @@ class ServerTool:
     @property
     def display_name(self) -> str:
         """Made from its name: what the server says of itself is not for those who decide on it."""
-        return title(self.own_name)
+        return title(clean(self.own_name))
 
     @property
     def mcp_server(self) -> Json:
@@ -68,7 +68,7 @@ class ServerTool:
         return {
             "display_name": self.display_name,
             "server_display_name": self.server.spec.name,
-            "tool_name": self.own_name,
+            "tool_name": clean(self.own_name),
         }
 
     async def run(self, call: Json, context: Context, reach: Reach) -> Result:
