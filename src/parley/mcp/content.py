@@ -24,7 +24,7 @@ STRAY = re.compile(
     "(?<![\x80-\u200b\u200e-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\x80-\u200b\u200e-\U0010ffff])"
     "|(?<![#*0-9\x80-\u200b\u200e-\ufe0d\ufe10-\U0010ffff])[\ufe0e\ufe0f]"
 )
-"""Joiners and emoji selectors where they join and select nothing. Persian, Hindi and emoji need them between letters."""
+"""Joiners and emoji selectors where they do nothing; beside letters that are not ASCII, writing needs them."""
 ESCAPES = re.compile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]{0,1000}(\x07|\x1b\\\\)|[@-Z\\\\^_])")
 MOST_DEPTH = 64
 """Of a schema that is looked into."""
