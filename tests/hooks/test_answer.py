@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output
+from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
 from parley.protocol.base import UNSET
+from parley.sdk.hook_shapes import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 
 
 @pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])
@@ -110,3 +111,12 @@ def test_what_is_declared_is_known(answer: Any) -> None:
 )
 def test_keys_that_are_not_known_are_named(event: str, answer: Any, unknown: tuple[str, ...]) -> None:
     assert read_answer(event, answer)[1] == unknown
+
+
+def test_all_that_the_sdk_declares_is_known() -> None:
+    for shape in get_args(HookSpecificOutput):
+        (event,) = get_args(get_type_hints(shape)["hookEventName"])
+        declared = dict.fromkeys(shape.__annotations__)
+        assert unknown_keys(event, {"hookSpecificOutput": {**declared, "hookEventName": event}}) == ()
+    general = set(SyncHookJSONOutput.__annotations__) | set(AsyncHookJSONOutput.__annotations__)
+    assert unknown_keys("Stop", dict.fromkeys(name.rstrip("_") for name in general)) == ()

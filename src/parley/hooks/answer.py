@@ -60,6 +60,14 @@ SPECIFIC_KEYS: dict[str, frozenset[str]] = {
     "UserPromptSubmit": _CONTEXT | {"sessionTitle", "suppressOriginalPrompt"},
     "SessionStart": _CONTEXT | {"initialUserMessage", "sessionTitle", "watchPaths", "reloadSkills"},
     "MessageDisplay": frozenset({"displayContent"}),
+    "UserPromptExpansion": _CONTEXT | {"suppressOriginalPrompt"},
+    "PreModelSwitch": frozenset({"permissionDecision", "permissionDecisionReason"}),
+    "PermissionDenied": frozenset({"retry"}),
+    "Elicitation": frozenset({"action", "content"}),
+    "ElicitationResult": frozenset({"action", "content"}),
+    "CwdChanged": frozenset({"watchPaths"}),
+    "FileChanged": frozenset({"watchPaths"}),
+    "WorktreeCreate": frozenset({"worktreePath"}),
 }
 """What the official SDKs declare for `hookSpecificOutput`, whether it has an effect here or not.
 
