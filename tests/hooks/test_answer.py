@@ -113,6 +113,12 @@ def test_keys_that_are_not_known_are_named(event: str, answer: Any, unknown: tup
     assert read_answer(event, answer)[1] == unknown
 
 
+@pytest.mark.parametrize("said", [{"decision": "block"}, {"hookSpecificOutput": DENY}])
+def test_a_denial_is_not_put_off(said: Any) -> None:
+    assert read_answer("PreToolUse", {"async": True, **said})[0].is_async is None
+    assert read_answer("PreToolUse", {"async": True, "decision": "approve"})[0].is_async is True
+
+
 def test_all_that_the_sdk_declares_is_known() -> None:
     for shape in get_args(HookSpecificOutput):
         (event,) = get_args(get_type_hints(shape)["hookEventName"])

@@ -99,6 +99,8 @@ def read_answer(event: str, answer: Any) -> tuple[Output, tuple[str, ...]]:
     unknown = unknown_keys(event, answer) if isinstance(answer, dict) else ()
     if event not in MUST_DECIDE:
         return read, unknown
+    if read.is_async and denies(read):
+        read = msgspec.structs.replace(read, is_async=None)  # what is denied does not run before the rest is known
     named = event_named(answer)
     if named not in (None, event) and not denies(read):
         raise HookFailed(f"its answer is for the event {named!r:.100}, not for {event}", unknown)

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.answer import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer, read_output
+from parley.hooks.answer import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
 from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
 from parley.hooks.matcher import Matcher
 from parley.protocol.base import Json, Struct
@@ -115,7 +115,7 @@ class Command:
         told = 0
         try:
             while not started.over.done():
-                if self._entry.in_background or asked_for(stdout) is not None:
+                if self._entry.in_background or asked_for(fired.event, stdout) is not None:
                     return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
                 news: set[asyncio.Future[Any]] = {started.over}
                 if not stdout.has_line.done():
@@ -128,7 +128,7 @@ class Command:
         except asyncio.CancelledError:
             started.drop()
             raise
-        if asked_for(stdout) is not None:  # it was faster than we looked
+        if asked_for(fired.event, stdout) is not None:  # it was faster than we looked
             return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
         return ended(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
@@ -155,7 +155,7 @@ class Command:
 
     async def _later(self, started: Process, event: Event, stdout: Written, stderr: Written) -> Ran:
         """Wait for one that goes on in the background, no longer than it may take."""
-        asked = asked_for(stdout)
+        asked = asked_for(event, stdout)
         ms = asked.asyncTimeout if asked is not None else None
         seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
@@ -187,13 +187,13 @@ class Command:
         }
 
 
-def asked_for(stdout: Written) -> Output | None:
+def asked_for(event: Event, stdout: Written) -> Output | None:
     """What the first line says, if it says that the rest comes later."""
     line = stdout.first_line()
     if line is None or not line.lstrip().startswith(b"{"):
         return None
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, HookFailed):
-        read = read_output(msgspec.json.decode(line))
+        read, _ = read_answer(event.name, msgspec.json.decode(line))
         return read if read.is_async else None
     return None
 

@@ -29,7 +29,7 @@ RULES = {
     "suppressOutput": "counts for the hook that says it: what it wrote is not told",
     "updatedToolOutput, updatedMCPToolOutput": "the first; the one for MCP counts for tools of MCP servers only",
     "decision of PermissionRequest": "the first deny, else the first allow",
-    "async": "what that hook says now has no effect",
+    "async": "what that hook says now has no effect, except a PreToolUse deny, which counts at once",
     "a failure with onFailure block": "as a block; behind a call that succeeded, its output is withheld",
     "a failure with onFailure continue": "as if there were no such hook, but told",
     "keys that are not known": "told; a PreToolUse answer that has no decision beside them is a failure",

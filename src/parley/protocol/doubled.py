@@ -29,7 +29,7 @@ def find_doubled(data: bytes | str) -> str | None:
 
 
 def _check(pairs: list[tuple[str, Any]]) -> None:
-    if len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs):
+    if len(dict(pairs)) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
