@@ -25,7 +25,15 @@ from parley.models.names import resolve
     ],
 )
 def test_what_a_pattern_means(pattern: str, name: str, is_it: bool) -> None:
-    assert is_meant(name, pattern) is is_it
+    server = name.split("__")[1] if name.startswith("mcp__") else ""
+    assert is_meant(name, pattern, server) is is_it
+
+
+@pytest.mark.parametrize("wanted", ["mcp__zoo", "mcp__zoo__*", "mcp__zoo__evil"])
+def test_a_server_is_not_meant_by_the_beginning_of_its_name(wanted: str) -> None:
+    assert not is_offered("mcp__zoo__evil__feed", [wanted], [], [], "zoo__evil")
+    assert not is_offered("mcp__zoo__evil__feed", [], [], ["zoo"], "zoo__evil")
+    assert is_offered("mcp__zoo__evil__feed", ["mcp__zoo__evil__feed"], [], [], "zoo__evil")
 
 
 def test_what_is_denied_is_not_offered_whatever_is_wanted() -> None:
@@ -36,8 +44,9 @@ def test_what_is_denied_is_not_offered_whatever_is_wanted() -> None:
 
 
 def test_servers_that_are_named_come_with_their_tools() -> None:
-    assert is_offered("mcp__zoo__feed", ["Read"], [], ["zoo"])
-    assert not is_offered("mcp__ape__feed", ["Read"], [], ["zoo"])
+    assert is_offered("mcp__zoo__feed", ["Read"], [], ["zoo"], "zoo")
+    assert is_offered("mcp__my_zoo__feed", ["Read"], [], ["my zoo"], "my_zoo")
+    assert not is_offered("mcp__ape__feed", ["Read"], [], ["zoo"], "ape")
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,77 @@ def test_an_answer_cannot_bypass_what_the_launch_did_not_allow(tmp_path: Path) -
     assert any("bypassPermissions" in complaint for complaint in room.complaints)
 
 
+BYPASS = {"type": "setMode", "mode": "bypassPermissions"}
+ADD = {"type": "addRules", "behavior": "allow"}
+REFUSED: dict[str, tuple[Json, str]] = {
+    "bypass": (BYPASS, "bypassPermissions was not allowed at launch"),
+    "malformed rule": ({**ADD, "rules": [{"toolName": "WebFetch", "ruleContent": "x"}]}, "must be domain:HOST"),
+    "unknown key": ({**ADD, "rules": [{"toolName": "Bash", "rule_content": "ls"}]}, "rule_content"),
+    "no directory": ({"type": "addDirectories", "directories": [""]}, "is not a directory"),
+}
+
+
+@pytest.mark.parametrize("destination", ["userSettings", "projectSettings", "localSettings", "session"])
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("by", ["host", "hook"])
+def test_an_update_that_is_refused_is_not_stored_nor_anything_that_comes_with_it(
+    tmp_path: Path, destination: str, name: str, by: str
+) -> None:
+    refused, why = REFUSED[name]
+    good = {**ADD, "rules": [{"toolName": "Bash", "ruleContent": "touch:*"}]}
+    updates = [{**update, "destination": destination} for update in (good, refused)]
+    allow = {"behavior": "allow", "updatedPermissions": updates}
+    hooks: Json = {}
+    if by == "hook":
+        told = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": allow}}
+        handler = {"type": "command", "command": f"echo '{json.dumps(told)}'"}
+        hooks = {"settings": json.dumps({"hooks": {"PermissionRequest": [{"hooks": [handler]}]}})}
+        hooks["permission_prompts"] = "none"
+    room = talk(tmp_path, script(TOUCH, AGAIN), None if by == "hook" else answering(allow, allow), **hooks)
+
+    assert [why in result["content"] for result in results(room)] == [True, True]
+    assert [file.name for file in tmp_path.glob("made*")] == []
+    files = [*tmp_path.glob(".claude/*.json"), *tmp_path.glob("home/.claude/settings*.json")]
+    assert [file.name for file in files if "permissions" in file.read_text()] == []
+    with_next = talk(tmp_path, script(), **hooks)
+    assert [line["permissionMode"] for line in with_next.told("system") if line["subtype"] == "init"] == ["default"]
+
+
+SUCCESS = b'{"type":"control_response","response":{"subtype":"success","request_id":ID,"response":'
+TWICE = b'{"type":"control_response","response":{"subtype":"error"},"response":{"subtype":"success","request_id":ID,'
+DOUBLED = [
+    SUCCESS + b'DENY,"response":ALLOW}}',
+    TWICE + b'"response":ALLOW}}',
+    SUCCESS + b'{"behavior":"deny","message":"no","beh\\u0061vior":"allow"}}}',
+    SUCCESS + b'{"behavior":"allow","updatedInput":{"command":"true","command":"touch made"}}}}',
+]
+
+
+@pytest.mark.parametrize("number", range(len(DOUBLED)))
+def test_an_answer_that_has_a_key_twice_is_refused_and_denies_the_call(tmp_path: Path, number: int) -> None:
+    async def host(room: Room) -> None:
+        asked_as = json.dumps((await room.hear("control_request"))["request_id"]).encode()
+        line = DOUBLED[number].replace(b"ID", asked_as).replace(b"ALLOW", b'{"behavior":"allow"}')
+        room.say(line.replace(b"DENY", b'{"behavior":"deny","message":"no"}'))
+
+    room = talk(tmp_path, script(TOUCH), host)
+
+    assert not (tmp_path / "made").exists()
+    assert "is there twice" in results(room)[0]["content"]
+    assert any("is there twice" in complaint for complaint in room.complaints)
+
+
+def test_an_answer_of_no_known_kind_denies_the_call_at_once(tmp_path: Path) -> None:
+    async def host(room: Room) -> None:
+        request = await room.hear("control_request")
+        response = {"subtype": "sucess", "request_id": request["request_id"], "response": {"behavior": "allow"}}
+        room.say({"type": "control_response", "response": response})
+
+    room = talk(tmp_path, script(TOUCH), host)
+
+    assert ("sucess" in results(room)[0]["content"], (tmp_path / "made").exists()) == (True, False)
+
+
 def test_the_words_of_a_denial_go_to_the_model(tmp_path: Path) -> None:
     room = talk(tmp_path, script(TOUCH), answering({"behavior": "deny", "message": "Not today"}))
 
@@ -319,6 +390,12 @@ def test_a_denial_that_interrupts_ends_the_turn(tmp_path: Path) -> None:
         {"behavior": "allow", "updatedInput": "touch made"},
         {"behavior": "allow", "updatedPermissions": [{"type": "grantEverything"}]},
         {"behavior": "allow", "updatedPermissions": "all"},
+        {"behaviour": "allow"},
+        {"behavior": "Allow"},
+        {"behavior": "allow", "updated_input": {"command": "true"}},
+        {"behavior": "allow", "updatedinput": {"command": "true"}},
+        {"behavior": "allow", "input": {"command": "true"}},
+        {"behavior": "allow", "interupt": True},
         ["allow"],
         "allow",
         None,

@@ -94,7 +94,10 @@ def test_its_no_goes_to_the_model_and_the_host_is_told(tmp_path: Path) -> None:
     assert (line["decision_reason_type"], line["decision_reason"]) == ("permissionPromptTool", NAME)
 
 
-@pytest.mark.parametrize("word", ["other", "delegate", "fail", "prose", "nothing", "crash", "unheard-of"])
+UNCLEAR = ("other", "delegate", "fail", "prose", "nothing", "crash", "unheard-of", "twice", "bypass", "misspelt")
+
+
+@pytest.mark.parametrize("word", UNCLEAR)
 def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path, word: str) -> None:
     room = talk(tmp_path, f"touch made #{word}")
 
@@ -102,6 +105,7 @@ def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path,
     assert records(room) == [("deny", "prompt_tool", NAME)]
     assert "ermission" in contents(room)[0]
     assert len(denials(room)) == 1
+    assert not (tmp_path / "home/.claude/settings.json").exists()
 
 
 def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tmp_path: Path) -> None:

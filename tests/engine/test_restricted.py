@@ -116,6 +116,26 @@ def test_a_person_cannot_open_what_is_closed(tmp_path: Path) -> None:
     assert results(room)[0]["is_error"] is True
 
 
+def test_an_answer_cannot_add_a_directory_outside_and_it_is_not_stored(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    write = "{ name = 'Write', id = 't1', input = { file_path = 'a.txt', content = 'x' } }"
+    update = {"type": "addDirectories", "directories": [str(tmp_path)], "destination": "localSettings"}
+
+    async def run() -> Room:
+        async with Room(here, turns(write), restricted=True, permission_prompt_tool="stdio") as room:
+            room.prompt("go")
+            request = await room.hear("control_request")
+            answer = {"behavior": "allow", "updatedPermissions": [update]}
+            response = {"subtype": "success", "request_id": request["request_id"], "response": answer}
+            room.say({"type": "control_response", "response": response})
+            await room.hear("result")
+        return room
+
+    assert "outside of the directories" in results(asyncio.run(run()))[0]["content"]
+    assert not (here / ".claude").exists()
+
+
 @pytest.mark.parametrize("asked", [{"skip_permissions": True}, {"permission_mode": "bypassPermissions"}])
 def test_bypassing_permissions_is_refused(tmp_path: Path, asked: Json) -> None:
     with pytest.raises(UsageError, match="restricted"):

@@ -20,6 +20,7 @@ from yard import ALL, alive, config, news, one_turn, own, results, script, seen,
 from parley.compose.composer import Composer
 from parley.compose.servers import proxy_before
 from parley.errors import UsageError
+from parley.mcp.naming import qualified
 from parley.protocol.options import Options
 
 QUICK = {"MCP_TIMEOUT": "700"}
@@ -301,14 +302,115 @@ def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp
     visit(tmp_path, script("Done."), talk)
 
 
-def test_a_tool_without_a_name_of_its_own_is_complained_about_once(tmp_path: Path) -> None:
-    servers = config(**{"a.b": own("plain.py", "well"), "a b": own("plain.py", "well"), "c": own("plain.py", "well")})
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
-    init = next(line for line in room.told("system") if line["subtype"] == "init")
-    assert [name for name in init["tools"] if name.startswith("mcp__a_b")] == ["mcp__a_b__echo", "mcp__a_b__which"]
-    assert room.complaints == [
-        f"MCP server 'a b': the tool '{name}' has no name of its own here" for name in ("echo", "which")
-    ]
+def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    turns = script([("mcp__plain__echo", {"text": "one"})], "Done.")
+
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+        assert lost["mcp_server"]["error"] == "has closed its output; it is tried again"
+        await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        first, _ = map(int, mark.read_text().split())
+        await asyncio.to_thread(wait_for, lambda: not alive(first))
+
+    # Nothing here may be the work of a limit.
+    limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
+    servers = config(plain=own("plain.py", "shut", str(mark)))
+    room = visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
+
+    assert results(room) == ["MCP server 'plain': has closed its output"]
+
+
+def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        assert (await status(room))[0]["error"] == "has closed its output"
+
+    servers = config(plain=own("plain.py", "closed", required=False))
+    room = visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
+
+    assert states(room) == {"plain": "failed"}
+
+
+CLASHES = [("a.b", "a b"), ("a", "a__b"), ("a__b", "a"), ("a", "a.")]
+
+
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    optional = own("plain.py", "well", required=False)
+    servers = config(**{first: own("plain.py", "well"), second: optional, "c": own("plain.py", "well")})
+
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        [failed] = [one for one in (await status(room)) if one["name"] == second]
+        assert (failed["status"], f"those of the server '{first}'" in failed["error"]) == ("failed", True)
+
+    room = visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+    assert states(room) == {first: "connected", second: "failed", "c": "connected"}
+    assert [(f"MCP server {second}: failed" in text, repr(first) in text) for text in room.complaints] == [(True, True)]
+
+
+async def status(room: Room) -> list[Json]:
+    listed: list[Json] = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+    return listed
+
+
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
+    async def talk(room: Room) -> None:
+        one = own("plain.py", "well", required=False)
+        answer = (await room.ask("mcp_set_servers", servers={second: one}))["response"]["response"]
+        assert (answer["added"], list(answer["errors"])) == ([], [second])
+        answer = (await room.ask("mcp_set_servers", servers={"x_y": one, "x.y": one}))["response"]["response"]
+        assert (answer["added"], list(answer["errors"])) == (["x_y"], ["x.y"])
+        assert "those of the server 'x_y'" in answer["errors"]["x.y"]
+
+    visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
+
+
+def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        await room.ask("initialize", sdkMcpServers=["a_b"])
+        await one_turn(room)
+
+    room = visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
+
+    assert states(room) == {"a.b": "connected", "a_b": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("server", "rule", "runs"),
+    [
+        ("trusted", "mcp__trusted", True),
+        ("trusted", "mcp__trusted__*", True),
+        ("trusted", "mcp__trusted__ec*", True),
+        ("trusted", "mcp__trusted__echo", True),
+        ("trusted__evil", "mcp__trusted", False),
+        ("trusted__evil", "mcp__trusted__*", False),
+        ("trusted__evil", "mcp__trusted__evil", False),
+        ("trusted__evil", "mcp__trusted__evil__echo", True),
+        ("trusted.", "mcp__trusted", False),
+        ("trusted.", "mcp__trusted__*", False),
+        ("trusted.", "mcp__trusted___*", False),
+        ("trusted.", "mcp__trusted_", True),
+    ],
+)
+def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
+    tmp_path: Path, server: str, rule: str, runs: bool
+) -> None:
+    name = qualified(server, "echo")
+    turns = script([(name, {"text": "x"})], "Done.")
+
+    room = visit(
+        tmp_path, turns, one_turn, mcp_config=config(**{server: own("plain.py", "well")}), allowed_tools=(rule,)
+    )
+
+    assert states(room) == {server: "connected"}
+    assert [denial["tool_name"] for denial in next(room.told("result"))["permission_denials"]] == [name] * (not runs)
 
 
 # Where servers come from.

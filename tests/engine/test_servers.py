@@ -320,3 +320,42 @@ def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> Non
     keys = {"ANTHROPIC_API_KEY": "sk-secret"}
     room = visit(tmp_path, turns, one_turn, keys, mcp_config=servers, allowed_tools=ALL)
     assert [content[0]["text"] for content in results(room)] == ["red", "(not set)", "/usr/bin:/bin"]
+
+
+def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None:
+    hidden = "\u200b\u2066\ufeff"
+    listed = {"name": f"wipe{hidden}_all", "description": f"Wipes{hidden}", "inputSchema": {"type": "object"}}
+    answers: Json = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}},
+        "tools/list": {"tools": [listed]},
+    }
+
+    async def talk(room: Room) -> None:
+        room.say(ask("i1", "initialize", sdkMcpServers=["calc"]))
+        room.prompt("go")
+        while True:
+            asked = await room.until(lambda line: line["type"] in ("control_request", "result"))
+            if asked["type"] == "result":
+                break
+            request = asked["request"]
+            if request["subtype"] == "can_use_tool":
+                assert (request["display_name"], request["title"]) == ("Wipe all", "Use Wipe all?")
+                assert request["description"] == r"touch\u200b\u2066\ufeff x"
+                room.say(answer(asked, {"behavior": "deny", "message": "no"}))
+                continue
+            message = request["message"]
+            result = answers.get(message.get("method"), {})
+            room.say(answer(asked, {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}))
+        [server] = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+        assert [tool["name"] for tool in server["tools"]] == ["wipe_all"]
+
+    turns = script([("mcp__calc__wipe____all", {"command": f"touch{hidden} x"})], "Done.")
+    visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+
+
+def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -> None:
+    servers = config(**{"git\u200bhub": own("plain.py", "well", required=False)})
+    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+
+    assert list(states(room).values()) == ["failed"]
+    assert "its name has characters in it that are not seen: 'git\\u200bhub'" in room.complaints[0]

@@ -405,23 +405,51 @@ def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.
     [
         (ValueError("broken"), "the host answered with an error: broken"),
         ({"continue": "maybe"}, "its answer cannot be understood"),
+        ("deny", "its answer cannot be understood"),
+        ({"permisionDecision": "deny"}, "its answer has no decision, and keys that are not known: permisionDecision"),
         (SILENCE, "it did not answer within 0.05 s"),
     ],
-    ids=["error", "invalid", "timeout"],
+    ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
 )
-@pytest.mark.parametrize("policy", ["continue", "block"])
-def test_a_failed_hook_blocks_or_not_as_its_matcher_says(tmp_path: Path, answer: Any, told: str, policy: str) -> None:
+@pytest.mark.parametrize("policy", ["continue", "block", None])
+def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
+    tmp_path: Path, answer: Any, told: str, policy: str | None
+) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
             await register(room, {"PreToolUse": [matcher("h", timeout=0.05, onFailure=policy)]})
             room.prompt("go")
             await until_result(room, {"h": answer})
-        blocks = policy == "block"
+        blocks = policy != "continue"
         assert permissions(room) == [("deny", "hook") if blocks else ("allow", "host")]
+        assert blocks is (f"the hook (callback h) failed: {told}" in results(room)[0])
         assert any(told in complaint and "PreToolUse:Bash" in complaint for complaint in room.complaints)
         (response,) = [line for line in room.told("system") if line["subtype"] == "hook_response"]
         assert (response["outcome"], told in response["stderr"]) == ("error", True)
         assert len(list(room.told("control_cancel_request"))) == (answer is SILENCE)
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("event", "answer", "record", "key"),
+    [
+        ("PreToolUse", {"permissionDecision": "deny"}, ("deny", "hook"), "permissionDecision (not its place)"),
+        ("PreToolUse", {"decision": "approve", "future": 1}, ("allow", "hook"), "future"),
+        ("PermissionRequest", specific(decison={"behavior": "allow"}), ("allow", "host"), "decison"),
+        ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),
+    ],
+)
+def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
+    tmp_path: Path, event: str, answer: Json, record: Any, key: str
+) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("touch a", "touch b"), **STDIO) as room:
+            await play(room, {event: answer})
+        assert permissions(room) == [record, record]
+        told = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert [(key in text, f"{event}:Bash (callback {event})" in text) for text in told] == [(True, True)]
+        assert told[0] in room.complaints
 
     run(talk)
 
@@ -617,7 +645,7 @@ def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
     async def talk() -> None:
         room = Room(tmp_path, TOUCH, permission_mode="acceptEdits")
         async with room:
-            await register(room, {"PreToolUse": [matcher("h", onFailure="block")]})
+            await register(room, {"PreToolUse": [matcher("h")]})
             room.prompt("go")
             await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
         assert permissions(room) == [("deny", "hook")]

@@ -31,7 +31,13 @@ def test_a_time_that_is_none_is_not_heeded(asked: Any, expected: float) -> None:
     [(None, "continue"), (UNSET, "continue"), ("continue", "continue"), ("block", "block"), ("x", "block")],
 )
 def test_an_unknown_policy_is_the_careful_one(asked: Any, expected: str) -> None:
-    assert failure_policy(asked) == expected
+    assert failure_policy(asked, "PostToolUse") == expected
+
+
+def test_a_hook_before_a_call_blocks_when_it_fails_unless_it_says_otherwise() -> None:
+    assert [name for name, event in EVENTS.items() if event.on_failure == "block"] == ["PreToolUse"]
+    given = (None, UNSET, "continue")
+    assert [failure_policy(asked, "PreToolUse") for asked in given] == ["block", "block", "continue"]
 
 
 def test_what_is_matched_is_part_of_the_input() -> None:

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 90
 def at(folder: Path, talk: Callable[[Place], Awaitable[None]]) -> None:
     async def whole() -> None:
         environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
-        place = Place(processes=Processes(), environment=environment, project=str(folder), folder=lambda: str(folder))
+        place = Place(processes=Processes(), environment=environment, project=str(folder))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await talk(place)
@@ -89,6 +89,7 @@ BRACED = {"hookSpecificOutput": {"additionalContext": "{ some text"}}
         (f"echo '{json.dumps(DENY)}'", "PreToolUse", Ran(output=read_output(DENY), exit_code=0)),
         ("true", "PreToolUse", Ran(exit_code=0)),
         ("echo some text", "PreToolUse", Ran(exit_code=0)),
+        (f"printf '\\357\\273\\277%s' '{json.dumps(DENY)}'", "PreToolUse", Ran(output=read_output(DENY), exit_code=0)),
         ("echo some text", "UserPromptSubmit", Ran(output=read_output(CONTEXT), exit_code=0)),
         ("echo '{ some text'", "UserPromptSubmit", Ran(output=read_output(BRACED), exit_code=0)),
         ("echo no >&2; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
@@ -117,6 +118,10 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
         ("echo '{\"continue\": 1}'", "its answer cannot be understood"),
         ('echo \'{"decision": "block",}\'', "its answer is no JSON"),
         (LONG % KEPT_BYTES, "its answer is longer than"),
+        ('echo \'{"decision": "block", "decisi\\u006fn": "approve"}\'', "its answer cannot be understood"),
+        ('echo checking; echo \'{"decision": "block"}\'', "its output has an answer in it"),
+        ('echo \'[{"decision": "block"}]\'', "its output has an answer in it"),
+        ('echo \'{"permisionDecision": "deny"}\'', "its answer has no decision, and keys that are not known"),
     ],
 )
 def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
@@ -157,12 +162,11 @@ def test_cancelling_ends_the_command(tmp_path: Path) -> None:
     at(tmp_path, talk)
 
 
-def test_a_shell_whose_folder_is_gone_starts_in_the_project(tmp_path: Path) -> None:
+def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
     async def talk(place: Place) -> None:
-        gone = Place(
-            processes=place.processes, environment={}, project=str(tmp_path), folder=lambda: str(tmp_path / "gone")
-        )
-        assert (await ran(hook(gone, "pwd"))).stdout.strip() == str(tmp_path)
+        environment = {"PATH": f".:bin::{tmp_path}:/usr/bin:/bin"}
+        given = Place(processes=place.processes, environment=environment, project=str(tmp_path))
+        assert (await ran(hook(given, 'echo "$PATH"'))).stdout.strip() == f"{tmp_path}:/usr/bin:/bin"
 
     at(tmp_path, talk)
 
@@ -207,6 +211,15 @@ def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
         ending = asyncio.ensure_future(found.later)
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).failure is None
+
+    at(tmp_path, talk)
+
+
+def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_background(tmp_path: Path) -> None:
+    async def talk(place: Place) -> None:
+        found = await ran(hook(place, f"echo '{{\"async\": true}}'; echo '{json.dumps(CONTEXT)}'", "Stop"))
+        assert found.later is not None
+        assert (await found.later).output == read_output(CONTEXT)
 
     at(tmp_path, talk)
 

@@ -70,3 +70,25 @@ def test_what_is_not_heeded_is_told(handler: Any, matcher: str, word: str) -> No
     found, (flaw,) = entries([layer({"PreToolUse": group(handler, matcher=matcher)})])
 
     assert (len(found), word in flaw.text) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        "check",
+        [{"command": "check"}],
+        group("check"),
+        group({"type": "http", "url": "http://localhost"}),
+        group({"type": "command", "cmd": "check"}),
+    ],
+)
+def test_a_guard_that_cannot_be_run_stays_and_fails(groups: Any) -> None:
+    (entry,), (flaw,) = entries([layer({"PreToolUse": groups})])
+
+    assert (entry.on_failure, entry.unusable in flaw.text, "the call is denied" in flaw.text) == ("block", True, True)
+
+
+def test_a_guard_that_cannot_be_run_and_may_fail_is_left_out() -> None:
+    found, (flaw,) = entries([layer({"PreToolUse": group({"type": "http", "onFailure": "continue"})})])
+
+    assert (found, "denied" in flaw.text) == ([], False)

@@ -17,6 +17,7 @@ from parley.hooks.matcher import Matcher
         ("bash", ["Bash"], False),
         ("Edit|Write", ["Write"], True),
         ("Edit | Write", ["Write"], True),
+        ("Edit, Write", ["Write"], True),
         ("Edit|Write", ["NotebookEdit"], False),
         ("Task", ["Agent", "Task"], True),
         ("mcp__brave-search__web", ["mcp__brave-search__web"], True),

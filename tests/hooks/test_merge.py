@@ -112,7 +112,7 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
         (
             "PreToolUse",
             [decision("allow"), said(failure="late", on_failure="block")],
-            decided("deny", "the hook failed: late", blocked="the hook (h) failed: late"),
+            decided("deny", "the hook (h) failed: late", blocked="the hook (h) failed: late"),
         ),
         (
             "UserPromptSubmit",
@@ -130,6 +130,10 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
         ("PreToolUse", [said(failure="late"), decision("allow")], decided("allow")),
         ("UserPromptSubmit", [said(failure="late")], Verdict()),
         ("PostToolUse", [said(failure="late")], Verdict()),
+    ],
+    "keys that are not known": [
+        ("PreToolUse", [said({"decision": "approve"}, unknown=("a",))], decided("allow")),
+        ("PostToolUse", [said(unknown=("a",))], Verdict()),
     ],
 }
 CASES = [pytest.param(*case, id=f"{row} {number}") for row, cases in ROWS.items() for number, case in enumerate(cases)]

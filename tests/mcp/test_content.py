@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.content import clean, messages_of, result_of
+from parley.mcp.content import clean, described, messages_of, result_of, reveal
 from parley.tools.base import Result
 
 
@@ -64,6 +64,30 @@ def test_what_could_deceive_a_reader_is_taken_out() -> None:
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
 
     assert clean(f"a\x1b[31mred\x1b[0m \x1b]0;title\x07b\x00\x9b\u202ec{hidden}\td\ne 👩‍🔧") == "ared bc\td\ne 👩‍🔧"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        *"\u00ad\u034f\u061c\u115f\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2064\u2066\u2069\u206f\u3164",
+        *"\ufe00\ufe0f\ufeff\uffa0\ufff9\U0001d173\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef",
+        "\u200d\u200d\u200d",
+        "\u200c\ufe0f\u200d",
+    ],
+)
+def test_what_is_not_seen_is_taken_out_or_spelled_out(hidden: str) -> None:
+    assert clean(f"{hidden}pay{hidden}pal{hidden}") == "paypal"
+    assert reveal(f"pay{hidden}pal") == f"pay{hidden.encode('unicode_escape').decode()}pal"
+
+
+@pytest.mark.parametrize("text", ["👩‍🔧", "❤️‍🔥", "#️⃣", "☎️", "می‌خواهم", "क्‍ष", "a\tb\nc", "Grüße 你好 שלום"])
+def test_what_writing_needs_stays(text: str) -> None:
+    assert (clean(f"x {text} y"), reveal(text)) == (f"x {text} y", text)
+
+
+def test_of_a_schema_what_people_read_is_cleaned() -> None:
+    schema = {"title": "a\u200b", "properties": {"b\u200b": {"description": "c\u202e", "enum": ["d\u200b"]}}}
+    assert described(schema) == {"title": "a", "properties": {"b\u200b": {"description": "c", "enum": ["d\u200b"]}}}
 
 
 def test_a_prompt_keeps_its_messages_and_says_which_are_not_the_users() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.mcp.naming import is_denied, qualified, title
+from parley.mcp.naming import find_clash, is_denied, qualified, title
 
 
 def test_whatever_a_model_api_does_not_take_in_a_name_becomes_an_underscore() -> None:
@@ -17,5 +17,28 @@ def test_a_name_for_people_is_made_from_words() -> None:
 
 @pytest.mark.parametrize("pattern", ["mcp__git__push", "mcp__git", "mcp__git__*", "mcp__*__push"])
 def test_a_tool_is_denied_by_its_name_its_server_or_a_glob(pattern: str) -> None:
-    assert is_denied("mcp__git__push", [pattern])
-    assert not is_denied("mcp__github__pull", [pattern])
+    assert is_denied("git", "mcp__git__push", [pattern])
+    assert not is_denied("github", "mcp__github__pull", [pattern])
+
+
+def test_a_tool_is_not_denied_by_the_beginning_of_its_servers_name() -> None:
+    assert not is_denied("git__hub", "mcp__git__hub__push", ["mcp__git"])
+    assert is_denied("git__hub", "mcp__git__hub__push", ["mcp__git__hub"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ("a.b", "a_b", True),
+        ("a", "a__b", True),
+        ("a", "a.", True),
+        ("a", "a__", True),
+        ("ä", "ö", True),
+        ("a", "a_b", False),
+        ("a", "A", False),
+        ("a", "ab", False),
+        ("a_b", "a-b", False),
+    ],
+)
+def test_servers_clash_whose_tools_cannot_be_told_apart(one: str, other: str, clash: bool) -> None:
+    assert (find_clash(one, [other]), find_clash(other, [one])) == ((other, one) if clash else (None, None))

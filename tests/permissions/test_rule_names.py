@@ -111,3 +111,31 @@ def test_rules_do_not_read_a_file_under_the_name_of_another_parameter() -> None:
         decided("NotebookEdit", {"notebook_path": "/w/secret", "file_path": "/w/a"}, book("Edit(secret)", "deny"))
         is Deny
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "server", "allowed", "denied"),
+    [
+        ("mcp__a", "mcp__a__x", "a", True, True),
+        ("mcp__a", "mcp__a__b__x", "a", True, True),
+        ("mcp__a", "mcp__a__b__x", "a__b", False, False),
+        ("mcp__a", "mcp__a__b__x", "", False, True),
+        ("mcp__a", "mcp__a___x", "a_", False, False),
+        ("mcp__a", "mcp__a___x", "", False, True),
+        ("mcp__a", "mcp__a__x", "", True, True),
+        ("mcp__a__*", "mcp__a__b__x", "a", True, True),
+        ("mcp__a__*", "mcp__a__b__x", "a__b", False, True),
+        ("mcp__a__b", "mcp__a__b__x", "a__b", False, True),
+        ("mcp__a__b", "mcp__a__b__x", "a", False, False),
+        ("mcp__a__b__*", "mcp__a__b__x", "a", True, True),
+        ("mcp__a__b__*", "mcp__a__b__x", "a__b", False, True),
+        ("mcp__a__b__x", "mcp__a__b__x", "a__b", True, True),
+        ("mcp__A", "mcp__a__x", "a", False, False),
+    ],
+)
+def test_a_rule_is_about_a_server_and_a_tool(rule: str, tool: str, server: str, allowed: bool, denied: bool) -> None:
+    asked = Request(tool=tool, input={}, cwd="/w", server=server)
+
+    assert type(decide(asked, book(rule, "allow"), "default", Tree())) is (Allow if allowed else Ask)
+    assert type(decide(asked, book(rule, "deny"), "default", Tree())) is (Deny if denied else Ask)
+    assert type(decide(asked, book(f"{rule}(a:1)", "deny"), "default", Tree())) is Ask

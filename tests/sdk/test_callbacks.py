@@ -150,6 +150,25 @@ def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
     assert "hooks say no" in str(block.content)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"permisionDecision": "deny"},
+        {"permissionDecision": "deny"},
+        {"hookSpecificOutput": {"decision": "deny"}},
+        ["no"],
+    ],
+)
+def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_told(
+    stage: Stage, engine: str, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks = {"PreToolUse": [HookMatcher(hooks=[lambda *told: wrong])]}
+    [block] = run("asyncio", results, stage.options(engine, WRITE, hooks=hooks, permission_mode="acceptEdits"))
+
+    assert (block.is_error, "the hook (callback hook_0) failed" in str(block.content)) == (True, True)
+    assert ("not known" in caplog.text) is isinstance(wrong, dict)
+
+
 def no(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
     return {"decision": "block", "reason": "a plain no"}
 

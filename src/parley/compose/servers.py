@@ -22,12 +22,13 @@ from parley.tools.base import Context
 if TYPE_CHECKING:
     from parley.settings.servers import Written
 
-WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context], Wire]] = {
-    "sdk": lambda cls, spec, host, context: cls(spec.name, host),
-    "stdio": lambda cls, spec, host, context: cls(spec, context.processes, context.cwd, context.environment),
-    "sse": lambda cls, spec, host, context: cls(spec, proxy_before(spec.url)),
-    "http": lambda cls, spec, host, context: cls(spec, proxy_before(spec.url)),
+WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str], Wire]] = {
+    "sdk": lambda cls, spec, host, context, project: cls(spec.name, host),
+    "stdio": lambda cls, spec, host, context, project: cls(spec, context.processes, project, context.environment),
+    "sse": lambda cls, spec, host, context, project: cls(spec, proxy_before(spec.url)),
+    "http": lambda cls, spec, host, context, project: cls(spec, proxy_before(spec.url)),
 }
+"""The last is the project folder: a server that is started again must not be another because the model did a `cd`."""
 
 
 def proxy_before(url: str) -> str | None:
@@ -65,7 +66,7 @@ def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]])
         module, _, cls = WIRES[spec.kind].partition(":")
         # What a wire stands on may take a second to load; the loop must not wait for it.
         loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
-        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context)
+        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context, basis.cwd)
         return made
 
     # The tool that answers permission questions is not for the model.

@@ -11,6 +11,8 @@ from parley.engine.agent_task import Parent
 from parley.engine.compaction import Policy
 from parley.engine.prompt import CWD, Instructions
 from parley.engine.setup import Setup
+from parley.mcp.base import PREFIX
+from parley.mcp.naming import normal
 from parley.models.names import Choice, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
@@ -49,7 +51,9 @@ def made_for(
     servers = [name for name in kind.mcpServers if isinstance(name, str)] if isinstance(kind.mcpServers, list) else []
     if wanted is not None and isinstance(kind.memory, str):
         wanted = [*wanted, *TOOLS_FOR_MEMORY]
-    shelf = setup.tools.part(lambda name: name not in hidden and is_offered(name, wanted, denied, servers))
+    shelf = setup.tools.part(
+        lambda name, server: name not in hidden and is_offered(name, wanted, denied, servers, server)
+    )
     limits = msgspec.structs.replace(
         setup.limits,
         max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else session.limits.max_turns,
@@ -119,24 +123,26 @@ def apart(session: Instructions, worktree: Worktree) -> Instructions:
     )
 
 
-def is_offered(name: str, wanted: Sequence[str] | None, denied: Sequence[str], servers: Sequence[str]) -> bool:
-    """Whether a tool is for a kind that wants only some, or some not."""
-    if any(is_meant(name, pattern) for pattern in denied):
+def is_offered(
+    name: str, wanted: Sequence[str] | None, denied: Sequence[str], servers: Sequence[str], server: str = ""
+) -> bool:
+    """Whether a tool is for a kind that wants only some, or some not. `server` is the MCP server it is of, if any."""
+    if any(is_meant(name, pattern, server) for pattern in denied):
         return False
     if wanted is None:
         return True
-    if any(name.startswith(f"mcp__{server}__") for server in servers):
+    if server and server in map(normal, servers):
         return True
-    return any(is_meant(name, pattern) for pattern in wanted)
+    # As in allow rules, `mcp__a__b` is the tool `b` of the server `a` and not the server `a__b`.
+    return any(is_meant(name, pattern, "" if "__" in server else server) for pattern in wanted)
 
 
-def is_meant(name: str, pattern: str) -> bool:
+def is_meant(name: str, pattern: str, server: str = "") -> bool:
     """`Read`, `Bash(git *)`, `*`, `mcp__server`, `mcp__server__*`."""
     bare = pattern.partition("(")[0].strip()
     if bare == "*" or canonical(bare) == canonical(name):
         return True
-    server = bare.removesuffix("__*")
-    return server.startswith("mcp__") and server.count("__") == 1 and name.startswith(f"{server}__")
+    return bool(server) and bare.removesuffix("__*") == f"{PREFIX}{server}"
 
 
 def model_for(wanted: str | UnsetType | None, above: Choice) -> Choice:

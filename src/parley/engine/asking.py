@@ -184,21 +184,25 @@ class Asker:
             return Deny(message=told.message, source="host", interrupt=told.interrupt is True)
         if told.behavior != "allow":
             return unclear("The answer to the permission request was neither allow nor a deny with a message.")
+        if unknown := [key for key in answer if key not in PermissionAnswer.__struct_fields__]:
+            self._complain(f"the answer to a permission request has keys that are not known: {', '.join(unknown):.200}")
+            if (misspelt := misspelt_key(answer, unknown)) is not None:
+                return unclear(f"The answer to the permission request has a key that is not known: {misspelt}")
         try:
             self._update(told.updatedPermissions)
-        except BadUpdate as flaw:
-            return unclear(f"The answer to the permission request has updates that are wrong: {flaw}")
+        except BadUpdate as exc:
+            text = f"The answer to the permission request has updates that are wrong: {exc}"
+            self._complain(f"{text}; none of them is applied or stored")
+            return unclear(text)
         return self._judged_again(final_input(told, request.input, tool), asking, request)
 
     def _update(self, updates: list[Json] | None | UnsetType) -> None:
         """Raises BadUpdate."""
         if not isinstance(updates, list):
             return
-        mode = self.permits.update(updates)
+        mode = self.permits.update(updates, may_bypass=self._may_bypass)
         self._keep(updates)
-        if mode == "bypassPermissions" and not self._may_bypass:
-            self._complain("the host wanted the mode bypassPermissions, which was not allowed at launch")
-        elif mode is not None:
+        if mode is not None:
             self._set_mode(mode)
 
     def _judged_again(self, input: Json, asking: Ask, request: Request) -> Allow | Deny:
@@ -247,6 +251,17 @@ def answerer_for(session: Session) -> Answerer | None:
 
 def unclear(text: str) -> Deny:
     return Deny(message=text, source="reply", reason_type="other")
+
+
+def misspelt_key(answer: Json, unknown: list[str]) -> str | None:
+    """A key of an allow that may be a misspelling of one that matters, or that may hold another input."""
+    from parley.hooks.answer import similar
+
+    for key in unknown:
+        meant = similar(key, frozenset(PermissionAnswer.__struct_fields__))
+        if meant is not None or isinstance(answer[key], dict | list):
+            return f"{key:.100}" + (f" (did you mean {meant}?)" if meant else "")
+    return None
 
 
 def final_input(told: PermissionAnswer, input: Json, tool: Tool) -> Json:

@@ -48,9 +48,9 @@ class Grants:
 
     def regain(self, permits: Permits, complain: Callable[[str], None]) -> None:
         """Give back what was granted before the session was resumed."""
-        for updates in filter(None, self._updates):
+        for update in (update for updates in self._updates for update in updates):
             try:
-                permits.update(updates)
+                permits.update([update])  # one that is wrong must not cost those that restrict the session
             except BadUpdate as flaw:
                 complain(f"a grant on record cannot be read and does not count: {flaw}")
 

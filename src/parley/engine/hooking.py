@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ALWAYS_TOLD = frozenset({"SessionStart"})
 """Events whose commands are told of without --include-hook-events."""
 MOST_TOLD_CHARS = 30_000
+MOST_REPORTED = 256
+"""Answers come from outside: what is kept of their keys has an end."""
 
 
 class Hooking:
@@ -52,6 +54,8 @@ class Hooking:
         self.prompt_id = ""
         """Of the turn that runs, or ran last."""
         self._background: set[asyncio.Task[object]] = set()
+        self._reported: set[tuple[str, str, tuple[str, ...]]] = set()
+        """The unknown keys that were told."""
         self._late: list[str] = []
         """What hooks in the background have said for the model."""
 
@@ -165,7 +169,7 @@ class Hooking:
         except TimeoutError:
             ran = Ran(failure=f"it did not answer within {hook.timeout_seconds:g} s")
         except HookFailed as flaw:
-            ran = Ran(failure=str(flaw))
+            ran = Ran(failure=str(flaw), unknown=flaw.unknown)
         except Exception as bug:
             # A fault of ours counts as the hook's failure, and is told in full.
             self.complain("".join(traceback.format_exception(bug)))
@@ -176,9 +180,12 @@ class Hooking:
             self._report(hook, fired, ran, report)
         return ran
 
-    def _report(self, hook: Hook, fired: Fired, ran: Ran, report: Report) -> None:
+    def _report(self, hook: Hook, fired: Fired, ran: Ran, report: Report, *, is_late: bool = False) -> None:
+        """Tell how it ended. `is_late`: what it is about has happened, so that it blocks nothing any more."""
+        if ran.unknown:
+            self._report_keys(hook, fired, ran.unknown)
         if ran.failure is not None:
-            blocks = hook.on_failure == "block" and fired.event.failure_blocks and fired.event.block
+            blocks = not is_late and hook.on_failure == "block" and fired.event.failure_blocks and fired.event.block
             follows = (fired.event.failure or fired.event.block) if blocks else "it is as if there were no such hook"
             self.complain(f"hook {fired.shown} ({hook.label}) failed: {ran.failure}; {follows}")
         elif ran.blocks is not None and not fired.event.block:
@@ -186,6 +193,17 @@ class Hooking:
         if ran.output.goes_on is False and not ran.output.is_async and not fired.event.stops:
             self.complain(f"hook {fired.shown} ({hook.label}) cannot end anything here: continue has no effect")
         report.ended(ran, "error" if ran.failure is not None or ran.blocks is not None else "success")
+
+    def _report_keys(self, hook: Hook, fired: Fired, keys: tuple[str, ...]) -> None:
+        """Name the keys of an answer that are not known, once for each hook: it may answer so to every call."""
+        if (hook.event, hook.label, keys) in self._reported:
+            return
+        if len(self._reported) >= MOST_REPORTED:
+            self._reported.clear()
+        self._reported.add((hook.event, hook.label, keys))
+        text = f"hook {fired.shown} ({hook.label}): keys of its answer are not known: {', '.join(keys)}"
+        self.complain(text)
+        self._session.tell(Informational(content=text, level="warning"))
 
     def _tell_people(self, fired: Fired, verdict: Verdict) -> None:
         for message in verdict.messages:
@@ -208,7 +226,7 @@ class Hooking:
         except asyncio.CancelledError:
             report.ended(Ran(), "cancelled")
             raise
-        self._report(hook, fired, ran, report)
+        self._report(hook, fired, ran, report, is_late=True)
         said = merge(fired.event, [Answer(label=hook.label, source=hook.source, on_failure="continue", ran=ran)])
         self._late += [context_text(fired.shown, text) for text in said.contexts]
         self._tell_people(fired, msgspec.structs.replace(said, stopped=None))

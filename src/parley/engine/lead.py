@@ -78,8 +78,8 @@ class Lead:
         named = [name for entry in entries_of(kind) for name in ([entry] if isinstance(entry, str) else entry)]
         form = session.conversation.form
 
-        def keeps(name: str) -> bool:
-            return (form is not None and name == form.name) or is_offered(name, wanted, denied, named)
+        def keeps(name: str, server: str = "") -> bool:
+            return (form is not None and name == form.name) or is_offered(name, wanted, denied, named, server)
 
         session.setup.tools.narrow(keeps)
         if not keeps("Skill"):

@@ -44,12 +44,13 @@ class Loan:
             for match in found
             if match[0].strip() not in there
         ]
-        try:
-            permits.update([{"type": "addRules", "rules": new, "behavior": "allow", "destination": "session"}])
-        except BadUpdate as flaw:
-            self._session.setup.complain(f"{recipe.path}: allowed-tools: {flaw}")
-        else:
-            self._granted += new
+        for rule in new:
+            try:
+                permits.update([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+            except BadUpdate as exc:
+                self._session.setup.complain(f"{recipe.path}: allowed-tools: {exc}")
+            else:
+                self._granted.append(rule)
 
     def _change_model(self, recipe: Recipe) -> None:
         from parley.engine.setting_answers import take_model

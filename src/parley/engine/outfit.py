@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from parley.errors import ToolError
 from parley.mcp.base import Spec
 from parley.protocol.base import Json
@@ -55,6 +57,7 @@ class Outfit:
         """Wait for its servers, each as long as a server is waited for; what is to be said of those that failed."""
         from parley.engine.server_talk import made
         from parley.engine.server_tool import tools_of
+        from parley.mcp.naming import clash_reason, find_clash
 
         session = self._session
         supply, inherited = session.setup.mcp, shelf.lent
@@ -66,7 +69,12 @@ class Outfit:
             own = tools_of(self._servers, supply, session.tell, session.setup.complain)
             shelf.lend({**inherited, **own}, shelf.absence)
 
-        self._servers += [made(session, supply, spec, changed) for spec in specs]
+        held = session.servers.names()
+        for spec in specs:
+            other = find_clash(spec.name, held)
+            flaw = "" if other is None else clash_reason(spec.name, other)
+            self._servers.append(made(session, supply, msgspec.structs.replace(spec, flaw=flaw), changed))
+            held.append(spec.name)
         for server in self._servers:
             server.start()
         await asyncio.gather(*(server.settled.wait() for server in self._servers))

@@ -15,6 +15,7 @@ import msgspec
 from parley.errors import ToolError
 from parley.host import AnswerIsError
 from parley.protocol.base import Json
+from parley.protocol.doubled import find_doubled
 from parley.protocol.messages.requests import CanUseTool
 from parley.settings.base import shown
 
@@ -44,6 +45,9 @@ class PromptTool:
         if answer.get("isError") is True:
             raise AnswerIsError(f"the tool {self.name} that answers such questions failed: {shown(text)}")
         try:
-            return msgspec.json.decode(text)
+            decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
             raise AnswerIsError(f"the tool {self.name} gave no JSON for an answer: {shown(text)!r}") from None
+        if (doubled := find_doubled(text)) is not None:
+            raise AnswerIsError(f"the answer of the tool {self.name} cannot be understood: {doubled}")
+        return decoded

@@ -37,9 +37,11 @@ FINAL = frozenset({"rule", "safetyCheck"})
 
 
 def question(asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None) -> CanUseTool:
+    from parley.mcp.content import reveal  # few sessions ask
+
     asks_person = always_asks(tool)
     shown = display_name(tool, call.name)
-    about = description(request)
+    about = reveal(description(request))
     return CanUseTool(
         tool_name=call.name,
         mcp_server=server_of(tool) or UNSET,

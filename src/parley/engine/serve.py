@@ -13,7 +13,7 @@ from typing import Any
 from parley.engine.session import Session
 from parley.errors import LocalProtocolError
 from parley.host import AnswerIsError, HostGone
-from parley.protocol.base import Message
+from parley.protocol.base import Message, Refused
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply
 from parley.protocol.messages.control import (
@@ -100,6 +100,10 @@ class Pump:
             self._wake(message.response)
         elif isinstance(message, Reply):
             self._write(b"".join(line + b"\n" for line in message.lines))
+        elif isinstance(message, Refused) and message.answers is not None:
+            # Nothing else comes for this request, so that whoever waits for it must not wait any longer.
+            self._wake(Failure(request_id=message.answers, error=message.reason))
+            session.handle(message)
         else:
             session.handle(message)
 

@@ -9,6 +9,7 @@ from parley.errors import NotPossible, ToolError
 from parley.permissions.base import Deny, Request
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as ask
+from parley.tools.base import server_name
 
 if TYPE_CHECKING:
     from parley.engine.session import Session
@@ -23,6 +24,8 @@ def mcp_status(session: Session, request: ask.McpStatus) -> ask.McpStatusAnswer:
 
 
 def status(server: Server) -> Json:
+    from parley.mcp.content import clean  # whoever has a server has loaded it
+
     spec = server.spec
     facts: Json = {"name": spec.name, "status": server.status}
     if server.info:
@@ -37,7 +40,7 @@ def status(server: Server) -> Json:
     if spec.required:
         facts["required"] = True
     if server.status == "connected":
-        names = [(tool["name"][:MOST_NAME_CHARS], hints_of(tool)) for tool in server.tools]
+        names = [(clean(tool["name"])[:MOST_NAME_CHARS], hints_of(tool)) for tool in server.tools]
         facts["tools"] = [{"name": name, "annotations": hints} for name, hints in names]
     return facts
 
@@ -90,7 +93,9 @@ def mcp_message(session: Session, request: ask.McpMessage) -> Json:
 async def mcp_call(session: Session, request: ask.McpCall) -> Json:
     """A call by the host itself, which is its consent; a rule that denies the tool holds all the same."""
     arguments = request.arguments if isinstance(request.arguments, dict) else {}
-    asked = Request(tool=request.tool, input=arguments, cwd=session.setup.cwd, reads_only=False)
+    tool = session.setup.tools.get(request.tool)
+    server = "" if tool is None else server_name(tool)
+    asked = Request(tool=request.tool, input=arguments, cwd=session.setup.cwd, reads_only=False, server=server)
     decision = session.asker.permits.decide(asked, session.mode)
     denied = isinstance(decision, Deny) and decision.rule is not None
     session.record.note(

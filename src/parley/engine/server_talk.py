@@ -11,7 +11,7 @@ import msgspec
 from parley.errors import SessionError
 from parley.host import AnswerIsError, HostGone
 from parley.mcp.base import ServerError, Spec, Supply
-from parley.mcp.content import clean
+from parley.mcp.content import clean, cleaned
 from parley.mcp.server import Server, refused
 from parley.protocol.base import UNSET, Json, UnsetType, convert
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
@@ -52,6 +52,8 @@ class Talk:
         url = text(params.get("url"))
         if isinstance(url, str) and not url.startswith(("http://", "https://")):
             raise ServerError(INVALID_PARAMS, "only http and https addresses are shown to people")
+        if isinstance(url, str) and clean(url) != url:
+            raise ServerError(INVALID_PARAMS, "an address with characters that are not seen is not shown to people")
         schema = params.get("requestedSchema")
         question = Elicitation(
             mcp_server_name=server.spec.name,
@@ -59,7 +61,7 @@ class Talk:
             mode=text(params.get("mode")),
             url=url,
             elicitation_id=text(params.get("elicitationId")),
-            requested_schema=schema if isinstance(schema, dict) else UNSET,
+            requested_schema=cleaned(schema) if isinstance(schema, dict) else UNSET,
         )
         try:
             answer: ElicitationAnswer = convert(await self._ask(question), ElicitationAnswer)

@@ -13,8 +13,8 @@ from typing import Any, cast
 from parley.engine.bulk import shortened, text_in_file
 from parley.engine.server_library import Library
 from parley.mcp.base import Patience, Supply
-from parley.mcp.content import clean, result_of
-from parley.mcp.naming import LONGEST_NAME, is_denied, qualified, title
+from parley.mcp.content import clean, described, result_of
+from parley.mcp.naming import LONGEST_NAME, is_denied, normal, qualified, title
 from parley.mcp.server import Server
 from parley.models.names import CHARS_PER_TOKEN
 from parley.protocol.base import Json
@@ -39,10 +39,11 @@ class ServerTool:
         self.server = server
         self.own_name: str = listed["name"]
         self.name = qualified(server.spec.name, self.own_name)
+        self.server_name = normal(server.spec.name)
         self.description = clean(str(listed.get("description") or ""))[:MOST_DESCRIPTION_CHARS]
         schema = listed.get("inputSchema")
         self.input_schema: Json = (
-            schema if isinstance(schema, dict) and schema else {"type": "object", "properties": {}}
+            described(schema) if isinstance(schema, dict) and schema else {"type": "object", "properties": {}}
         )
         self.hints: Json = listed["annotations"] if isinstance(listed.get("annotations"), dict) else {}
         self.reads_only = self.hints.get("readOnlyHint") is True
@@ -55,7 +56,7 @@ class ServerTool:
     @property
     def display_name(self) -> str:
         """Made from its name: what the server says of itself is not for those who decide on it."""
-        return title(self.own_name)
+        return title(clean(self.own_name))
 
     @property
     def mcp_server(self) -> Json:
@@ -67,7 +68,7 @@ class ServerTool:
         return {
             "display_name": self.display_name,
             "server_display_name": self.server.spec.name,
-            "tool_name": self.own_name,
+            "tool_name": clean(self.own_name),
         }
 
     async def run(self, call: Json, context: Context, reach: Reach) -> Result:
@@ -148,7 +149,7 @@ def tools_of(
                 complain(
                     f"MCP server {server.spec.name!a}: the tool {tool.own_name[:200]!a} has no name of its own here"
                 )
-            elif not is_denied(tool.name, supply.denied):
+            elif not is_denied(server.spec.name, tool.name, supply.denied):
                 # Its facts are those of the object, not of the class: the protocol cannot say both.
                 found[tool.name] = cast(Tool, tool)
     return found

@@ -10,8 +10,10 @@ the model by the tools it has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from parley.engine.inbox import Prompt
 from parley.errors import ToolError
@@ -73,8 +75,22 @@ class Servers:
         session, supply = self._session, self._supply
         assert supply is not None
         self._news = self._news or News(session.tell, session.setup.complain)
+        if not spec.flaw and (reason := self._clash(spec.name, self.names())):
+            spec = msgspec.structs.replace(spec, flaw=reason)
         server = self._servers[spec.name] = made(session, supply, spec, self.changed)
         return server
+
+    def names(self) -> list[str]:
+        """Those that hold their names: a server that is refused holds none."""
+        self._wake()
+        return [name for name, server in self._servers.items() if not server.spec.flaw]
+
+    def _clash(self, name: str, others: Iterable[str]) -> str:
+        """Why a server may not be called so beside others; nothing if it may."""
+        from parley.mcp.naming import clash_reason, find_clash
+
+        other = find_clash(name, others)
+        return "" if other is None else clash_reason(name, other)
 
     def bring(self, specs: Sequence[Spec]) -> None:
         """More servers, those of the agent that the session runs as; one of a name that is taken does not count."""
@@ -262,9 +278,16 @@ class Servers:
     async def replace(self, servers: Json) -> Json:
         """Make these the servers that the host added, in the place of those it added before."""
         assert self._supply is not None
+        self._wake()
         found = {spec.name: spec for spec in self._supply.read(servers).specs}
         errors = {spec.name: spec.flaw for spec in found.values() if spec.flaw}
         errors |= {name: "there is a server of this name already" for name in found if self._is_fixed(name)}
+        held = [name for name in self.names() if self._is_fixed(name)]
+        for name in found:
+            if name not in errors and (reason := self._clash(name, held)):
+                errors[name] = reason
+            elif name not in errors:
+                held.append(name)
         wanted = {name: spec for name, spec in found.items() if name not in errors}
         gone = sorted(name for name in self._dynamic if wanted.get(name) != self._servers[name].spec)
         leaving = [self._servers.pop(name) for name in gone]

@@ -24,7 +24,17 @@ from parley.models.growth import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
 from parley.protocol.base import Json
 from parley.protocol.blocks import Block, ToolUse
-from parley.tools.base import BadInput, Context, Preparing, Result, Tool, always_asks, read_input, runs_elsewhere
+from parley.tools.base import (
+    BadInput,
+    Context,
+    Preparing,
+    Result,
+    Tool,
+    always_asks,
+    read_input,
+    runs_elsewhere,
+    server_name,
+)
 from parley.tools.offer import canonical
 from parley.tools.shelf import Shelf
 from parley.workspace.base import Files
@@ -243,6 +253,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
         plan_file=context.plan_file,
         runs_elsewhere=runs_elsewhere(tool),
         worktree=context.worktree,
+        server=server_name(tool),
     )
 
 

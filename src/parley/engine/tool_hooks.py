@@ -21,7 +21,7 @@ from parley.permissions.base import Allow, Deny
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
-from parley.tools.base import Result, Tool
+from parley.tools.base import Result, Tool, server_of
 from parley.tools.offer import MODEL_NAMES
 
 if TYPE_CHECKING:
@@ -56,13 +56,19 @@ def names(call: ToolUse, tool: Tool) -> tuple[str, ...]:
     return tuple(dict.fromkeys([MODEL_NAMES.get(tool.name, tool.name), tool.name, call.name]))
 
 
+def of_server(tool: Tool) -> Json:
+    """Whose tool it is, where it is one of an MCP server: a name alone can be read in more than one way."""
+    server = server_of(tool)
+    return {} if server is None else {"mcp_server": server}
+
+
 class ToolHooks:
     def __init__(self, live: Hooking) -> None:
         self._live = live
 
     async def before(self, call: ToolUse, tool: Tool, agent: Json | None) -> Before:
         known = names(call, tool)
-        details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id}
+        details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id, **of_server(tool)}
         verdict = await self._live.fire("PreToolUse", details, subjects=known, tool_use_id=call.id, agent=agent)
         shown = f"PreToolUse:{known[0]}"
         opinion = None
@@ -83,7 +89,7 @@ class ToolHooks:
     ) -> After:
         """Tell of a call that ran. The hooks may put another result in the place of one that succeeded."""
         known = names(call, tool)
-        common: Json = {"tool_name": known[0], "tool_input": input}
+        common: Json = {"tool_name": known[0], "tool_input": input, **of_server(tool)}
         duration = {"duration_ms": round(seconds * 1000)}
         if result.is_error:
             event = "PostToolUseFailure"
@@ -109,6 +115,8 @@ class ToolHooks:
     async def permission(self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None) -> Json | Deny | None:
         """What the hooks answer to a permission question, or decide; None if they have no opinion."""
         details: Json = {"tool_name": known[0], "tool_input": asked.input}
+        if asked.mcp_server is not UNSET:
+            details["mcp_server"] = asked.mcp_server
         if asked.permission_suggestions is not UNSET:
             details["permission_suggestions"] = asked.permission_suggestions
         id = asked.tool_use_id if isinstance(asked.tool_use_id, str) else None

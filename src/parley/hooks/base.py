@@ -40,6 +40,8 @@ class Event(Struct, frozen=True, kw_only=True):
     """Whether `onFailure: block` counts."""
     failure: str = ""
     """What a failure with `onFailure: block` does, where that is more than a block."""
+    on_failure: OnFailure = "continue"
+    """What a failure does where the hook does not say it."""
     stops: str = ""
     """What `continue: false` ends; nothing if empty."""
     tells_mode: bool = False
@@ -61,6 +63,7 @@ EVENTS: dict[str, Event] = {
             fields=TOOL,
             effects=("permissionDecision", "permissionDecisionReason", "updatedInput", CONTEXT),
             block="the call is denied",
+            on_failure="block",
             stops="the turn",
             tells_mode=True,
             tells_effort=True,
@@ -215,6 +218,8 @@ class Ran(Struct, frozen=True, kw_only=True):
     """Why it blocks, where it says so by other means than its answer: exit code 2."""
     failure: str | None = None
     """Why it did not come to an answer. `onFailure` says what follows."""
+    unknown: tuple[str, ...] = ()
+    """The keys of its answer that are not known."""
     later: Awaitable[Ran] | None = None
     """It goes on in the background: what comes of it in the end. Nobody waits for that."""
 
@@ -247,9 +252,12 @@ def seconds(asked: object) -> float:
     return float(min(asked, MOST_SECONDS))
 
 
-def failure_policy(asked: object) -> OnFailure:
-    """What a failure does. A word that is not known is taken for the careful one."""
-    return "continue" if not asked or asked == "continue" else "block"
+def failure_policy(asked: object, event: str = "") -> OnFailure:
+    """What a failure does. A value that is not known means `block`."""
+    if not asked:
+        known = EVENTS.get(event)
+        return known.on_failure if known is not None else "continue"
+    return "continue" if asked == "continue" else "block"
 
 
 def context_text(shown: str, text: str) -> str:

@@ -2,10 +2,11 @@
 
     exit 0     stdout is the answer if it is a JSON object; else it is context, for events that take text
     exit 2     it blocks, and stderr says why
-    others     it failed; `onFailure` says what follows
+    others     it failed; `onFailure` says what follows (before a call: the call is denied)
 
 A command whose first line is `{"async": true}`, or whose entry says `async`, goes on in the
-background. It runs behind the guard of all commands, without keys in its environment.
+background. It runs in the project folder, wherever the session's shell is: a script that is named by a relative path
+is always the same. It runs behind the guard of all commands, without keys in its environment.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, Specific, read_output
+from parley.hooks.answer import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
 from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
 from parley.hooks.matcher import Matcher
 from parley.protocol.base import Json, Struct
+from parley.protocol.doubled import find_doubled
 from parley.workspace.processes import Command as Process
 from parley.workspace.processes import End, Processes
 
@@ -35,6 +38,8 @@ KEPT_BYTES = 4 * 1024 * 1024
 NOT_FOR_COMMANDS = ("BASH_ENV", "ENV")
 """What would be sourced before the command."""
 BLOCKS = 2
+ANSWER = r'"(hookSpecificOutput|permissionDecision|decision)"\s*:'
+"""What an answer has that does not begin where it should: after a line of a log, or in a list."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -49,6 +54,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     in_background: bool = False
     source: str
     """The file it is from."""
+    unusable: str = ""
+    """Why it cannot be run at all: it fails whenever it is asked."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -58,13 +65,7 @@ class Place(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     """The session's, which changes with its settings."""
     project: str
-    folder: Callable[[], str]
-    """Where the session's shell stands."""
-
-    def standing(self) -> str:
-        """Where a command starts: the shell's folder may be gone."""
-        folder = self.folder()
-        return folder if os.path.isdir(folder) else self.project
+    """The folder they run in. The session's shell may be elsewhere: the model moves it."""
 
 
 class Written:
@@ -104,15 +105,17 @@ class Command:
         self.timeout_seconds = entry.timeout_seconds
         self.on_failure = entry.on_failure
         self.source = entry.source
-        self.label = f"command {entry.command!r} of {entry.source}"
+        self.label = f"command {entry.command!r} of {entry.source}" if not entry.unusable else f"hook of {entry.source}"
 
     async def run(self, fired: Fired, progress: Progress) -> Ran:
+        if self._entry.unusable:
+            raise HookFailed(self._entry.unusable)
         stdout, stderr = Written(), Written()
         started = await self._start(fired.input, stdout, stderr)
         told = 0
         try:
             while not started.over.done():
-                if self._entry.in_background or asked_for(stdout) is not None:
+                if self._entry.in_background or asked_for(fired.event, stdout) is not None:
                     return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
                 news: set[asyncio.Future[Any]] = {started.over}
                 if not stdout.has_line.done():
@@ -125,6 +128,8 @@ class Command:
         except asyncio.CancelledError:
             started.drop()
             raise
+        if asked_for(fired.event, stdout) is not None:  # it was faster than we looked
+            return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
         return ended(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
     async def _start(self, input: Json, stdout: Written, stderr: Written) -> Process:
@@ -135,8 +140,8 @@ class Command:
         try:
             started = await place.processes.start(
                 argv,
-                cwd=place.standing(),
-                environment={**inherited, "CLAUDE_PROJECT_DIR": place.project},
+                cwd=place.project,
+                environment={**inherited, "PATH": absolute_only(inherited), "CLAUDE_PROJECT_DIR": place.project},
                 take=stdout.take,
                 take_errors=stderr.take,
             )
@@ -150,7 +155,7 @@ class Command:
 
     async def _later(self, started: Process, event: Event, stdout: Written, stderr: Written) -> Ran:
         """Wait for one that goes on in the background, no longer than it may take."""
-        asked = asked_for(stdout)
+        asked = asked_for(event, stdout)
         ms = asked.asyncTimeout if asked is not None else None
         seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
@@ -182,13 +187,13 @@ class Command:
         }
 
 
-def asked_for(stdout: Written) -> Output | None:
+def asked_for(event: Event, stdout: Written) -> Output | None:
     """What the first line says, if it says that the rest comes later."""
     line = stdout.first_line()
     if line is None or not line.lstrip().startswith(b"{"):
         return None
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, HookFailed):
-        read = read_output(msgspec.json.decode(line))
+        read, _ = read_answer(event.name, msgspec.json.decode(line))
         return read if read.is_async else None
     return None
 
@@ -205,13 +210,14 @@ def ended(event: Event, end: End, stdout: str, stderr: str, *, is_cut: bool) -> 
         why = stderr.strip()[:MOST_REASON_CHARS]
         return Ran(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
     try:
-        return Ran(output=understood(event, stdout.strip(), is_cut=is_cut), **told)
-    except HookFailed as flaw:
-        return Ran(failure=str(flaw), **told)
+        output, unknown = understood(event, stdout.strip().removeprefix("\ufeff").strip(), is_cut=is_cut)
+    except HookFailed as exc:
+        return Ran(failure=str(exc), unknown=exc.unknown, **told)
+    return Ran(output=output, unknown=unknown, **told)
 
 
-def understood(event: Event, text: str, *, is_cut: bool) -> Output:
-    """The answer in what a command wrote. Raises HookFailed if it is a wrong one.
+def understood(event: Event, text: str, *, is_cut: bool) -> tuple[Output, tuple[str, ...]]:
+    """The answer in what a command wrote, and its unknown keys. Raises HookFailed if it is a wrong one.
 
     What begins like an answer and is none must not pass for silence: it may have been a denial.
     """
@@ -219,10 +225,22 @@ def understood(event: Event, text: str, *, is_cut: bool) -> Output:
         if is_cut:
             raise HookFailed(f"its answer is longer than {KEPT_BYTES} bytes")
         try:
-            return read_output(msgspec.json.decode(text))
-        except (msgspec.DecodeError, UnicodeEncodeError) as flaw:
+            answer = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
             if not event.takes_text:
-                raise HookFailed(f"its answer is no JSON: {flaw}") from None
+                raise HookFailed(f"its answer is no JSON: {exc}") from None
+        else:
+            if (doubled := find_doubled(text)) is not None:
+                raise HookFailed(f"its answer cannot be understood: {doubled}")
+            return read_answer(event.name, answer)
+    if event.name in MUST_DECIDE and (found := re.search(ANSWER, text)) is not None:
+        raise HookFailed(f"its output has an answer in it ({found[0]}), and does not begin with it")
     if text and event.takes_text:
-        return Output(hookSpecificOutput=Specific(additionalContext=text))
-    return Output()
+        return Output(hookSpecificOutput=Specific(additionalContext=text)), ()
+    return Output(), ()
+
+
+def absolute_only(environment: Mapping[str, str]) -> str:
+    """The PATH without relative entries: a program that a guard calls is not to be found in the working tree."""
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if os.path.isabs(entry)) or os.defpath

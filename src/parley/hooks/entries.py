@@ -25,7 +25,6 @@ def commands(layers: Sequence[Value], context: Context, project: str) -> tuple[l
         processes=context.processes,
         environment=context.environment,
         project=project,
-        folder=lambda: context.cwd,
     )
     found, flaws = entries(layers)
     return [Command(entry, place) for entry in found], flaws
@@ -36,15 +35,15 @@ def entries(layers: Sequence[Value]) -> tuple[list[Entry], list[Flaw]]:
     found: dict[tuple[Any, ...], Entry] = {}
     flaws: list[Flaw] = []
     for layer in layers:
-        for event, matcher, handler in handlers(layer, flaws):
-            entry = command(layer, event, matcher, handler, flaws)
+        for event, matcher, handler, wrong in handlers(layer, flaws):
+            entry = command(layer, event, matcher, handler, wrong or why_unusable(handler), flaws)
             if entry is not None:
-                found.setdefault((entry.event, entry.matcher, entry.command, entry.args), entry)
+                found.setdefault((entry.event, entry.matcher, entry.command, entry.args, entry.unusable), entry)
     return list(found.values()), flaws
 
 
-def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Event, matcher and handler of everything that is written."""
+def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[str, Any], str]]:
+    """Event, matcher and handler of everything that is written, and what is wrong with it."""
     for event, groups in layer.value.items():
         if event not in EVENTS:
             flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: there is no such event here, so it never fires"))
@@ -53,37 +52,50 @@ def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[s
             matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
             listed = group.get("hooks") if isinstance(group, dict) else None
             if not isinstance(listed, list) or not isinstance(matcher, str):
-                text = f"hooks.{event}: an entry must be an object with a matcher (a text) and hooks (a list)"
-                flaws.append(Flaw(path=layer.path, text=text))
+                text = "an entry must be an object with a matcher (a text) and hooks (a list)"
+                yield event, matcher if isinstance(matcher, str) else "", {}, text
                 continue
             if (flaw := Matcher(matcher).flaw) is not None:
                 flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {flaw}"))
             for handler in listed:
                 if isinstance(handler, dict):
-                    yield event, matcher, handler
+                    yield event, matcher, handler, ""
                 else:
-                    flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: a hook must be an object"))
+                    yield event, matcher, {}, "a hook must be an object"
 
 
-def command(layer: Value, event: str, matcher: str, handler: dict[str, Any], flaws: list[Flaw]) -> Entry | None:
-    """One handler as a command; None if it is none that we can run."""
+def why_unusable(handler: dict[str, Any]) -> str:
+    """Why a handler cannot be run; nothing if it can."""
     kind, line, words = handler.get("type", "command"), handler.get("command"), handler.get("args")
     if kind != "command":
-        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: hooks of type {kind!r} are not run, only commands"))
-        return None
+        return f"hooks of type {kind!r:.100} are not run, only commands"
     is_words = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not isinstance(line, str) or not line or not (words is None or is_words):
-        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: a command must be a text, its args a list of texts"))
-        return None
-    if more := sorted(set(handler) - KNOWN):
+        return "a command must be a text, its args a list of texts"
+    return ""
+
+
+def command(
+    layer: Value, event: str, matcher: str, handler: dict[str, Any], unusable: str, flaws: list[Flaw]
+) -> Entry | None:
+    """One handler as a command; None if it cannot be run. One that must not fail stays: what it guards is blocked."""
+    policy = failure_policy(handler.get("onFailure"), event)
+    if unusable:
+        follows = f"; {EVENTS[event].block}" if policy == "block" and EVENTS[event].block else ""
+        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {unusable}{follows}"))
+        if policy != "block":
+            return None
+    elif more := sorted(set(handler) - KNOWN):
         flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
+    words = handler.get("args")
     return Entry(
         event=event,
         matcher=matcher,
-        command=line,
-        args=tuple(words) if words is not None else None,
+        command="" if unusable else handler["command"],
+        args=tuple(words) if words is not None and not unusable else None,
         timeout_seconds=seconds(handler.get("timeout")),
-        on_failure=failure_policy(handler.get("onFailure")),
+        on_failure=policy,
         in_background=handler.get("async") is True,
         source=layer.path,
+        unusable=unusable,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parley.hooks.answer import HookFailed, read_output
+from parley.hooks.answer import HookFailed, read_answer
 from parley.hooks.base import Fired, OnFailure, Progress, Ran, failure_policy, seconds
 from parley.hooks.matcher import Matcher
 from parley.host import AnswerIsError, Host, HostGone
@@ -21,7 +21,7 @@ class Callback:
         self.event = event
         self.matcher = Matcher(entry.matcher or "")
         self.timeout_seconds = seconds(entry.timeout)
-        self.on_failure: OnFailure = failure_policy(entry.onFailure)
+        self.on_failure: OnFailure = failure_policy(entry.onFailure, event)
         self.label = f"callback {callback_id}"
 
     async def run(self, fired: Fired, progress: Progress) -> Ran:
@@ -32,7 +32,8 @@ class Callback:
             raise HookFailed(str(flaw)) from None
         except AnswerIsError as flaw:
             raise HookFailed(f"the host answered with an error: {flaw}") from None
-        return Ran(output=read_output(answer))
+        output, unknown = read_answer(self.event, answer)
+        return Ran(output=output, unknown=unknown)
 
     def listed(self) -> Json:
         return {

@@ -12,7 +12,7 @@ PLAIN = re.compile(r"[\w|, -]+")
 
 
 class Matcher(Struct, frozen=True):
-    """`""` and `*` stand for everything, `Edit|Write` for these names, anything else is a regular expression.
+    """`""` and `*` stand for everything, `Edit|Write` or `Edit, Write` for names; else it is a regular expression.
 
     A regular expression fits if it is found anywhere in the name. One that cannot be read fits everything: a guard
     that is asked too often is better than one that is never asked.
@@ -28,7 +28,7 @@ class Matcher(Struct, frozen=True):
         if not known:
             return True
         if PLAIN.fullmatch(self.text):
-            wanted = {part.strip() for part in self.text.split("|")}
+            wanted = {part.strip() for part in re.split(r"[|,]", self.text)}
             return not wanted.isdisjoint(known)
         pattern = compiled(self.text)
         return pattern is None or any(pattern.search(name) for name in known)

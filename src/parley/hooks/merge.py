@@ -29,9 +29,10 @@ RULES = {
     "suppressOutput": "counts for the hook that says it: what it wrote is not told",
     "updatedToolOutput, updatedMCPToolOutput": "the first; the one for MCP counts for tools of MCP servers only",
     "decision of PermissionRequest": "the first deny, else the first allow",
-    "async": "what that hook says now has no effect",
+    "async": "what that hook says now has no effect, except a PreToolUse deny, which counts at once",
     "a failure with onFailure block": "as a block; behind a call that succeeded, its output is withheld",
     "a failure with onFailure continue": "as if there were no such hook, but told",
+    "keys that are not known": "told; a PreToolUse answer that has no decision beside them is a failure",
 }
 
 
@@ -76,7 +77,7 @@ def merge(event: Event, answers: Sequence[Answer]) -> Verdict:
     permission, decider = strongest(event, heard)
     return Verdict(
         permission=permission,
-        permission_reason=reason_of(decider.ran) if decider is not None else "",
+        permission_reason=reason_of(decider) if decider is not None else "",
         decided_by=decider.source if decider is not None else "",
         updated_input=first(event, specifics, "updatedInput", None),
         contexts=tuple(said.additionalContext for said in specifics if said.additionalContext)
@@ -141,10 +142,11 @@ def permission_of(event: Event, answer: Answer) -> Permission | None:
     return word if word in ("allow", "ask") else "deny"  # type: ignore[return-value]  # two of three
 
 
-def reason_of(ran: Ran) -> str:
+def reason_of(answer: Answer) -> str:
     """Why a hook decided as it did, in its own words."""
+    ran = answer.ran
     if ran.failure is not None:
-        return f"the hook failed: {ran.failure}"
+        return f"the hook ({answer.label}) failed: {ran.failure}"
     specific = ran.output.hookSpecificOutput
     told = (specific.permissionDecisionReason if specific else None) or ran.output.reason or ran.blocks
     if told:

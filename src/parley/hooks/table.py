@@ -28,10 +28,12 @@ longer texts the beginning, with the number of characters that are missing, and 
 and the like the first {MOST_REASON_CHARS:,} characters count.
 
 All hooks of an event are asked at the same time, and what happens next waits for all of them: a tool does not start
-before its hooks are done. Each has {DEFAULT_SECONDS:g} s, or its own `timeout` in seconds. One that fails (an error, an
-answer that cannot be understood, no answer in time, a host that has gone) is told on stderr and in its
-`hook_response`; then `onFailure` counts: `continue` (the default) is as if there were no such hook, `block` blocks
-what the hook guards. An interrupt withdraws all open questions with `control_cancel_request`.
+before its hooks are done. Each has {DEFAULT_SECONDS:g} s, or its own `timeout` in seconds. A hook fails if it ends
+with an error, gives an answer that cannot be understood, gives none in time, or if its host has gone. The failure is
+reported on stderr and in its `hook_response`, and `onFailure` says what follows: `block` blocks what the hook guards,
+`continue` is as if there were no such hook. **The default is `block` for PreToolUse**: a call whose guard did not
+answer is denied, and the reason goes to the model and the host. For all other events it is `continue`. An interrupt
+withdraws all open questions with `control_cancel_request`.
 
 **A hook that redacts** what tools put out (`updatedToolOutput`) should say `onFailure: block`. Then an output that it
 could not look at is withheld, from the model, the host and the transcript alike: the result says that the call ran and
@@ -41,9 +43,9 @@ look on, and that one of them was cut off must not cost the model what a command
 background write, and what is too long and saved, reaches the model by other calls (TaskOutput, Read): a matcher for
 Bash alone does not see those.
 
-`matcher` is compared with the field in the first table: empty or `*` fits everything, `Edit|Write` fits these
-names, anything else is a regular expression that is searched for in the name (one that is none fits everything, and
-stderr says so). `Task` and `Agent` are one tool.
+`matcher` is compared with the field in the first table: empty or `*` fits everything, `Edit|Write` fits these names
+(a comma does as well), anything else is a regular expression that is searched for in the name (one that is none fits
+everything, and stderr says so). `Task` and `Agent` are one tool.
 
 ## Events
 """
@@ -52,15 +54,20 @@ EXAMPLE = """
 """.strip()
 OUTPUT = """
 Every input also has `session_id`, `transcript_path`, `cwd`, `prompt_id` and `hook_event_name`; those marked with * have
-`permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`. Callbacks
+`permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`, and
+about a tool of an MCP server there is `mcp_server` (its `name` and `source`). Callbacks
 are not asked about a SessionStart of the kind `startup`, `resume` or `fork`: the host knows that it has started us.
 SessionEnd has two seconds in all. Events that are not listed may be registered and never fire; if one of them has
 `onFailure: block`, `initialize` is answered with `hooks_applied: false`.
 
 ## Answers
 
-An answer is a JSON object; `{}` is no opinion. Where several hooks answer, their answers count in the order of their
-registration, callbacks first:
+An answer is a JSON object; `{}` is no opinion. Keys that no answer to the event has are reported by name, on stderr
+and as `system/informational`, once for each hook. A PreToolUse answer that has such keys and no decision is a
+failure, since the decision may be misspelt or in the wrong place (`permisionDecision`, `permissionDecision` at the
+top level); so is one whose `hookEventName` names another event. What the official SDKs declare is known, also where
+it has no effect here. Where several hooks answer, their answers count in the order of their registration, callbacks
+first:
 """
 REST = f"""
 - **Permission.** The order is: deny rule > PreToolUse > ask rule > allow rule > mode > `can_use_tool` and
@@ -91,9 +98,11 @@ REST = f"""
 {EXAMPLE}
 ```
 
-The command is run by bash where the session's shell stands (name scripts by `"$CLAUDE_PROJECT_DIR"/…`: a `cd` of the
-model moves it), with the input as JSON on stdin and an environment that has no key of ours. With `args` it is run
-without a shell. `onFailure` and `async` may stand beside it. Other types than `command` are not run, and said to be so.
+The command is run by bash in the project folder (`$CLAUDE_PROJECT_DIR`), wherever a `cd` of the model has led: a
+relative path always names the same script. The session's current folder is `cwd` in the input. It has the input as
+JSON on stdin and an environment without our keys and without relative entries in `PATH`. With `args` it is run
+without a shell. `onFailure` and `async` may stand beside it. Other types than `command` are not run, which is
+reported; a PreToolUse hook that cannot be run denies the calls it is for, unless it has `onFailure: continue`.
 
 | exit code | means |
 |---|---|
@@ -101,9 +110,10 @@ without a shell. `onFailure` and `async` may stand beside it. Other types than `
 | 2 | it blocks; stderr says why |
 | others | it failed |
 
-What begins like an object and is none is a failure, except where it is context; so is an answer of more than 4 MiB.
-Commands and all they start end with their time, with an interrupt, and with the engine; one that ignores SIGTERM is
-killed two seconds later.
+Output that begins like an object and is not one is a failure, except where it is context; so are an answer of more
+than 4 MiB, one that has a key twice, and for PreToolUse an answer that follows other output. Commands and all they
+start end with their time, with an interrupt, and with the engine; one that ignores SIGTERM is killed two seconds
+later.
 
 ## What the host sees
 
@@ -126,6 +136,7 @@ def event_row(event: Event) -> tuple[str, ...]:
     matched = f"`{event.matched}`" if event.matched else ""
     block = event.block + ("" if event.failure_blocks or not event.block else " (`onFailure` does not count)")
     block += f"; after a failure {event.failure}" if event.failure else ""
+    block += "; so it is after a failure" if event.on_failure == "block" else ""
     return (event.name + mark, event.when, matched, fields, effects, block, event.stops)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from parley.mcp.base import Found, Kind, Spec
+from parley.mcp.content import clean
 from parley.protocol.base import Json, Struct
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -74,6 +75,8 @@ def right(name: str, written: Any, source: str, variables: Mapping[str, str]) ->
     """Raises BadEntry and ValidationError."""
     if not name.strip() or len(name) > LONGEST_NAME:
         raise BadEntry(f"a server needs a name of 1 to {LONGEST_NAME} characters")
+    if clean(name) != name:
+        raise BadEntry(f"its name has characters in it that are not seen: {name!a}")
     entry = msgspec.convert(written, Entry)
     kind = kind_of(entry)
     fill = Filler(variables)

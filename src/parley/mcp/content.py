@@ -14,15 +14,50 @@ from typing import Any
 from parley.protocol.base import Json, spell
 from parley.tools.base import Result
 
-HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # controls
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""What is not seen: zero-width characters, marks of direction, fillers, variation selectors, tags."""
+STRAY = re.compile(
+    "(?<![\x80-\u200b\u200e-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\x80-\u200b\u200e-\U0010ffff])"
+    "|(?<![#*0-9\x80-\u200b\u200e-\ufe0d\ufe10-\U0010ffff])[\ufe0e\ufe0f]"
+)
+"""Joiners and emoji selectors where they do nothing; beside letters that are not ASCII, writing needs them."""
 ESCAPES = re.compile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]{0,1000}(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+MOST_DEPTH = 64
+"""Of a schema that is looked into."""
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What the model API can look at."""
 
 
 def clean(text: str) -> str:
     """A text of a server without what does not belong into one."""
-    return HIDDEN.sub("", ESCAPES.sub("", text))
+    return STRAY.sub("", HIDDEN.sub("", ESCAPES.sub("", text)))
+
+
+def reveal(text: str) -> str:
+    """A text for a person to decide by, with what is not seen in it spelled out: a path must stay the one it is."""
+    return STRAY.sub(escaped, HIDDEN.sub(escaped, text))
+
+
+def escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def described(schema: Any, depth: int = 0) -> Any:
+    """A schema with its descriptions and titles cleaned; what is matched or sent back stays as it is."""
+    if depth > MOST_DEPTH:
+        return schema
+    if isinstance(schema, dict):
+        return {
+            key: clean(inner)
+            if key in ("title", "description") and isinstance(inner, str)
+            else described(inner, depth + 1)
+            for key, inner in schema.items()
+        }
+    return [described(inner, depth + 1) for inner in schema] if isinstance(schema, list) else schema
 
 
 def cleaned(value: Any) -> Any:

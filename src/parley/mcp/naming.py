@@ -28,6 +28,28 @@ def title(name: str) -> str:
     return words[:1].upper() + words[1:] if words else name
 
 
-def is_denied(name: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the bare names denies a tool: its own, its server's, or a glob."""
-    return any(name == pattern or name.startswith(f"{pattern}__") or fnmatchcase(name, pattern) for pattern in patterns)
+def is_denied(server: str, name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the bare names denies a tool of a server: its own full name, its server's, or a glob."""
+    own = f"{PREFIX}{normal(server)}"
+    return any(pattern in (name, own) or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def find_clash(server: str, others: Iterable[str]) -> str | None:
+    """The server among others whose tools cannot be told from this one's by their names.
+
+    `a.b` and `a_b` are called the same, and so are the tool `b__c` of `a` and the tool `c` of `a__b`.
+    """
+    own = qualified(server, "")
+    return next((other for other in others if clashes(own, qualified(other, ""))), None)
+
+
+def clashes(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def clash_reason(server: str, other: str) -> str:
+    """Why a server is refused whose name clashes with another's."""
+    return (
+        f"its tools could not be told apart from those of the server {other!r:.100}: their names begin with "
+        f"{qualified(server, '')} and {qualified(other, '')}; give one of the two another name"
+    )

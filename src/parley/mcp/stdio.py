@@ -2,7 +2,8 @@
 
 It runs through the guard like every command, so it ends with the engine, however that ends.
 A line that is no JSON is dropped and remembered with its stderr; one that is longer than
-anybody can want ends the connection, before it fills the memory.
+anybody can want ends the connection, before it fills the memory. So does the end of its output: a server that lives and
+has closed it is as good as gone, and is ended.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from parley.workspace.processes import Command, Processes
 
 MOST_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5
-"""From the end of its input to SIGTERM."""
+"""From the end of its input to SIGTERM, and from the end of its output to the loss of it."""
 
 
 class Stdio:
@@ -48,6 +49,7 @@ class Stdio:
         except ToolError as flaw:
             raise Lost(str(flaw)) from None
         self._command.over.add_done_callback(self._ended)
+        self._command.output_ended.add_done_callback(self._closed)
 
     async def send(self, message: Json) -> None:
         """Raises Lost."""
@@ -79,6 +81,10 @@ class Stdio:
 
     def _ended(self, over: object) -> None:
         self._lost(self._end() or "ended")
+
+    def _closed(self, ended: object) -> None:
+        """It cannot answer any more, whether it lives or not. How it ended says more, if that is known in a moment."""
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, lambda: self._lost("has closed its output"))
 
     def _end(self) -> str:
         """How it ended; nothing if it has not."""

@@ -93,6 +93,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """It is the client that runs it, and that decides what it does on its side."""
     worktree: Worktree | None = None
     """The checkout that the caller works in, if it has one of its own."""
+    server: str = ""
+    """The MCP server that the tool is of, as the tool's name spells it; empty for our own, or where it is not known."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -142,7 +144,7 @@ Decision = Allow | Deny | Ask
 
 
 class BadUpdate(Exception):
-    """A host's update of the permissions cannot be understood, and why."""
+    """A host's update of the permissions cannot be understood or is not possible in this session, and why."""
 
 
 class Permits(Protocol):
@@ -153,8 +155,11 @@ class Permits(Protocol):
     def hides(self, path: str) -> bool:
         """Whether a file may not even be mentioned."""
 
-    def update(self, updates: Sequence[Json]) -> str | None:
-        """Take a host's updates in, all or none; the mode to go into, if they say one. Raises BadUpdate."""
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        """Take a host's updates in, all or none; the mode to go into, if they say one.
+
+        Raises BadUpdate if one of them is not possible in this session: then nothing is applied and nothing stored.
+        """
 
     def settle(self, merged: Merged) -> None:
         """Take in what the settings say now."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from parley.permissions.base import Decision, Recorded, Request, View
+from parley.permissions.base import BadUpdate, Decision, Recorded, Request, View
 from parley.permissions.decision import decide
 from parley.permissions.rule import Behavior, Malformed, Rule, read_rule, written
 from parley.permissions.rules import Rules
@@ -132,9 +132,12 @@ class Book:
         self._settled_folders = tuple(self._located(folder.value, folder.root) for folder in merged.directories)
         self.rules = self._together()
 
-    def update(self, updates: Sequence[Json]) -> str | None:
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         mode = None
-        for update in read_updates(updates):
+        read = read_updates(updates)
+        for update in read:  # all or none: nothing is taken in, or written, before everything is known to be right
+            self._check(update, may_bypass=may_bypass)
+        for update in read:
             TAKERS[type(update)](self, update)
             self._keep(update)
             if isinstance(update, SetMode):
@@ -172,6 +175,20 @@ class Book:
         return [rule for rule in read if isinstance(rule, Rule)]
 
     # Updates.
+
+    def _check(self, update: Update, *, may_bypass: bool) -> None:
+        """Raises BadUpdate for what has no effect in this session: it must not be stored for the next one either."""
+        if isinstance(update, SetMode) and update.mode == "bypassPermissions" and not may_bypass:
+            raise BadUpdate("the mode bypassPermissions was not allowed at launch")
+        if isinstance(update, AddRules | ReplaceRules):
+            for text in texts(update.rules):
+                rule = read_rule(text, update.behavior, SOURCES[update.destination], self._given.cwd)
+                if isinstance(rule, Malformed):
+                    raise BadUpdate(f"the {update.behavior} rule {text!r:.200} has no effect: {rule.reason}")
+        if isinstance(update, AddDirectories):
+            for folder in update.directories:
+                if not folder or "\0" in folder:
+                    raise BadUpdate(f"{folder!r:.200} is not a directory")
 
     def _meant(self, update: AddRules | ReplaceRules | RemoveRules) -> list[Rule]:
         return self._understood(texts(update.rules), update.behavior, SOURCES[update.destination])

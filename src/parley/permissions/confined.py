@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from parley.permissions.base import Decision, Deny, Permits, Request
+from parley.permissions.base import BadUpdate, Decision, Deny, Permits, Request
 from parley.protocol.base import Json
 from parley.settings.base import Merged
 from parley.workspace.base import Reach
@@ -41,8 +41,15 @@ class Confined:
     def hides(self, path: str) -> bool:
         return self._permits.hides(path)
 
-    def update(self, updates: Sequence[Json]) -> str | None:
-        return self._permits.update(updates)
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        from parley.permissions.updates import AddDirectories, read_updates
+
+        for update in read_updates(updates):
+            for folder in update.directories if isinstance(update, AddDirectories) else ():
+                place = os.path.realpath(os.path.join(self._roots[0], os.path.expanduser(folder)))
+                if not self._is_inside(place):
+                    raise BadUpdate(f"{folder!r:.200} is outside of the directories that this session is restricted to")
+        return self._permits.update(updates, may_bypass=False)
 
     def settle(self, merged: Merged) -> None:
         self._permits.settle(merged)

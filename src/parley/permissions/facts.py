@@ -63,11 +63,11 @@ class Facts(Struct, frozen=True, kw_only=True):
 def gathered(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     """Everything that counts for a call. Rules for whole tools come before those for some calls."""
     facts = kind_of(request.tool)(request, rules, mode, view)
-    allow = rules.bare("allow", request.tool)
+    allow = rules.bare("allow", request.tool, request.server)
     return msgspec.structs.replace(
         facts,
-        deny=rules.bare("deny", request.tool) or facts.deny,
-        ask=rules.bare("ask", request.tool) or facts.ask,
+        deny=rules.bare("deny", request.tool, request.server) or facts.deny,
+        ask=rules.bare("ask", request.tool, request.server) or facts.ask,
         allow=allow or facts.allow,
         allow_type="rule" if allow else facts.allow_type,
     )
@@ -195,9 +195,9 @@ def of_others(request: Request, rules: Rules, mode: str, view: View) -> Facts:
 
 def of_input(request: Request, rules: Rules) -> Facts:
     return Facts(
-        deny=rules.on_input("deny", request.tool, request.input),
-        ask=rules.on_input("ask", request.tool, request.input),
-        allow=rules.on_input("allow", request.tool, request.input),
+        deny=rules.on_input("deny", request.tool, request.input, request.server),
+        ask=rules.on_input("ask", request.tool, request.input, request.server),
+        allow=rules.on_input("allow", request.tool, request.input, request.server),
     )
 
 

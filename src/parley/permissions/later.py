@@ -25,8 +25,8 @@ class Later:
     def hides(self, path: str) -> bool:
         return self.open().hides(path)
 
-    def update(self, updates: Sequence[Json]) -> str | None:
-        return self.open().update(updates)
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        return self.open().update(updates, may_bypass=may_bypass)
 
     def settle(self, merged: Merged) -> None:
         self.open().settle(merged)

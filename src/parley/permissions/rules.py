@@ -33,6 +33,7 @@ PARAMETERS = {"shell_id": "task_id", "bash_id": "task_id"}
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
 IN_WORKTREE = re.compile(rf"(?:/{re.escape('/'.join(WORKTREES))}/[^/]+)+(?:/|$)", re.IGNORECASE)
 """What denies a file of a checkout denies it in every worktree that was made of it for an agent."""
+MCP = "mcp__"
 MOST_KEPT = 512
 """Names of tools come from the model: what is kept of them has an end."""
 
@@ -71,21 +72,22 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     def of(self, behavior: Behavior) -> tuple[Rule, ...]:
         return self._by_behavior[behavior]
 
-    def for_tool(self, behavior: Behavior, tool: str) -> tuple[Rule, ...]:
+    def for_tool(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
         return self._kept(
-            ("all", behavior, tool), lambda: (rule for rule in self.of(behavior) if names_tool(rule.tool, tool))
+            ("all", behavior, tool, server),
+            lambda: (rule for rule in self.of(behavior) if names_tool(rule.tool, tool, behavior, server)),
         )
 
-    def bare(self, behavior: Behavior, tool: str) -> Rule | None:
+    def bare(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
         """The rule for every call of a tool."""
-        return next((rule for rule in self.for_tool(behavior, tool) if rule.spec is None), None)
+        return next((rule for rule in self.for_tool(behavior, tool, server) if rule.spec is None), None)
 
-    def specific(self, behavior: Behavior, tool: str) -> tuple[Rule, ...]:
+    def specific(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules for some calls of a tool."""
         return self._kept(
-            ("some", behavior, tool),
-            lambda: (rule for rule in self.for_tool(behavior, tool) if rule.spec is not None),
+            ("some", behavior, tool, server),
+            lambda: (rule for rule in self.for_tool(behavior, tool, server) if rule.spec is not None),
         )
 
     # Paths.
@@ -147,11 +149,13 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     def on_host(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
         return next((rule for rule in self.specific(behavior, tool) if hosts.fits(rule.spec or "", host)), None)
 
-    def on_input(self, behavior: Behavior, tool: str, input: Json) -> Rule | None:
+    def on_input(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """Rules on who shall do the work, or on one parameter."""
         by_name = names_delegate if behavior == "allow" else may_name_delegate
         fits = by_name if tool in DELEGATES else has_parameter
-        return next((rule for rule in self.specific(behavior, tool) if fits(rule.spec or "", tool, input)), None)
+        return next(
+            (rule for rule in self.specific(behavior, tool, server) if fits(rule.spec or "", tool, input)), None
+        )
 
 
 def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
@@ -162,16 +166,45 @@ def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
     )
 
 
-def names_tool(pattern: str, tool: str) -> bool:
+def names_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str = "") -> bool:
     """Whether a rule's name means a tool under any of the names it goes by."""
-    return any(names(pattern, name) for name in known_as(tool))
+    if tool.startswith(MCP):
+        means = names_to_allow if behavior == "allow" else names_to_deny
+        return (
+            means(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
+            if pattern.startswith(MCP)
+            else ("*" in pattern and glob(pattern, tool))
+        )
+    return any(glob(pattern, name) if "*" in pattern else pattern == name for name in known_as(tool))
 
 
-def names(pattern: str, tool: str) -> bool:
-    """Whether the name in a rule means a tool. `mcp__server` means all tools of the server."""
+def names_to_allow(pattern: str, tool: str, server: str) -> bool:
+    """Whether an allow rule means a tool of a server: `server`, `server__tool`, `server__get_*`.
+
+    What stands before the first `__` is the server, so that the rule for the tool `b` of `a` never means the server
+    `a__b`. All tools of such a server can be allowed one by one only, by their full names.
+    """
+    if pattern == tool:
+        return True
+    if not server:
+        server, _, rest = tool.partition("__")
+        if "__" in rest or rest.startswith("_"):
+            return False  # whose tool it is can be read in more than one way
+    wanted, separator, rest = pattern.partition("__")
+    if wanted != server:
+        return False
+    return not separator or ("*" in rest and glob(rest, tool.removeprefix(f"{server}__")))
+
+
+def names_to_deny(pattern: str, tool: str, server: str) -> bool:
+    """Whether a deny or ask rule means a tool of a server. Where the server is not known, any reading will do."""
     if "*" in pattern:
-        return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
-    return pattern == tool or (pattern.startswith("mcp__") and tool.startswith(f"{pattern}__"))
+        return glob(pattern, tool)
+    return pattern in (tool, server) or (not server and tool.startswith(f"{pattern}__"))
+
+
+def glob(pattern: str, name: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def binds(rule: Rule, tool: str, writing: bool) -> bool:

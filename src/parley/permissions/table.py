@@ -290,16 +290,20 @@ stderr.
 
 With `--permission-prompt-tool stdio` the host, by `can_use_tool`; it may take as long as it likes. With
 `--permission-prompt-tool mcp__SERVER__TOOL` that tool of an MCP server: it is called with `tool_name`, `input` and
-`tool_use_id` and answers with a text that is JSON, `{"behavior": "allow", "updatedInput": {...}}` or
-`{"behavior": "deny", "message": "..."}`. The model is not offered it and nobody is asked about it. Whatever is not
-clearly an allow is a denial: an error, an answer that cannot be read or is meant for another call, a host or a server
-that is not there. `parley permissions check` says what would be decided and why ([cli.md](cli.md)).
+`tool_use_id` and answers with a text that is JSON, `{"behavior": "allow", "updatedInput": {...}}` or `{"behavior":
+"deny", "message": "..."}`. The model is not offered it and nobody is asked about it. Whatever is not clearly an allow
+is a denial: an error, an answer that cannot be read, is meant for another call, has a key twice or a key that may be a
+misspelt one (`updated_input`), a host or a server that is not there. `parley permissions check` says what would be
+decided and why ([cli.md](cli.md)).
 
 ## What a host grants
 
 An answer to `can_use_tool` may hold `updatedPermissions`. Those for `localSettings`, `projectSettings` and
 `userSettings` are written to these files; those for `session` are kept in the session's log and count again when it is
-resumed in the same working directory. In a fork, or in another directory, only its deny and ask rules still count.
+resumed in the same working directory. In a fork, or in another directory, only its deny and ask rules still count. All
+updates of an answer are checked before any is applied or stored. One that is not possible in the session
+(`bypassPermissions` that was not allowed at launch, a malformed rule, an unknown key, a directory outside of a
+restricted session) makes the whole answer a denial, with the reason, and nothing is stored.
 
 A mode that was set in a session (by `setMode`, `set_permission_mode`, or by the plan tools) is kept, too: a resumed
 session is in it again, unless the command line says another mode. `bypassPermissions` must be allowed at launch again,

@@ -28,12 +28,12 @@ MOST = 4096
 """Updates, rules and folders of one answer, together."""
 
 
-class Contents(Struct, frozen=True):
+class Contents(Struct, frozen=True, forbid_unknown_fields=True):
     toolName: str
     ruleContent: str | None = None
 
 
-class _Rules(Struct, frozen=True, kw_only=True, tag_field="type"):
+class _Rules(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
     rules: list[Contents]
     behavior: Behavior
     destination: Destination = "session"
@@ -51,17 +51,21 @@ class RemoveRules(_Rules, frozen=True, kw_only=True, tag="removeRules"):
     """Those of exactly these."""
 
 
-class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode", forbid_unknown_fields=True):
     mode: Literal["default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto"]
     destination: Destination = "session"
 
 
-class AddDirectories(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
+class AddDirectories(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories", forbid_unknown_fields=True
+):
     directories: list[str]
     destination: Destination = "session"
 
 
-class RemoveDirectories(Struct, frozen=True, kw_only=True, tag_field="type", tag="removeDirectories"):
+class RemoveDirectories(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="removeDirectories", forbid_unknown_fields=True
+):
     directories: list[str]
     destination: Destination = "session"
 
@@ -70,9 +74,13 @@ Update = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | Remo
 
 
 def read_updates(updates: Sequence[Json]) -> list[Update]:
-    """Raises BadUpdate if one of them cannot be understood, or if there are too many."""
+    """Raises BadUpdate if one of them cannot be understood, or if there are too many.
+
+    A key that is not known is not ignored: without a misspelt `ruleContent` a rule would be for every call of its tool.
+    """
+    given = [{key: value for key, value in update.items() if value is not None} for update in updates]
     try:
-        read: list[Update] = msgspec.convert(list(updates), list[Update])
+        read: list[Update] = msgspec.convert(given, list[Update])
     except msgspec.ValidationError as flaw:
         raise BadUpdate(str(flaw)) from None
     if sum(1 + size(update) for update in read) > MOST:

@@ -202,7 +202,8 @@ def _decode(line: bytes) -> Message:
         # Other lines have a `request_id` as well, but nobody waits for an answer to them.
         asked = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
         about = identity(line) if kind == "user" else {}
-        return Refused(reason=f"{kind}: {flaw}", kind=kind, request_id=asked, **about)
+        answers = answered(line) if kind == "control_response" else None
+        return Refused(reason=f"{kind}: {flaw}", kind=kind, request_id=asked, answers=answers, **about)
 
 
 def identity(line: bytes) -> dict[str, str]:
@@ -212,6 +213,16 @@ def identity(line: bytes) -> dict[str, str]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return {name: found[name] for name in ("uuid", "session_id") if isinstance(found.get(name), str) and found[name]}
+
+
+def answered(line: bytes) -> str | int | None:
+    """The id of the request that an answer is for which cannot be taken, as far as it can be read."""
+    try:
+        response = msgspec.json.decode(line, type=dict).get("response")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    found = response.get("request_id") if isinstance(response, dict) else None
+    return found if type(found) in (str, int) else None
 
 
 def kept(message: Message, line: bytes) -> Message:

@@ -87,6 +87,8 @@ class Connection:
         if isinstance(line, OverLong):
             return [self._judge(dropped(line))]
         said = self._dialect.decode(line)
+        if self.role is Role.ENGINE:
+            said = [unambiguous(message, line) if type(message) is ControlResponse else message for message in said]
         return [message if type(message) is Reply else self._judge(message) for message in said]
 
     def _judge(self, message: Message) -> Message:
@@ -124,6 +126,21 @@ class Connection:
             return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
         self.asked_by_peer.add(asked)
         return message
+
+
+def unambiguous(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
+    """The answer of a host, which decides something: it is refused if a key is there twice, at whatever depth."""
+    from parley.protocol.doubled import find_doubled
+
+    wrong = find_doubled(line)
+    if wrong is None:
+        return message
+    answers = message.response.request_id
+    return Refused(
+        reason=f"control_response: {wrong}",
+        kind="control_response",
+        answers=answers if isinstance(answers, str | int) else None,
+    )
 
 
 def dropped(line: OverLong) -> Refused:

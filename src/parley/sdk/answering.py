@@ -84,7 +84,12 @@ class Answerer:
         answer: Json = {}
         for hook in found:
             given = {} if told is UNSET else told
-            answer |= hooks.spelled(await awaited(hook(given, call_id, {"signal": signal})))
+            said = hooks.spelled(await awaited(hook(given, call_id, {"signal": signal})))
+            if said and (unknown := hooks.unknown_keys(str(given.get("hook_event_name") or event), said)):
+                log.warning(
+                    "the answer of the hook %s has keys that are not known: %s", callback_id, ", ".join(unknown)
+                )
+            answer |= said
         return answer
 
     async def mcp(self, request: McpMessage, signal: Signal) -> Json:

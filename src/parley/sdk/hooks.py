@@ -35,6 +35,7 @@ class HookMatcher:
     timeout: float | None = None
     """Seconds."""
     on_failure: Literal["continue", "block"] | None = None
+    """What follows if it raises, is late or gives no readable answer. None: `block` for PreToolUse, else `continue`."""
 
 
 class Registry:
@@ -74,6 +75,13 @@ class Registry:
         if callback_id in self.callbacks:
             return [self.callbacks[callback_id]]
         return [self.callbacks[name] for name in self.events.get(event or callback_id, ())]
+
+
+def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
+    """The keys of an answer that an engine does not know: a decision that is misspelt is none."""
+    from parley.hooks.answer import unknown_keys as find
+
+    return find(event, answer)
 
 
 def spelled(answer: object) -> Json:

@@ -182,6 +182,11 @@ def server_of(tool: Tool) -> Json | None:
     return getattr(tool, "mcp_server", None)
 
 
+def server_name(tool: Tool) -> str:
+    """The MCP server a tool belongs to, as its name spells it; empty for a tool of ours."""
+    return getattr(tool, "server_name", "")
+
+
 class BadInput(Exception):
     """The model's input does not fit the tool."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from parley.protocol.base import Json
-from parley.tools.base import Tool, schema
+from parley.tools.base import Tool, schema, server_name
 
 
 class Shelf(Mapping[str, Tool]):
@@ -20,12 +20,12 @@ class Shelf(Mapping[str, Tool]):
         self._stand_ins: dict[str, Tool] = {}
         self._absent: Callable[[str], str] = lambda name: ""
         self._schemas: list[Json] | None = None
-        self._keeps: Callable[[str], bool] = lambda name: True
+        self._keeps: Callable[[str, str], bool] = lambda name, server: True
 
-    def narrow(self, keeps: Callable[[str], bool]) -> None:
-        """Offer only some of these from now on, and only some of what is lent."""
+    def narrow(self, keeps: Callable[[str, str], bool]) -> None:
+        """Offer only some of these from now on, and only some of what is lent. It is asked with a name and a server."""
         self._keeps = keeps
-        self._made = {name: tool for name, tool in self._made.items() if keeps(name)}
+        self._made = {name: tool for name, tool in self._made.items() if keeps(name, "")}
         self.lend(self._lent, self._absent)
         self._schemas = None
 
@@ -39,18 +39,22 @@ class Shelf(Mapping[str, Tool]):
 
         Our own come first and in their order whatever is lent, so that a prompt cache keeps them.
         """
-        self._lent = {name: tool for name, tool in tools.items() if name not in self._made and self._keeps(name)}
+        self._lent = {
+            name: tool
+            for name, tool in tools.items()
+            if name not in self._made and self._keeps(name, server_name(tool))
+        }
         self._absent = absent
 
     def stand_in(self, tools: Mapping[str, Tool]) -> None:
         """Tools that go before those of the same names, in the place of those that did so before."""
         self._stand_ins = dict(tools)
 
-    def part(self, keeps: Callable[[str], bool]) -> Shelf:
-        """A shelf with some of these tools, for a subagent."""
+    def part(self, keeps: Callable[[str, str], bool]) -> Shelf:
+        """A shelf with some of these tools, for a subagent: those that it keeps by their names and servers."""
         # Somebody else runs what stands in for ours, and only for the session's own model.
-        part = Shelf((name for name in self._made if keeps(name) and name not in self._stand_ins), self.__getitem__)
-        part.lend({name: tool for name, tool in self._lent.items() if keeps(name)}, self.absence)
+        part = Shelf((name for name in self._made if keeps(name, "") and name not in self._stand_ins), self.__getitem__)
+        part.lend({name: tool for name, tool in self._lent.items() if keeps(name, server_name(tool))}, self.absence)
         return part
 
     def own(self, name: str) -> Tool:

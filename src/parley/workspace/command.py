@@ -52,7 +52,9 @@ class Command:
         self._started: asyncio.Future[str] = loop.create_future()
         """What was wrong with the start; empty if nothing."""
         self._line = line
-        self._pipes = [Pipe(*output), *([] if errors is None else [Pipe(*errors)])]
+        self.output_ended: asyncio.Future[None] = loop.create_future()
+        """Done when nothing can come any more, which may be before it is over: it has closed its output."""
+        self._pipes = [Pipe(*output, self._end_output), *([] if errors is None else [Pipe(*errors)])]
         self._heard = bytearray()
         self._forget = forget
         line.setblocking(False)
@@ -107,6 +109,10 @@ class Command:
         elif not self._started.done():
             self._started.set_result(rest)
 
+    def _end_output(self) -> None:
+        if not self.output_ended.done():
+            self.output_ended.set_result(None)
+
     def _let_go(self) -> None:
         for pipe in self._pipes:
             pipe.let_go()
@@ -121,9 +127,12 @@ class Command:
 class Pipe:
     """The reading end of a command's output. It is read to its end, also after the command is over."""
 
-    def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, descriptor: int, take: Callable[[bytes], None], ended: Callable[[], None] = lambda: None
+    ) -> None:
         self._descriptor = descriptor
         self._take: Callable[[bytes], None] | None = take
+        self._ended = ended
         os.set_blocking(descriptor, False)
         asyncio.get_running_loop().add_reader(descriptor, self._read)
 
@@ -150,6 +159,7 @@ class Pipe:
             return 0
         if not data:
             self.close()
+            self._ended()
         elif self._take is not None:
             self._take(data)
         else:

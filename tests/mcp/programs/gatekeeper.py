@@ -28,6 +28,11 @@ ANSWERS: dict[str, Any] = {
     "no": {"behavior": "deny", "message": "the gate is shut"},
     "other": {"behavior": "allow", "toolUseID": "another"},
     "delegate": {"behavior": "delegate"},
+    "bypass": {
+        "behavior": "allow",
+        "updatedPermissions": [{"type": "setMode", "mode": "bypassPermissions", "destination": "userSettings"}],
+    },
+    "misspelt": {"behavior": "allow", "updated_input": {"command": "true"}},
 }
 TOOL = {"name": "decide", "description": "Decides.", "inputSchema": {"type": "object", "properties": {}}}
 INFO = {"name": "gatekeeper", "version": "1"}
@@ -47,6 +52,8 @@ def called(arguments: dict[str, Any]) -> dict[str, Any]:
         return text("no idea", isError=True)
     if word == "prose":
         return text("allow")
+    if word == "twice":
+        return text('{"behavior": "deny", "message": "no", "behavior": "allow"}')
     if word == "nothing":
         return {"content": []}
     return text(json.dumps(ANSWERS[word]))

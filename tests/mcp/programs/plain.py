@@ -4,6 +4,8 @@ well        does as it should: `echo`, and `which` tells the process
 mute        takes every line and says nothing
 deaf        never reads its input
 noisy       prints what is no protocol between the lines
+shut        closes its output at the first call, and lives on; started again it is well (`plain.py shut MARK`)
+closed      closes its output before it has said anything, and lives on
 once        dies after its first call; comes back whole
 silent      answers everything but calls and its prompt `plan`
 restless    has a tool more, and says so, each time its tools are listed, up to five
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -28,9 +31,21 @@ sys.stderr.write(f"plain in the manner {manner}\n")
 sys.stderr.flush()
 while manner == "deaf":
     time.sleep(60)
+if manner == "closed":
+    os.close(1)
+    while True:
+        time.sleep(60)
+if manner == "shut":
+    mark = pathlib.Path(sys.argv[2])
+    manner = "well" if mark.exists() else manner
+    mark.write_text(f"{mark.read_text() if mark.exists() else ''}{os.getpid()}\n")
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
+    if manner == "shut" and method == "tools/call":
+        os.close(1)
+        while True:
+            time.sleep(60)
     if manner == "mute" or "id" not in message or (manner == "silent" and method in ("tools/call", "prompts/get")):
         continue
     if manner == "noisy":
