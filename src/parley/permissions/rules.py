@@ -15,8 +15,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from parley.permissions import hosts, paths
+from parley.permissions import hosts, paths, wildcards
 from parley.permissions.base import View, Way
+from parley.permissions.budget import OverBudget
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
@@ -97,25 +98,35 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The deny or ask rule that fits any name of a file."""
-        for rule in self.on_paths(behavior, tool, writing=writing):
+        binding = self.on_paths(behavior, tool, writing=writing)
+        spend(view, len(binding) * len(way.names))
+        for rule in binding:
             if any(self._denies(rule, name, view) for name in way.names):
                 return rule
         return None
 
     def in_favour(self, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The allow rule that fits every name of a file."""
-        for rule in self.on_paths("allow", tool, writing=writing):
+        binding = self.on_paths("allow", tool, writing=writing)
+        spend(view, len(binding) * len(way.names))
+        for rule in binding:
             if way.real is not None and all(self._allows(rule, name, view) for name in way.names):
                 return rule
         return None
 
     def hides(self, path: str, view: View) -> bool:
-        """Whether a file may not even be mentioned."""
+        """Whether a file may not even be mentioned. Raises OverBudget within a decision."""
         denying = self.on_paths("deny", "Read", writing=False)
         if not denying:
             return False
-        glance = Glance(view)
-        return any(self._denies(rule, name, glance) for name in glance.way(path).names for rule in denying)
+        if not isinstance(view, Glance):
+            try:
+                return self.hides(path, Glance(view))
+            except OverBudget:
+                return True
+        names = view.way(path).names
+        view.spend(len(denying) * len(names))
+        return any(self._denies(rule, name, view) for name in names for rule in denying)
 
     def count_in(self, cwd: Way) -> bool:
         """Whether rules that allow some commands mean those that run in this folder."""
@@ -152,6 +163,12 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         return next((rule for rule in self.specific(behavior, tool) if fits(rule.spec or "", tool, input)), None)
 
 
+def spend(view: View, steps: int) -> None:
+    """Count the work of a decision; a view that is not for one decision has no budget."""
+    if isinstance(view, Glance):
+        view.spend(steps)
+
+
 def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
     """Whether every name of a file lies in one of some folders, whatever these are called."""
     known = {name for folder in folders for name in view.way(folder).names}
@@ -168,7 +185,7 @@ def names_tool(pattern: str, tool: str) -> bool:
 def names(pattern: str, tool: str) -> bool:
     """Whether the name in a rule means a tool. `mcp__server` means all tools of the server."""
     if "*" in pattern:
-        return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
+        return wildcards.fits(pattern, tool)
     return pattern == tool or (pattern.startswith("mcp__") and tool.startswith(f"{pattern}__"))
 
 

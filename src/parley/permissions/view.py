@@ -10,9 +10,15 @@ import os
 from collections.abc import Callable
 
 from parley.permissions.base import Links, Way
+from parley.permissions.budget import OverBudget, too_much
 
 MOST_LINKS = 40
 """As many as the kernel follows."""
+LONGEST_PATH = 4096
+"""As the kernel has it."""
+MOST_PARTS = 256
+MOST_STEPS = 20_000
+"""Names that are looked at and compared in one decision, of files and of rules."""
 
 
 class RealView:
@@ -43,28 +49,43 @@ class Glance:
         self._view = view
         self._ways: dict[str, Way] = {}
         self._links: dict[str, str | None] = {}
+        self._steps = 0
+
+    def spend(self, steps: int) -> None:
+        """Raises OverBudget for a call that names more than can be looked at."""
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise OverBudget("It names too many files to judge, or too many for the number of rules")
 
     def link(self, path: str) -> str | None:
         if path not in self._links:
+            self.spend(2)
             self._links[path] = self._view.link(path)
         return self._links[path]
 
     def has(self, path: str) -> bool:
+        self.spend(2)
         return self._view.has(path)
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)
         if known is None:
+            self.spend(4)
             known = self._ways[path] = follow(path, self.link)
         return known
 
 
 def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
-    """Go along a path as the kernel does, part by part, and keep every name that it had."""
+    """Go along a path as the kernel does, part by part, and keep every name that it had. Raises OverBudget."""
+    if len(path) > LONGEST_PATH:
+        raise OverBudget(too_much("The path is too long", len(path), LONGEST_PATH, "characters"))
     names = [plain(path)]
-    here, rest, links = "/", parts(path), 0
+    here, rest, links, steps = "/", parts(path)[::-1], 0, 0
     while rest:
-        part = rest.pop(0)
+        part = rest.pop()
+        steps += 1
+        if steps + len(rest) > MOST_PARTS:
+            raise OverBudget(too_much("The path goes through too many folders", steps + len(rest), MOST_PARTS, "folders"))
         if part == "..":
             here = os.path.dirname(here)
             continue
@@ -76,10 +97,10 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
         links += 1
         if links > MOST_LINKS:
             return Way(tuple(dict.fromkeys(names)), None)
-        names.append(plain("/".join([there, *rest])))
+        names.append(plain("/".join([there, *reversed(rest)])))
         here = "/" if target.startswith("/") else here
-        rest = parts(target) + rest
-        names.append(plain("/".join([here, *rest])))
+        rest += reversed(parts(target))
+        names.append(plain("/".join([here, *reversed(rest)])))
     return Way(tuple(dict.fromkeys([*names, here])), here)
 
 

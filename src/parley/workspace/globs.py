@@ -74,6 +74,17 @@ class Glob:
                 return False
         return self.names(places)(name)
 
+    def matches_beginning(self, names: list[str]) -> bool:
+        """Whether a path, given by its names, or a folder above it matches."""
+        places = self.start
+        for name in names:
+            if self.names(places)(name):
+                return True
+            places = self.enter(places, name)
+            if not places:
+                return False
+        return False
+
     def _settled(self, places: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> Places:
         """With the places behind every `**`, which may stand for no folder at all."""
         settled = set()

@@ -3,7 +3,7 @@
 A rule is matched against the text as it stands and against every command in it: as it is spelled, with
 its quotes resolved, by the last part of its path, without the global options of programs like git,
 behind wrappers and assignments, inside `sh -c`, `eval`, substitutions, loops and here-documents. A hit
-too many asks; a miss would run. What costs more than the budget counts as found.
+too many asks; a miss would run. A text that would cost more than the budget is searched in part, and asked about.
 
 Nothing in here allows anything.
 """
@@ -15,17 +15,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from parley.permissions.budget import too_much
 from parley.permissions.shell import runners
-from parley.permissions.shell.patterns import matches, may_match
+from parley.permissions.shell.patterns import matches, may_match, together
 from parley.permissions.shell.runners import READS_INPUT, TEXTS
 from parley.permissions.shell.simple import Line, names
 from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.tree import Seen, fragments, may_expand, parse
+from parley.permissions.shell.tree import Seen, TooMuch, fragments, may_expand, parse, without_documents
 from parley.protocol.base import Struct
 
-MOST_CHARACTERS = 100_000
+MOST_CHARACTERS = 300_000
+"""With the contents of here-documents; tree.py has the limits of the text around them."""
 MOST_POSITIONS = 100
-MOST_COMMANDS = 10_000
+MOST_COMMANDS = 1_000
+MOST_SPELLED = 300_000
+"""Characters of all parts together."""
+MOST_READ = 24_000
+"""Characters of a text, and of the texts in it."""
+MOST_COMPARISONS = 60_000
 DEEPEST = 12
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
@@ -72,25 +79,37 @@ class Survey(Struct, frozen=True):
     """Of commands with a word that is only known when they run: all there is before it."""
     unresolved: bool
     """Some command is only known when it runs."""
-    over_budget: bool
+    over_budget: str
+    """Why the text was not searched to its end; nothing if it was."""
 
 
 def finds(command: str, patterns: Sequence[str]) -> Found | None:
-    """The first of the patterns that speaks of some command in the text."""
+    """The first of the patterns that speaks of some command in the text, as far as the budget goes."""
     if not patterns:
         return None
-    survey = surveyed(command)
-    for pattern in patterns:
-        for part in survey.parts:
-            if matches(pattern, part):
-                return Found(pattern, part)
-    return Found(patterns[0], "a command too long to search") if survey.over_budget else None
+    known = together(tuple(patterns))
+    hits = [part for part in islice(surveyed(command).parts, _most_parts(patterns)) if known.fit(part)]
+    pairs = ((pattern, part) for pattern in patterns for part in hits)
+    return next((Found(pattern, part) for pattern, part in pairs if matches(pattern, part)), None)
 
 
 def may_find(command: str, patterns: Sequence[str]) -> bool:
     """Whether a pattern could speak of a command once all its words are known: `git $X` may be `git push`."""
     beginnings = surveyed(command).beginnings
     return any(may_match(pattern, beginning) for beginning in beginnings for pattern in patterns)
+
+
+def over_budget(command: str, patterns: Sequence[str] = ()) -> str:
+    """Why a command was not searched to its end for these patterns; nothing if it was."""
+    survey = surveyed(command)
+    most, parts = _most_parts(patterns), len(survey.parts) + len(survey.beginnings)
+    if survey.over_budget or parts <= most:
+        return survey.over_budget
+    return too_much(f"The command has too many parts to compare with {len(patterns):,} rules", parts, most, "parts")
+
+
+def _most_parts(patterns: Sequence[str]) -> int:
+    return MOST_COMPARISONS // max(1, len(patterns))
 
 
 def unresolved(command: str) -> bool:
@@ -100,15 +119,19 @@ def unresolved(command: str) -> bool:
 
 def surveyed(command: str) -> Survey:
     if len(command) > MOST_CHARACTERS:
-        return Survey((command,), (), (), (), True, True)
+        reason = too_much("The command is too long", len(command), MOST_CHARACTERS, "characters")
+        return Survey((command[:MOST_READ],), (), (), (), True, reason)
     return _surveyed(command)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _surveyed(command: str) -> Survey:
     search = _Search()
-    search.text(command, 0)
-    too_long = len(command) > LONGEST or FORBIDDEN.search(command) is not None
+    try:
+        search.text(command, 0)
+    except TooMuch as exc:
+        search.give_up(str(exc))
+    too_long = len(without_documents(command)[0]) > LONGEST or FORBIDDEN.search(command) is not None
     return Survey(
         parts=tuple(search.parts),
         commands=tuple(search.done.values()),
@@ -125,24 +148,28 @@ class _Search:
     def __init__(self) -> None:
         self.parts: dict[str, None] = {}
         self.unresolved = False
-        self.over_budget = False
+        self.over_budget = ""
+        self._read = 0
+        self._spelled = 0
         self.done: dict[tuple[str | None, ...], Seen] = {}
         self.redirects: dict[tuple[str, str], None] = {}
         self.beginnings: dict[str, None] = {}
 
     def text(self, command: str, depth: int) -> None:
-        """A text that some shell reads."""
-        if depth > DEEPEST or len(self.parts) > MOST_COMMANDS:
-            self._give_up()
-            return
-        self.parts[command.strip()] = None
+        """A text that some shell reads. Raises TooMuch."""
+        self._check_depth(depth)
+        self._part(command.strip())
+        # The contents of here-documents cost next to nothing if they are not read as commands.
+        self._read += len(without_documents(command)[0])
+        if self._read > MOST_READ:
+            raise TooMuch(too_much("The commands in it are too long", self._read, MOST_READ, "characters"))
         line = read(command)
         if isinstance(line, Line):
             commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
             if "$(cat <<" in command:
-                self.parts["cat"] = None
+                self._part("cat")
             for simple in line.commands:
-                self.parts[simple.text] = None
+                self._part(simple.text)
                 for redirect in simple.redirects:
                     self.redirects[redirect.operator, redirect.target] = None
                 for text in runners.texts("", ["", *(f"{name}={value}" for name, value in simple.assignments)]):
@@ -166,28 +193,28 @@ class _Search:
         return (*parsed.commands, *fragments(command if parsed.error else parsed.rest)), parsed.inputs
 
     def command(self, seen: Seen, depth: int) -> None:
-        """One command, and every command in its words."""
-        if self.over_budget or seen.words in self.done:
+        """One command, and every command in its words. Raises TooMuch."""
+        if seen.words in self.done:
             return
         self.done[seen.words] = seen
-        if depth > DEEPEST or len(self.done) > MOST_COMMANDS:
-            self._give_up()
-            return
+        self._check_depth(depth)
+        if len(self.done) > MOST_COMMANDS:
+            raise TooMuch(f"There are too many commands in it to judge (at most {MOST_COMMANDS:,})")
         begin = 0
         while begin < len(seen.spelled) and ASSIGNMENT.match(seen.spelled[begin]):
             begin += 1
         words, spelled = seen.words[begin:], seen.spelled[begin:]
         if not words:
             return
-        self.parts[" ".join(spelled)] = None
+        self._part(" ".join(spelled))
         name = words[0]
         if name is None:
             self.unresolved = True
             return
         literal = [spelled[place] if word is None else word for place, word in enumerate(words)]
-        self.parts[" ".join(literal)] = None
+        self._part(" ".join(literal))
         name = name.rpartition("/")[2]
-        self.parts[" ".join([name, *literal[1:]])] = None
+        self._part(" ".join([name, *literal[1:]]))
         self._open(name, Seen(words, spelled), literal, 1)
         self._inside(name, Seen(words, spelled), literal, depth)
 
@@ -197,19 +224,29 @@ class _Search:
                 self.beginnings[" ".join([name, *literal[begin:place], ""])] = None
                 return
 
-    def _give_up(self) -> None:
-        self.over_budget = self.unresolved = True
+    def give_up(self, reason: str) -> None:
+        self.over_budget, self.unresolved = reason, True
+
+    def _part(self, text: str) -> None:
+        self._spelled += len(text)
+        self.parts[text] = None
+        if self._spelled > MOST_SPELLED:
+            raise TooMuch(f"The commands in it are too long to judge (at most {MOST_SPELLED:,} characters in all)")
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > DEEPEST:
+            raise TooMuch(f"There are commands within commands, too deep to judge (at most {DEEPEST} deep)")
 
     def _few(self, places: Iterable[int]) -> list[int]:
         found = list(islice(places, MOST_POSITIONS + 1))
         if len(found) > MOST_POSITIONS:
-            self._give_up()
+            raise TooMuch(f"A command may begin at too many of its words to judge (at most {MOST_POSITIONS})")
         return found
 
     def _inside(self, name: str, seen: Seen, literal: list[str], depth: int) -> None:
         if name in GIT_LIKE:
             for place in self._few(_reachable(seen, 0)):
-                self.parts[" ".join([name, *literal[place:]])] = None
+                self._part(" ".join([name, *literal[place:]]))
                 self._open(name, seen, literal, place)
         if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
             for place in self._few(_reachable(seen, WRAPPERS[name])):

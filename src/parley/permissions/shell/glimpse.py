@@ -82,7 +82,7 @@ def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
         search.redirect(operator, target)
     if line is None or any("xargs" in words for words in commands):
         search.text(command)
-    return search.result(survey.over_budget)
+    return search.result(survey.over_budget != "")
 
 
 def searches(words: Sequence[str]) -> bool:
@@ -137,7 +137,8 @@ class _Search:
 
     def text(self, command: str) -> None:
         """What runs is not known in full: whatever looks like a name may become a file's."""
-        self._add(self._words, [name for name in NAME.findall(command) if name[0] != "-"])
+        found = (match[0] for match in NAME.finditer(command))
+        self._add(self._words, dict.fromkeys(name for name in found if name[0] != "-"))
 
     def redirect(self, operator: str, target: str) -> None:
         if (operator, target) in self._known_redirects or target == NOWHERE or DUPLICATE.fullmatch(operator + target):
@@ -151,8 +152,10 @@ class _Search:
         return Glimpse(reads, writes, words, patterns, self._searches, too_many)
 
     def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
-        if len(to) <= MOST_NAMES:
-            to.update(dict.fromkeys(path for name in names for path in self._places.all_of(name)))
+        for name in names:
+            if len(to) > MOST_NAMES:
+                return
+            to.update(dict.fromkeys(self._places.all_of(name)))
 
 
 def _spelled_out(seen: Seen) -> tuple[str, ...]:
