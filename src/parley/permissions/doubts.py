@@ -25,6 +25,7 @@ TAKES_DENIED_ALONG = "It moves a folder with files in it that a rule denies by t
 
 UP = re.compile(r"(^|[/=])\.\.(/|$)")
 MOST_FOLDERS = 32
+LONGEST_PATTERN = 255
 
 
 def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
@@ -82,6 +83,6 @@ def may_meet(command: Simple, rules: Rules) -> bool:
 
 def may_stand_for(word: str, spec: str) -> bool:
     name = spec.removesuffix("/**").rstrip("/").rpartition("/")[2]
-    if WILD.search(name):
+    if WILD.search(name) or len(word) > LONGEST_PATTERN:
         return True
     return any(name_test(piece)(name) for piece in word.split("/") if piece)

@@ -99,7 +99,7 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The deny or ask rule that fits any name of a file."""
         binding = self.on_paths(behavior, tool, writing=writing)
-        spend(view, len(binding) * len(way.names))
+        spend(view, len(binding) * weight(way))
         for rule in binding:
             if any(self._denies(rule, name, view) for name in way.names):
                 return rule
@@ -108,7 +108,7 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     def in_favour(self, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The allow rule that fits every name of a file."""
         binding = self.on_paths("allow", tool, writing=writing)
-        spend(view, len(binding) * len(way.names))
+        spend(view, len(binding) * weight(way))
         for rule in binding:
             if way.real is not None and all(self._allows(rule, name, view) for name in way.names):
                 return rule
@@ -124,21 +124,20 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
                 return self.hides(path, Glance(view))
             except OverBudget:
                 return True
-        names = view.way(path).names
-        view.spend(len(denying) * len(names))
-        return any(self._denies(rule, name, view) for name in names for rule in denying)
+        way = view.way(path)
+        view.spend(len(denying) * weight(way))
+        return any(self._denies(rule, name, view) for name in way.names for rule in denying)
 
     def count_in(self, cwd: Way) -> bool:
         """Whether rules that allow some commands mean those that run in this folder."""
         return True
 
     def _denies(self, rule: Rule, path: str, view: View) -> bool:
-        original = IN_WORKTREE.sub("/", path)
+        original = IN_WORKTREE.sub("/", path) if WORKTREES[-1] in path.lower() else path
         return self._fits(rule, path, view) or (original != path and self._fits(rule, original, view))
 
     def _fits(self, rule: Rule, path: str, view: View) -> bool:
-        cwds = dict.fromkeys([*self.working(), *(view.way(folder).real or folder for folder in self.working())])
-        return paths.denies(rule.spec or "", path, root=rule.root, cwds=tuple(cwds), home=view.home)
+        return paths.denies(rule.spec or "", path, root=rule.root, cwds=spellings(self.working(), view), home=view.home)
 
     def _allows(self, rule: Rule, path: str, view: View) -> bool:
         return paths.allows(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=view.home)
@@ -163,10 +162,22 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         return next((rule for rule in self.specific(behavior, tool) if fits(rule.spec or "", tool, input)), None)
 
 
+def spellings(folders: tuple[str, ...], view: View) -> tuple[str, ...]:
+    """The folders as they are given, and what they are called without links."""
+    if isinstance(view, Glance):
+        return view.spellings(folders)
+    return tuple(dict.fromkeys([*folders, *(view.way(folder).real or folder for folder in folders)]))
+
+
 def spend(view: View, steps: int) -> None:
     """Count the work of a decision; a view that is not for one decision has no budget."""
     if isinstance(view, Glance):
         view.spend(steps)
+
+
+def weight(way: Way) -> int:
+    """What it costs to compare a file with a rule: long names cost more."""
+    return sum(1 + name.count("/") // 8 for name in way.names)
 
 
 def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:

@@ -17,7 +17,7 @@ MOST_LINKS = 40
 LONGEST_PATH = 4096
 """As the kernel has it."""
 MOST_PARTS = 256
-MOST_STEPS = 20_000
+MOST_STEPS = 8_000
 """Names that are looked at and compared in one decision, of files and of rules."""
 
 
@@ -49,6 +49,7 @@ class Glance:
         self._view = view
         self._ways: dict[str, Way] = {}
         self._links: dict[str, str | None] = {}
+        self._spellings: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._steps = 0
 
     def spend(self, steps: int) -> None:
@@ -62,6 +63,14 @@ class Glance:
             self.spend(2)
             self._links[path] = self._view.link(path)
         return self._links[path]
+
+    def spellings(self, folders: tuple[str, ...]) -> tuple[str, ...]:
+        """The folders as they are given, and what they are called without links."""
+        known = self._spellings.get(folders)
+        if known is None:
+            reals = [self.way(folder).real or folder for folder in folders]
+            known = self._spellings[folders] = tuple(dict.fromkeys([*folders, *reals]))
+        return known
 
     def has(self, path: str) -> bool:
         self.spend(2)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 MOST_ALTERNATIVES = 1000
 MOST_BRACES = 50
@@ -122,6 +123,7 @@ def row(pattern: str) -> tuple[Name | None, ...]:
     return tuple(pieces) or (name_test(""),)
 
 
+@lru_cache(maxsize=1024)
 def name_test(piece: str) -> Name:
     """A test for one piece; the common forms without a regular expression."""
     if not WILD.search(piece):

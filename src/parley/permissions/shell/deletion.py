@@ -12,7 +12,7 @@ from parley.permissions.shell.finder import surveyed
 from parley.permissions.shell.simple import Line, names
 
 LONGEST_NAME = 1_000
-MOST_CHECKS = 2_000
+MOST_CHECKS = 500
 """Targets, times the folders that they may be in."""
 # What is left of `$X/etc` if X is empty.
 SYSTEM = names(

@@ -27,12 +27,14 @@ from parley.protocol.base import Struct
 MOST_CHARACTERS = 300_000
 """With the contents of here-documents; tree.py has the limits of the text around them."""
 MOST_POSITIONS = 100
-MOST_COMMANDS = 1_000
-MOST_SPELLED = 300_000
+MOST_COMMANDS = 300
+MOST_SPELLED = 150_000
 """Characters of all parts together."""
-MOST_READ = 24_000
+MOST_READ = 16_000
 """Characters of a text, and of the texts in it."""
-MOST_COMPARISONS = 60_000
+MOST_GLANCED = 20_000
+"""Characters at the beginning, and as many at the end, of a text that is over one of these limits."""
+MOST_COMPARISONS = 30_000
 DEEPEST = 12
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
@@ -48,11 +50,24 @@ WRAPPERS = {
             "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
             "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
             "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
-            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp"
+            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
+            "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
+            "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
+            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks autossh sshpass dbus-launch "
+            "xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator st dtach "
+            "abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please calife "
+            "gpg-agent aa-exec newrole schroot xcrun trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
+            "reflex concurrently onchange chokidar"
         ),
         0,
     ),
-    **dict.fromkeys(names("timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime"), 1),
+    **dict.fromkeys(
+        names(
+            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime gosu su-exec setuidgid "
+            "envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh withlock proot"
+        ),
+        1,
+    ),
 }
 RUNS_NEXT = names("-exec -execdir -ok -okdir")
 # Programs whose subcommand may stand behind options of the program itself.
@@ -120,7 +135,7 @@ def unresolved(command: str) -> bool:
 def surveyed(command: str) -> Survey:
     if len(command) > MOST_CHARACTERS:
         reason = too_much("The command is too long", len(command), MOST_CHARACTERS, "characters")
-        return Survey((command[:MOST_READ],), (), (), (), True, reason)
+        return Survey((*_glanced(command), command[:MOST_READ]), (), (), (), True, reason)
     return _surveyed(command)
 
 
@@ -131,6 +146,7 @@ def _surveyed(command: str) -> Survey:
         search.text(command, 0)
     except TooMuch as exc:
         search.give_up(str(exc))
+        search.parts.update(dict.fromkeys(_glanced(command)))
     too_long = len(without_documents(command)[0]) > LONGEST or FORBIDDEN.search(command) is not None
     return Survey(
         parts=tuple(search.parts),
@@ -140,6 +156,13 @@ def _surveyed(command: str) -> Survey:
         unresolved=search.unresolved or too_long,
         over_budget=search.over_budget,
     )
+
+
+def _glanced(command: str) -> Iterator[str]:
+    """What may be a command at the beginning or the end of a text that cannot be searched as a whole."""
+    for text in (command[:MOST_GLANCED], command[MOST_GLANCED:][-MOST_GLANCED:]):
+        for seen in islice(fragments(text), MOST_COMMANDS):
+            yield " ".join(seen.spelled)[:LONGEST]
 
 
 class _Search:
@@ -172,25 +195,39 @@ class _Search:
                 self._part(simple.text)
                 for redirect in simple.redirects:
                     self.redirects[redirect.operator, redirect.target] = None
-                for text in runners.texts("", ["", *(f"{name}={value}" for name, value in simple.assignments)]):
-                    self.text(text, depth + 1)
+            assigned = tuple(f"{name}={value}" for simple in line.commands for name, value in simple.assignments)
             inputs: tuple[str, ...] = ()
         else:
-            commands, inputs = self._parsed(command)
+            commands, inputs, assigned = self._parsed(command)
+        self._assignments(assigned, depth)
         for seen in commands:
             self.command(seen, depth)
         if any(_reads_its_input(seen) for seen in commands):
             self.unresolved = True
             for text in (*inputs, *_written(commands)):
                 self.text(text, depth + 1)
+        elif any(runners.is_fed(seen.words) for seen in commands):
+            for text in (*inputs, *_written(commands)):
+                for quoted in runners.spoken(text):
+                    self.text(quoted, depth + 1)
 
-    def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
+    def _assignments(self, assigned: Sequence[str], depth: int) -> None:
+        """Values that bash, or a program, runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
+        self.unresolved = self.unresolved or any(map(runners.LOADS_CODE.match, assigned))
+        for text in runners.texts("", ["", *assigned]):
+            self.text(text, depth + 1)
+
+    def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...], tuple[str, ...]]:
+        if "\0" in command:  # No program can be given it, and the parser is slow with it.
+            self.unresolved = True
+            return tuple(fragments(command)), (), ()
         parsed = parse(command)
         self.redirects.update(dict.fromkeys(parsed.redirects))
         self.unresolved = self.unresolved or parsed.error
         if not parsed.error and not MISREAD.search(command):
-            return parsed.commands, parsed.inputs
-        return (*parsed.commands, *fragments(command if parsed.error else parsed.rest)), parsed.inputs
+            return parsed.commands, parsed.inputs, parsed.assignments
+        found = fragments(command if parsed.error else parsed.rest)
+        return (*parsed.commands, *found), parsed.inputs, parsed.assignments
 
     def command(self, seen: Seen, depth: int) -> None:
         """One command, and every command in its words. Raises TooMuch."""
@@ -202,13 +239,14 @@ class _Search:
             raise TooMuch(f"There are too many commands in it to judge (at most {MOST_COMMANDS:,})")
         begin = 0
         while begin < len(seen.spelled) and ASSIGNMENT.match(seen.spelled[begin]):
+            self.unresolved = self.unresolved or runners.LOADS_CODE.match(seen.words[begin] or "") is not None
             begin += 1
         words, spelled = seen.words[begin:], seen.spelled[begin:]
         if not words:
             return
         self._part(" ".join(spelled))
         name = words[0]
-        if name is None:
+        if name is None or "{}" in name:
             self.unresolved = True
             return
         literal = [spelled[place] if word is None else word for place, word in enumerate(words)]
@@ -228,7 +266,7 @@ class _Search:
         self.over_budget, self.unresolved = reason, True
 
     def _part(self, text: str) -> None:
-        self._spelled += len(text)
+        self._spelled += len(text) if self.parts else 0  # The whole text is the first part.
         self.parts[text] = None
         if self._spelled > MOST_SPELLED:
             raise TooMuch(f"The commands in it are too long to judge (at most {MOST_SPELLED:,} characters in all)")
@@ -253,11 +291,13 @@ class _Search:
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
         if name in SHELLS or name in TEXTS:
             self._texts(seen, name in SHELLS, depth)
-        for text in runners.texts(name, literal):
+        for text in (*runners.texts(name, literal), *runners.renamed(name, seen.spelled)):
             self.text(text, depth + 1)
         for place in self._few(runners.places(name, literal)):
             if seen.words[place] is not None:
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
+        if runners.runs_what_it_reads(name, literal):
+            self.unresolved = True
         if name in EVALUATORS:
             self.unresolved = self.unresolved or None in seen.words
             for text in (" ".join(literal[1:]), *(word.partition("=")[2] or word for word in literal[1:])):

@@ -32,13 +32,13 @@ BOUNDARY = re.compile(r"[;&|\n\r(){}`]|\$\[|\b(?:then|do|else|elif|if|while|unti
 RUN_BY_DOCUMENT = re.compile(rb"(?:\$\(|`)([^)`]*)")
 QUOTES = re.compile(r"[\'\"\\]")
 
-MOST_CHARACTERS = 12_000
-MOST_MARKS = 1_200
+MOST_CHARACTERS = 10_000
+MOST_MARKS = 1_000
 MARK = re.compile(r"[\n&|(){}\[\]$`<>;]|\b(?:function|case|esac|select|if|then|for|while|until|do|coproc)\b")
 HEAVY = re.compile(r"\||;;|\bfunction\b|<<")
 """Of these the parser takes time and memory that grow with the square of their number."""
 HEAVY_AS_MARKS = 3
-MOST_NODES = 10_000
+MOST_NODES = 8_000
 MOST_DOCUMENTS = 20
 MOST_READS = 2_000
 """How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
@@ -67,6 +67,8 @@ class Parsed(Struct, frozen=True):
     error: bool
     redirects: tuple[tuple[str, str], ...] = ()
     """Operators, and files as they are spelled or, if that is known, as they are called."""
+    assignments: tuple[str, ...] = ()
+    """`name=value`, of those whose value is known."""
 
 
 @cache
@@ -86,6 +88,7 @@ def parse(command: str) -> Parsed:
     inputs: list[str] = [*documents]
     kept: list[bytes] = []
     redirects: list[tuple[str, str]] = []
+    assignments: list[str] = []
     place, quoted = 0, False
     waiting = [root]
     while waiting:
@@ -104,10 +107,13 @@ def parse(command: str) -> Parsed:
             place = node.end_byte
         elif node.type == "file_redirect" and len(node.children) > 1:
             redirects.append(_redirect(node, source))
+        elif node.type == "variable_assignment" and len(node.named_children) > 1:
+            value = _literal(node.named_children[-1], source)
+            assignments += [] if value is None else [f"{_text(node.named_children[0], source)}={value}"]
         elif node.type == "herestring_redirect":
             inputs.extend(_literal(child, source) or _text(child, source) for child in node.named_children)
     rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
-    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects))
+    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects), tuple(assignments))
 
 
 def without_documents(command: str) -> tuple[str, list[str]]:
