@@ -57,7 +57,7 @@ WRAPPERS = {
             "xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator st dtach "
             "abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please calife "
             "gpg-agent aa-exec newrole schroot xcrun trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
-            "reflex concurrently onchange chokidar"
+            "reflex concurrently onchange chokidar shell"
         ),
         0,
     ),
@@ -206,6 +206,8 @@ class _Search:
             self.unresolved = True
             for text in (*inputs, *_written(commands)):
                 self.text(text, depth + 1)
+                for found in runners.CRON_LINE.finditer(text):
+                    self.text(found[1], depth + 1)
         elif any(runners.is_fed(seen.words) for seen in commands):
             for text in (*inputs, *_written(commands)):
                 for quoted in runners.spoken(text):
@@ -246,7 +248,7 @@ class _Search:
             return
         self._part(" ".join(spelled))
         name = words[0]
-        if name is None or "{}" in name:
+        if name is None:
             self.unresolved = True
             return
         literal = [spelled[place] if word is None else word for place, word in enumerate(words)]
@@ -294,7 +296,7 @@ class _Search:
         for text in (*runners.texts(name, literal), *runners.renamed(name, seen.spelled)):
             self.text(text, depth + 1)
         for place in self._few(runners.places(name, literal)):
-            if seen.words[place] is not None:
+            if seen.words[place] is not None and "{}" not in literal[place]:
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
         if runners.runs_what_it_reads(name, literal):
             self.unresolved = True
@@ -305,6 +307,7 @@ class _Search:
         if name in ("source", ".") and None in seen.words:
             self.unresolved = True
         for place in self._few(place for place, word in enumerate(literal) if word in RUNS_NEXT):
+            self.unresolved = self.unresolved or "{}" in "".join(literal[place + 1 : place + 2])
             self.command(Seen(seen.words[place + 1 :], seen.spelled[place + 1 :]), depth + 1)
 
     def _texts(self, seen: Seen, is_shell: bool, depth: int) -> None:
@@ -349,7 +352,9 @@ def _reads_its_input(seen: Seen) -> bool:
     if not words or words[0] is None:
         return False
     name = words[0].rpartition("/")[2]
-    if name in READS_INPUT or (name in ("source", ".") and words[1:2] in (["/dev/stdin"], ["-"], ["/dev/fd/0"])):
+    if name in READS_INPUT:
+        return "-l" not in words
+    if name in ("source", ".") and words[1:2] in (["/dev/stdin"], ["-"], ["/dev/fd/0"], [None]):
         return True
     if name not in SHELLS:
         return False

@@ -129,6 +129,7 @@ KEY = re.compile(
     r"lessclose|launcher|wrapper|runner|linker|invoke|invoke::|logger|ps[0124]|fcedit|upload-?pack|receive-?pack|"
     r"entrypoint|tar_options|makeflags|eval)"
 )
+PLAIN_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:ba|da|z|k|fi)?sh")
 # Variables with code in them, or with the name of a file with code in it, for whatever runs next.
 LOADS_CODE = re.compile(
     r"(?:BASH_ENV|LD_PRELOAD|LD_AUDIT|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|BASH_FUNC_\w+%%|GIT_CONFIG_(?:COUNT|GLOBAL|"
@@ -148,9 +149,14 @@ SED_RUN_MADE = re.compile(r"([^\w\s])[gpiIMm\d]*e[gpiIMm\d]*$")
 SPOKEN = re.compile(r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec)\s+|\\!\s*)(.+)", re.DOTALL)
 SPEAKERS = names("gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot")
 READS_INPUT = names("at batch crontab")
+CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
 # Programs that put what they read into a command.
 FILLERS = names("xargs parallel rush")
 FILLED = re.compile(r"-[a-zA-Z0-9]*?[IiJ](.*)|--replace(?:=(.*))?")
+FILLER_VALUE = re.compile(
+    r"-[a-zA-Z0-9]*[InPdaLsEJjNS]|--(?:arg-file|delimiter|max-args|max-procs|max-lines|max-chars|jobs|sshlogin|colsep|"
+    r"joblog|results|timeout|delay|eof)"
+)
 # What has its command, or its text, in the words that are put behind it.
 OPEN_ENDED = re.compile(
     r"(?:.*/)?(?:(?:ba|da|z|k|a)?sh|env|sudo|doas|nice|nohup|time|timeout|command|exec|eval|setsid|stdbuf|xargs|ionice|chrt|"
@@ -180,6 +186,8 @@ def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
         yield from ("".join(quoted.groups("")) for word in rest for quoted in QUOTED.finditer(word))
     if name in EDITORS:
         yield from (word.rpartition("!")[2] for word in rest if "!" in word)
+    if name == "bind":
+        yield from (word.rpartition(":")[2] for word in rest)
     if name == "git":
         yield from (word for flag, word in pairwise(rest) if flag == "foreach")
         yield from (word[2:] for word in rest if word.startswith("-O") and word[2:])
@@ -199,9 +207,9 @@ def _named(word: str) -> Iterator[str]:
     """The value of `key=value` if the key says that it is a command; of `a=key=value` as well."""
     key, _, value = word.partition("=")
     inner, equals, last = value.partition("=")
-    if len(key) <= LONGEST_KEY and KEY.fullmatch(key):
+    if len(key) <= LONGEST_KEY and KEY.fullmatch(key) and not PLAIN_SHELL.fullmatch(value):
         yield value.removeprefix("!").removeprefix("exec=")
-    elif equals and len(inner) <= LONGEST_KEY and KEY.fullmatch(inner):
+    if equals and len(inner) <= LONGEST_KEY and KEY.fullmatch(inner):
         yield last.removeprefix("!").removeprefix("exec=")
 
 
@@ -214,11 +222,12 @@ def _values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str]:
             option, equals, value = word.partition("=")
             if len(option) > 3 and any(known.startswith(option) for known in options):
                 yield (value if equals else following).removeprefix("exec=")
+                yield value.removeprefix("exec=")
         elif word[:1] == "-":
             for known in options:
                 before, letter, value = word.partition(known[1:])
                 if known[:2] != "--" and letter and CLUSTER.fullmatch(before):
-                    yield value or following
+                    yield from (value or following, (value or following).replace(",", " "))
 
 
 def places(name: str, literal: Sequence[str]) -> Iterator[int]:
@@ -237,10 +246,13 @@ def renamed(name: str, spelled: Sequence[str]) -> Iterator[str]:
     """Programs that are found by name and then copied: `cp $(which rm) x`."""
     if name in RENAMERS:
         yield from (found[1] for word in spelled[1:] for found in FOUND_PROGRAM.finditer(word))
+        yield from (word[3:] for word in spelled[1:] if word.startswith("if=/"))
 
 
 def runs_what_it_reads(name: str, literal: Sequence[str]) -> bool:
     """Whether what a program reads may become the command that it runs: `xargs -I{} {} x`, `xargs sh -c`."""
+    if name in ("fd", "fdfind"):
+        return any(flag in SUBRUNNERS[name] and "{}" in word for flag, word in pairwise(literal))
     if name not in FILLERS:
         return False
     marks = [] if name == "xargs" else ["{}"]
@@ -248,9 +260,8 @@ def runs_what_it_reads(name: str, literal: Sequence[str]) -> bool:
     while begin < len(literal) and literal[begin][:1] == "-":
         if found := FILLED.fullmatch(literal[begin]):
             marks += [found[1] or found[2] or next(iter(literal[begin + 1 :]), "{}"), "{}"]
-        begin += 1
-    # A word behind the options may be the value of the last one.
-    return any(_is_filled(literal[place:], marks, name == "xargs") for place in (begin, begin + 1))
+        begin += 2 if FILLER_VALUE.fullmatch(literal[begin]) else 1
+    return _is_filled(literal[begin:], marks, name == "xargs")
 
 
 def _is_filled(words: Sequence[str], marks: Sequence[str], appends: bool) -> bool:
