@@ -25,7 +25,6 @@ TAKES_DENIED_ALONG = "It moves a folder with files in it that a rule denies by t
 
 UP = re.compile(r"(^|[/=])\.\.(/|$)")
 MOST_FOLDERS = 32
-LONGEST_PATTERN = 255
 
 
 def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
@@ -79,6 +78,10 @@ def may_meet(command: Simple, rules: Rules) -> bool:
     """Whether a pattern of file names may stand for a file that a rule denies."""
     specs = [rule.spec or "" for rule in denying(rules)]
     return any(may_stand_for(command.argv[place], spec) for place in command.globs for spec in specs)
+
+
+LONGEST_PATTERN = 255
+"""Of more characters no file's name is."""
 
 
 def may_stand_for(word: str, spec: str) -> bool:

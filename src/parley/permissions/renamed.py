@@ -10,13 +10,11 @@ import os
 from collections.abc import Iterator, Sequence
 
 from parley.permissions.base import View
-from parley.permissions.budget import OverBudget
 from parley.permissions.paths import beneath
 from parley.permissions.shell import Step
 from parley.protocol.base import Struct
 
 MOST_NAMES = 256
-MOST_COMPARISONS = 20_000
 
 
 class Former(Struct, frozen=True):
@@ -28,13 +26,10 @@ class Former(Struct, frozen=True):
 
 
 def formers(steps: Sequence[Step]) -> list[Former]:
-    """The former names of all files that a command finds where another one has put them. Raises OverBudget."""
+    """The former names of all files that a command finds where another one has put them."""
     found: dict[Former, int] = {}
     waiting = [(number, name) for number, step in enumerate(steps) for name in step.names]
-    moves = sum(len(step.moves) for step in steps)
-    if moves * (len(waiting) + MOST_NAMES) > MOST_COMPARISONS:
-        raise OverBudget(f"It moves too many files to judge ({moves:,} moves of {len(waiting):,} names)")
-    while moves and waiting and len(found) < MOST_NAMES:
+    while waiting and len(found) < MOST_NAMES:
         number, name = waiting.pop()
         for other, former in _once(steps, number, name):
             if former not in found:
