@@ -14,7 +14,7 @@ the answers took. The exit code is 0 if no decision was over a limit and each in
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import sys
 import tempfile
 import time
@@ -23,11 +23,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from interrupts import Engine, is_answer, percentiles
+
+from parley.models.script import read_script
 from parley.permissions.base import Allow, Decision, Deny, Request
 from parley.permissions.decision import MODES, decide
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.permissions.view import RealView
+from parley.testing.model_server import running
 
 Json = dict[str, Any]
 Call = tuple[str, Json]
@@ -133,7 +137,9 @@ def command(dice: Random) -> str:
         layers = [dice.choice(NESTS) for _ in range(min(size, 300))]
         return "".join(begin for begin, _ in layers) + dice.choice(WORDS) + "".join(end for _, end in reversed(layers))
     if kind == 2:
-        return dice.choice(("", "ls ", "cat ", "echo '", "find . ", "rm ", "git log ")) + repeated(dice.choice(REPEATED), size)
+        return dice.choice(("", "ls ", "cat ", "echo '", "find . ", "rm ", "git log ")) + repeated(
+            dice.choice(REPEATED), size
+        )
     if kind == 3:
         pieces = "".join(dice.choice(REPEATED).replace("{}", str(n)) for n in range(min(size, 3_000)))
         return pieces[:LONGEST_COMMAND]
@@ -143,7 +149,9 @@ def command(dice: Random) -> str:
     if kind == 5:
         joint = dice.choice(("; ", " && ", " || ", " | ", "\n", " & ", ";", " ", " $(", " > "))
         return joint.join(dice.choice(WORDS) for _ in range(min(size, 5_000)))
-    head = dice.choice(("cat ", "rm -rf ", "ls ", "cp a ", "mv ", "sed -n ", "sed -i ", "printf ", "cd ", "find ", "git diff "))
+    head = dice.choice(
+        ("cat ", "rm -rf ", "ls ", "cp a ", "mv ", "sed -n ", "sed -i ", "printf ", "cd ", "find ", "git diff ")
+    )
     return head + path(dice) + dice.choice(("", " && ls", " > " + path(dice)))
 
 
@@ -255,3 +263,72 @@ def report(measured: list[Measured]) -> None:
     for each in measured:
         if each.is_over:
             sys.stdout.write(f"OVER {each}\n")
+
+
+# The executable.
+
+
+PER_SESSION = 50
+SAFE_RULE_SETS = (0, 1, 2, 3, 6)
+"""Without rules that allow: nothing that the grammar makes may run, but for what only reads."""
+
+
+def script_of(made: list[Call]) -> str:
+    """One turn for each call. JSON's strings are TOML's, too."""
+    turns = []
+    for number, (tool, input) in enumerate(made):
+        written = ", ".join(f"{key} = {json.dumps(value)}" for key, value in input.items())
+        call = f"{{name = {json.dumps(tool)}, input = {{{written}}}}}"
+        turns.append(f'[[turn]]\nwhen = "CALL {number}."\ntools = [{call}]\n')
+    return "".join(turns)
+
+
+def run_real(folder: Path, count: int, seed: int, command: list[str]) -> list[float]:
+    """Seconds from each interrupt, sent as soon as the call is seen, to its answer."""
+    made = [
+        given for given, _, _ in calls(seed, count) if given[0] in ("Bash", "Read", "Edit", "Write", "Glob", "Grep")
+    ]
+    answers: list[float] = []
+    world = World(folder)
+    with running(read_script(script_of(made), "costly decisions")) as server:
+        for first in range(0, len(made), PER_SESSION):
+            rows = RULE_SETS[SAFE_RULE_SETS[first // PER_SESSION % len(SAFE_RULE_SETS)]]
+            settings = json.dumps({"permissions": {kind: texts for kind, texts in rows.items() if kind != "allow"}})
+            engine = Engine([*command, "--settings", settings], world.cwd, server.url, mode="default")
+            try:
+                engine.until(is_answer(engine.ask("initialize")))
+                for number in range(first, min(len(made), first + PER_SESSION)):
+                    engine.say({"type": "user", "message": {"role": "user", "content": f"CALL {number}."}})
+                    engine.until(lambda line: line["type"] == "assistant")
+                    asked_at = time.perf_counter()
+                    _, answered_at = engine.until(is_answer(engine.ask("interrupt")))
+                    answers.append(answered_at - asked_at)
+                    engine.until(lambda line: line["type"] == "result")
+            finally:
+                engine.close()
+    return answers
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=10_000, help="decisions in this process")
+    parser.add_argument("--real", type=int, default=0, help="calls through the executable, with an interrupt each")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", default=str(Path(sys.executable).with_name("parley")))
+    chosen = parser.parse_args()
+    is_over = False
+    with tempfile.TemporaryDirectory() as folder:
+        if chosen.count:
+            measured = list(measure(World(Path(folder) / "played"), chosen.seed, chosen.count))
+            report(measured)
+            is_over = any(each.is_over for each in measured)
+        if chosen.real:
+            answers = run_real(Path(folder) / "real", chosen.real, chosen.seed, [chosen.engine])
+            late = sum(seconds > ANSWER_SECONDS for seconds in answers)
+            sys.stdout.write(f"{len(answers):,} interrupts of the executable: {percentiles(answers)}; {late} late\n")
+            is_over = is_over or late > 0
+    return 1 if is_over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

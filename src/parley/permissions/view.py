@@ -17,7 +17,7 @@ MOST_LINKS = 40
 LONGEST_PATH = 4096
 """As the kernel has it."""
 MOST_PARTS = 256
-MOST_STEPS = 8_000
+MOST_STEPS = 6_000
 """Names that are looked at and compared in one decision, of files and of rules."""
 
 
@@ -94,7 +94,9 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
         part = rest.pop()
         steps += 1
         if steps + len(rest) > MOST_PARTS:
-            raise OverBudget(too_much("The path goes through too many folders", steps + len(rest), MOST_PARTS, "folders"))
+            raise OverBudget(
+                too_much("The path goes through too many folders", steps + len(rest), MOST_PARTS, "folders")
+            )
         if part == "..":
             here = os.path.dirname(here)
             continue

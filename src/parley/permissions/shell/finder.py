@@ -27,7 +27,7 @@ from parley.protocol.base import Struct
 MOST_CHARACTERS = 300_000
 """With the contents of here-documents; tree.py has the limits of the text around them."""
 MOST_POSITIONS = 100
-MOST_COMMANDS = 300
+MOST_COMMANDS = 250
 MOST_SPELLED = 150_000
 """Characters of all parts together."""
 MOST_READ = 16_000

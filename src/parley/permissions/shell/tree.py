@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from parley.permissions.budget import too_much
@@ -33,7 +33,7 @@ RUN_BY_DOCUMENT = re.compile(rb"(?:\$\(|`)([^)`]*)")
 QUOTES = re.compile(r"[\'\"\\]")
 
 MOST_CHARACTERS = 10_000
-MOST_MARKS = 1_000
+MOST_MARKS = 800
 MARK = re.compile(r"[\n&|(){}\[\]$`<>;]|\b(?:function|case|esac|select|if|then|for|while|until|do|coproc)\b")
 HEAVY = re.compile(r"\||;;|\bfunction\b|<<")
 """Of these the parser takes time and memory that grow with the square of their number."""
@@ -116,10 +116,11 @@ def parse(command: str) -> Parsed:
     return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects), tuple(assignments))
 
 
-def without_documents(command: str) -> tuple[str, list[str]]:
+@lru_cache(maxsize=4)
+def without_documents(command: str) -> tuple[str, tuple[str, ...]]:
     """The text without the contents of its quoted here-documents, as far as each surely is one; and these contents."""
     if "<<" not in command:
-        return command, []
+        return command, ()
     lines, kept, documents, at = command.split("\n"), list[str](), list[str](), 0
     while at < len(lines) and len(lines[at]) < MOST_CHARACTERS and len(documents) < MOST_DOCUMENTS:
         found = DOCUMENT_LINE.fullmatch(lines[at])
@@ -128,10 +129,12 @@ def without_documents(command: str) -> tuple[str, list[str]]:
         kept.append(lines[at])
         at += 1
         if found is not None:
-            end = next((end for end in range(at, len(lines)) if lines[end] == found["mark"]), at)
+            end = next((end for end in range(at, len(lines)) if lines[end] == found["mark"]), None)
+            if end is None:
+                break
             documents.append("\n".join(lines[at:end]))
             at = end
-    return "\n".join([*kept, *lines[at:]]), documents
+    return "\n".join([*kept, *lines[at:]]), tuple(documents)
 
 
 def _root(command: str, source: bytes) -> Node:
