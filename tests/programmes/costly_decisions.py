@@ -2,9 +2,9 @@
 
     python tests/programmes/costly_decisions.py --count 10000 --real 200 --seed 1
 
-A grammar nests, repeats and lengthens what a decision looks at: commands with `cd` chains, substitutions, loops, quotes,
-here-documents, patterns, wrappers, redirections; paths with links, climbs and depth; patterns of Glob and Grep; URLs;
-names of tools, agents and skills. Each is decided under a rule set and a mode, in a tree with links in it.
+A grammar nests, repeats and lengthens what a decision looks at: commands with `cd` chains, substitutions, loops,
+quotes, here-documents, patterns, wrappers, redirections; paths with links, climbs and depth; patterns of Glob and
+Grep; URLs; names of tools, agents and skills. Each is decided under a rule set and a mode, in a tree with links in it.
 
 `count`: decisions in this process, with the processor time of the thread and the growth of the peak of resident memory.
 `real`: the same calls by a scripted model in the real executable; an interrupt follows each. The report has how long
@@ -14,6 +14,7 @@ the answers took. The exit code is 0 if no decision was over a limit and each in
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -55,33 +56,34 @@ NESTS = (
     ("coproc ", ""), ("time ", ""), ("function f { ", "; }"), ("[", "]"), ("${", "}"), ("\\", ""), ("<<<", ""),
 )  # fmt: skip
 REPEATED = (
-    "cd sub; ", "cd sub && ", "cd sub || ", "cd ..; ", "cd a{}; ", "cd links/b; ", "pushd sub; ", "cd - ; ", "mv a b; ",
-    "mv x{} x{}; ", "cp -r a b; ", "mv a{} a; ", "cat a/../b; ", "cat a{}; ", "cat a{} ", "cat ../a ", "> out{} ",
-    "< in{} ", "2>&1 ", "A{}=1 ", "A=$(x) ", "a ", "-a ", "-{} x ", "sudo ", "env ", "xargs ", "timeout 5 ", "nice -n 5 ",
-    "time ", "command ", "nohup ", "git -c a.b=c{} ", "-exec ls {} ; ", "-exec rm x ; ", "( ", ") ", "; ", "| ls ", "&& ls ",
-    "|| ls ", "& ", "\n", "*/", "*", "**/", "?", "[a-z]", "[!a", "[[:alpha:]]", "{a,b}", "{1..9}", "!(a)", "../", "./",
-    "sub/", "links/b/", "up/", "loop/", "a/", "//", "'a' ", '"a" ', '"$a" ', "$a ", "$a", "${a} ", "${a[b]} ", "\\a", "\\\n",
-    "\\\\", "'", '"', "`", "$", "$(", "${", "$((", "((", "<<E\n", "<<'E'\n", "<<-E ", "E\n", "<<<a ", "<(a) ", ">(a) ",
-    "%s", "%d%%", "%-5.3s", "%G", "%", "s/a/b/;", "1p;", "1,2p;", "/a/d;", "s/\\a/", "e rm;", "\\/", "a=b:", "a:b@c,", "=",
-    "~", "~/", "$HOME ", "$HOME/", "$PWD", "#", "!", "!! ", "^", "é", "\u200b", "\u0301", "\x00", "\x01", "\r\n", "\t",
-    "if ", "then ", "do ", "done; ", "fi; ", "case a in a) ", "a) b ;; ", "esac; ", "for a in b; do ", "function f ",
-    "f() { ", "}; ", "alias a=b; ", "trap a b; ", "eval a; ", "bash -c a; ", "bash -c 'a b' ", "ssh h 'a b'; ", "source a; ",
-    "-name a -o ", "-not ", "\\( ", "\\) ", "a,", "{", "{a,", "}", "{a,{b,", "x=$(ls); ", "python -c 'f(\"a b\")'; ",
-    "rm -rf {}; ", "rm a{} ", "echo a | bash; ", "printf 'rm x' | sh; ", "docker run a ", "ld.so ", "busybox ", "watch ",
-    "GIT_SSH=a{} ", "--rsh=a ", "--pager=a{} ", "sed 's/a/b/e' ", "awk 'system(\"a b\")' ", "vim -c '!a b' ", "git push; ",
+    "cd sub; ", "cd sub && ", "cd sub || ", "cd ..; ", "cd a{}; ", "cd links/b; ", "pushd sub; ", "cd - ; ",
+    "mv a b; ", "mv x{} x{}; ", "cp -r a b; ", "mv a{} a; ", "cat a/../b; ", "cat a{}; ", "cat a{} ", "cat ../a ",
+    "> out{} ", "< in{} ", "2>&1 ", "A{}=1 ", "A=$(x) ", "a ", "-a ", "-{} x ", "sudo ", "env ", "xargs ",
+    "timeout 5 ", "nice -n 5 ", "time ", "command ", "nohup ", "git -c a.b=c{} ", "-exec ls {} ; ", "-exec rm x ; ",
+    "( ", ") ", "; ", "| ls ", "&& ls ", "|| ls ", "& ", "\n", "*/", "*", "**/", "?", "[a-z]", "[!a", "[[:alpha:]]",
+    "{a,b}", "{1..9}", "!(a)", "../", "./", "sub/", "links/b/", "up/", "loop/", "a/", "//", "'a' ", '"a" ', '"$a" ',
+    "$a ", "$a", "${a} ", "${a[b]} ", "\\a", "\\\n", "\\\\", "'", '"', "`", "$", "$(", "${", "$((", "((", "<<E\n",
+    "<<'E'\n", "<<-E ", "E\n", "<<<a ", "<(a) ", ">(a) ", "%s", "%d%%", "%-5.3s", "%G", "%", "s/a/b/;", "1p;", "1,2p;",
+    "/a/d;", "s/\\a/", "e rm;", "\\/", "a=b:", "a:b@c,", "=", "~", "~/", "$HOME ", "$HOME/", "$PWD", "#", "!", "!! ",
+    "^", "é", "\u200b", "\u0301", "\x00", "\x01", "\r\n", "\t", "if ", "then ", "do ", "done; ", "fi; ",
+    "case a in a) ", "a) b ;; ", "esac; ", "for a in b; do ", "function f ", "f() { ", "}; ", "alias a=b; ",
+    "trap a b; ", "eval a; ", "bash -c a; ", "bash -c 'a b' ", "ssh h 'a b'; ", "source a; ", "-name a -o ", "-not ",
+    "\\( ", "\\) ", "a,", "{", "{a,", "}", "{a,{b,", "x=$(ls); ", "python -c 'f(\"a b\")'; ", "rm -rf {}; ", "rm a{} ",
+    "echo a | bash; ", "printf 'rm x' | sh; ", "docker run a ", "ld.so ", "busybox ", "watch ", "GIT_SSH=a{} ",
+    "--rsh=a ", "--pager=a{} ", "sed 's/a/b/e' ", "awk 'system(\"a b\")' ", "vim -c '!a b' ", "git push; ",
 )  # fmt: skip
 PIECES = (
     "a/", "../", "./", "/", "sub/", "links/a/", "links/b/", "up/", "loop/", "*/", "**/", "{a,b}/", "{a,", "}", "[a-z]",
-    "[", "\\", "é/", "e\u0301/", "\u200b", ".git/", "*", "?", "*a", "a*b", ".", "\x00", "chain/", "a", "{", "{a,b}", "~/",
-    "[!a]", "**", "!(a)/", "b{}/", "links/a/../", "a/../", "folded/", "İ/", "ﬀ",
+    "[", "\\", "é/", "e\u0301/", "\u200b", ".git/", "*", "?", "*a", "a*b", ".", "\x00", "chain/", "a", "{", "{a,b}",
+    "~/", "[!a]", "**", "!(a)/", "b{}/", "links/a/../", "a/../", "folded/", "İ/", "ﬀ",
 )  # fmt: skip
 RULE_SETS: tuple[dict[Behavior, tuple[str, ...]], ...] = (
     {},
     {"deny": ("Read(.env)",)},
     {"deny": ("Bash(rm:*)", "Read(~/.ssh/**)", "Read(//etc/**)", "Edit(secrets/**)"), "ask": ("Bash(git push:*)",)},
-    {"deny": ("Bash(* a * b * c * d * e *)", "Bash(*a*a*a*a*a*a*a*b)", "Read(*a*a*a*a*a*a*b)", "Read(**/a/**/a/**/a/**/b)")},
+    {"deny": ("Bash(* a * b * c * d *)", "Bash(*a*a*a*a*a*a*b)", "Read(*a*a*a*a*a*a*b)", "Read(**/a/**/a/**/a/**/b)")},
     {"allow": ("Bash(cat:*)", "Bash(ls *)", "Bash(git *)", "Read(/**)", "Edit(/sub/**)", "mcp__s__*", "Bash(cd:*)")},
-    {"allow": ("Bash",), "deny": ("Read({a,b}{c,d}{e,f}/**)", "Edit([a-z]*[a-z]*[a-z]*x)", "mcp__*a*a*a*a*a*b", "Skill(a)")},
+    {"allow": ("Bash",), "deny": ("Read({a,b}{c,d}{e,f}/**)", "Edit([a-z]*[a-z]*[a-z]*x)", "mcp__*a*a*b", "Skill(a)")},
     {
         "deny": (*(f"Read(//no/{n}/**)" for n in range(40)), *(f"Bash(no{n}:*)" for n in range(40))),
         "allow": (*(f"Bash(run{n}:*)" for n in range(40)), *(f"Read(//may/{n}/*.py)" for n in range(40))),
@@ -206,10 +208,8 @@ class Peak:
     """How much the peak of resident memory grew, where the kernel lets it be reset; else how much it is over before."""
 
     def __enter__(self) -> Peak:
-        try:
+        with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            pass
         self._before = self._peak()
         return self
 
@@ -235,7 +235,8 @@ class Measured:
         tool, input = self.call
         shown = str(input)
         shown = shown if len(shown) < 160 else f"{shown[:120]} ... {shown[-40:]} ({len(shown):,} characters)"
-        return f"{1000 * self.seconds:7.1f} ms {self.grown / 2**20:6.1f} MB  rules {self.number} {self.mode} {tool} {shown}"
+        cost = f"{1000 * self.seconds:7.1f} ms {self.grown / 2**20:6.1f} MB"
+        return f"{cost}  rules {self.number} {self.mode} {tool} {shown}"
 
 
 def measure(world: World, seed: int, count: int) -> Iterator[Measured]:
@@ -252,10 +253,11 @@ def measure(world: World, seed: int, count: int) -> Iterator[Measured]:
 def report(measured: list[Measured]) -> None:
     ordered = sorted(each.seconds for each in measured)
     verdicts = [type(each.decision) for each in measured]
+    p50, p99 = (1000 * ordered[len(ordered) * share // 100] for share in (50, 99))
     sys.stdout.write(
-        f"{len(measured):,} decisions: {verdicts.count(Allow):,} allowed, {verdicts.count(Deny):,} denied, the others asked\n"
-        f"  processor time: p50 {1000 * ordered[len(ordered) // 2]:.2f} ms, p99 {1000 * ordered[len(ordered) * 99 // 100]:.1f} ms, "
-        f"max {1000 * ordered[-1]:.1f} ms (limit {1000 * MOST_SECONDS:.0f})\n"
+        f"{len(measured):,} decisions: {verdicts.count(Allow):,} allowed, {verdicts.count(Deny):,} denied\n"
+        f"  processor time: p50 {p50:.2f} ms, p99 {p99:.1f} ms, max {1000 * ordered[-1]:.1f} ms "
+        f"(limit {1000 * MOST_SECONDS:.0f})\n"
         f"  memory: max {max(each.grown for each in measured) / 2**20:.1f} MB (limit {MOST_BYTES / 2**20:.0f})\n"
     )
     for each in sorted(measured, key=lambda each: -each.seconds)[:5]:
@@ -269,6 +271,7 @@ def report(measured: list[Measured]) -> None:
 
 
 PER_SESSION = 50
+TOOLS = ("Bash", "Read", "Edit", "Write", "Glob", "Grep")
 SAFE_RULE_SETS = (0, 1, 2, 3, 6)
 """Without rules that allow: nothing that the grammar makes may run, but for what only reads."""
 
@@ -283,11 +286,13 @@ def script_of(made: list[Call]) -> str:
     return "".join(turns)
 
 
+def is_result(line: Json) -> bool:
+    return bool(line["type"] == "result")
+
+
 def run_real(folder: Path, count: int, seed: int, command: list[str]) -> list[float]:
     """Seconds from each interrupt, sent as soon as the call is seen, to its answer."""
-    made = [
-        given for given, _, _ in calls(seed, count) if given[0] in ("Bash", "Read", "Edit", "Write", "Glob", "Grep")
-    ]
+    made = [given for given, _, _ in calls(seed, count) if given[0] in TOOLS]
     answers: list[float] = []
     world = World(folder)
     with running(read_script(script_of(made), "costly decisions")) as server:
@@ -301,9 +306,10 @@ def run_real(folder: Path, count: int, seed: int, command: list[str]) -> list[fl
                     engine.say({"type": "user", "message": {"role": "user", "content": f"CALL {number}."}})
                     engine.until(lambda line: line["type"] == "assistant")
                     asked_at = time.perf_counter()
-                    _, answered_at = engine.until(is_answer(engine.ask("interrupt")))
+                    lines, answered_at = engine.until(is_answer(engine.ask("interrupt")))
                     answers.append(answered_at - asked_at)
-                    engine.until(lambda line: line["type"] == "result")
+                    if not any(map(is_result, lines)):  # The turn may have ended before it could be cut.
+                        engine.until(is_result)
             finally:
                 engine.close()
     return answers

@@ -17,7 +17,7 @@ MOST_LINKS = 40
 LONGEST_PATH = 4096
 """As the kernel has it."""
 MOST_PARTS = 256
-MOST_STEPS = 6_000
+MOST_STEPS = 4_000
 """Names that are looked at and compared in one decision, of files and of rules."""
 
 

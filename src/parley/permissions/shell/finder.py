@@ -27,14 +27,14 @@ from parley.protocol.base import Struct
 MOST_CHARACTERS = 300_000
 """With the contents of here-documents; tree.py has the limits of the text around them."""
 MOST_POSITIONS = 100
-MOST_COMMANDS = 250
-MOST_SPELLED = 150_000
+MOST_COMMANDS = 200
+MOST_SPELLED = 100_000
 """Characters of all parts together."""
 MOST_READ = 16_000
 """Characters of a text, and of the texts in it."""
 MOST_GLANCED = 20_000
 """Characters at the beginning, and as many at the end, of a text that is over one of these limits."""
-MOST_COMPARISONS = 30_000
+MOST_COMPARISONS = 20_000
 DEEPEST = 12
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
@@ -53,8 +53,8 @@ WRAPPERS = {
             "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
             "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
             "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
-            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks autossh sshpass dbus-launch "
-            "xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator st dtach "
+            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks autossh sshpass "
+            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator st dtach "
             "abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please calife "
             "gpg-agent aa-exec newrole schroot xcrun trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
             "reflex concurrently onchange chokidar shell"

@@ -33,12 +33,12 @@ RUN_BY_DOCUMENT = re.compile(rb"(?:\$\(|`)([^)`]*)")
 QUOTES = re.compile(r"[\'\"\\]")
 
 MOST_CHARACTERS = 10_000
-MOST_MARKS = 800
+MOST_MARKS = 700
 MARK = re.compile(r"[\n&|(){}\[\]$`<>;]|\b(?:function|case|esac|select|if|then|for|while|until|do|coproc)\b")
 HEAVY = re.compile(r"\||;;|\bfunction\b|<<")
 """Of these the parser takes time and memory that grow with the square of their number."""
 HEAVY_AS_MARKS = 3
-MOST_NODES = 8_000
+MOST_NODES = 6_000
 MOST_DOCUMENTS = 20
 MOST_READS = 2_000
 """How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
