@@ -54,9 +54,9 @@ WRAPPERS = {
             "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
             "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
             "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks autossh sshpass "
-            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator st dtach "
-            "abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please calife "
-            "gpg-agent aa-exec newrole schroot xcrun trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
+            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
+            "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
+            "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
             "reflex concurrently onchange chokidar shell"
         ),
         0,

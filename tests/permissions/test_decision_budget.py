@@ -27,7 +27,7 @@ def decided(tool: str, value: str, mode: str, *denied: str, links: dict[str, str
     [
         ("Read", "a/" * 10_000, f"The path is too long to judge (20,003 characters, at most {LONGEST_PATH:,})"),
         ("Edit", "a/" * 300, f"The path goes through too many folders to judge (301 folders, at most {MOST_PARTS})"),
-        ("Glob", "a/" * 10_000 + "*.py", f"The path is too long to judge (20,002 characters, at most {LONGEST_PATH:,})"),
+        ("Glob", "a/" * 10_000 + "*.py", "The path is too long to judge (20,002 characters, at most 4,096)"),
         ("Bash", "$(" * 20_000 + "ls" + ")" * 20_000, "too long to judge (60,002 characters, at most 16,000)"),
         ("Bash", "$(" * 3_000 + "ls" + ")" * 3_000, "The command has too many operators and brackets to judge"),
         ("Bash", "a=(" * 650, "The command is too deeply nested or too malformed to judge"),
@@ -96,8 +96,7 @@ def test_a_decision_looks_at_so_many_names_only() -> None:
     glance = Glance(Tree())
 
     with pytest.raises(OverBudget, match="too many files"):
-        for number in range(10_000):
-            glance.way(f"/w/{number}")
+        list(map(glance.way, (f"/w/{number}" for number in range(10_000))))
 
 
 @pytest.mark.parametrize(
