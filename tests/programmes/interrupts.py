@@ -92,7 +92,7 @@ def play(folder: Path, interrupts: int, seed: int) -> Counter[str]:
 class Engine:
     """A process, its lines, and when they came."""
 
-    def __init__(self, command: list[str], folder: Path, url: str) -> None:
+    def __init__(self, command: list[str], folder: Path, url: str, mode: str = "bypassPermissions") -> None:
         environment = {
             "HOME": str(folder),
             "TMPDIR": str(folder),
@@ -102,7 +102,7 @@ class Engine:
             "IS_SANDBOX": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
-        argv = [*command, *STREAM, "--include-partial-messages", "--permission-mode", "bypassPermissions"]
+        argv = [*command, *STREAM, "--include-partial-messages", "--permission-mode", mode]
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, env=environment, bufsize=0
         )

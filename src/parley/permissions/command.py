@@ -227,6 +227,8 @@ def gravity(
 ) -> str:
     if line is not None and not touched.unknown and not refused and not deletes(line):
         return ""  # There is nothing in it that is not known, so it need not be searched.
+    if reason := shell.over_budget(text, refused):
+        return reason
     if shell.is_critical_delete(text, request.cwd, view.home):
         return CRITICAL
     return UNREADABLE if refused and (shell.unresolved(text) or shell.may_find(text, refused)) else ""

@@ -13,9 +13,10 @@ from typing import Literal
 import msgspec
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, Links, Request
+from parley.permissions.budget import OverBudget
 from parley.permissions.facts import Facts, gathered
 from parley.permissions.rule import Rule
-from parley.permissions.rules import Rules
+from parley.permissions.rules import EDITORS, READERS, Rules
 from parley.permissions.view import Glance
 from parley.tools.offer import ALIASES
 from parley.workspace.base import Reach
@@ -39,7 +40,7 @@ def decide(request: Request, rules: Rules, mode: str, view: Links) -> Decision:
     """The first line that applies wins. A mode that is not known is taken for the default."""
     if request.tool in ALIASES:
         request = msgspec.structs.replace(request, tool=ALIASES[request.tool])
-    facts = gathered(request, rules, mode, Glance(view))
+    facts = facts_of(request, rules, mode, view)
     if facts.deny is not None:
         return denied_by_rule(request, facts.deny)
     if request.asks_person:
@@ -63,6 +64,15 @@ def decide(request: Request, rules: Rules, mode: str, view: Links) -> Decision:
             reach=facts.reach,
         )
     return by_mode(request, facts, mode)
+
+
+def facts_of(request: Request, rules: Rules, mode: str, view: Links) -> Facts:
+    """The facts of a call; of one that would cost too much to judge, only why, and what is said of its whole tool."""
+    try:
+        return gathered(request, rules, mode, Glance(view))
+    except OverBudget as exc:
+        deny, ask = rules.bare("deny", request.tool), rules.bare("ask", request.tool)
+        return Facts(deny=deny, ask=ask, grave=str(exc), reach=Reach(anywhere=request.tool not in READERS | EDITORS))
 
 
 def by_mode(request: Request, facts: Facts, mode: str) -> Decision:

@@ -96,8 +96,12 @@ def may_meet(command: Simple, rules: Rules) -> bool:
     return any(may_stand_for(command.argv[place], spec) for place in command.globs for spec in specs)
 
 
+LONGEST_PATTERN = 255
+"""Of more characters no file's name is."""
+
+
 def may_stand_for(word: str, spec: str) -> bool:
     name = spec.removesuffix("/**").rstrip("/").rpartition("/")[2]
-    if WILD.search(name):
+    if WILD.search(name) or len(word) > LONGEST_PATTERN:
         return True
     return any(name_test(piece)(name) for piece in word.split("/") if piece)

@@ -20,6 +20,9 @@ from parley.permissions.shell import Glimpse, Line, glimpse, runs_more
 from parley.protocol.base import Struct
 
 NAMES_DENIED = "It names a path that a rule denies"
+ANCHORS = ("/", "~/", "../")
+"""What begins so denies a place; everything else denies a name wherever it is."""
+MOST_COMPARISONS = 2_000
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
@@ -54,8 +57,11 @@ def against_files(
 
 def names_denied(seen: Glimpse, rules: Rules, view: View) -> bool:
     """Whether a word of a command that we do not know is a path nobody may read."""
-    if not rules.on_paths("deny", "Read", writing=False):
+    denying = rules.on_paths("deny", "Read", writing=False)
+    if not denying:
         return False
+    if seen.strays and any((rule.spec or "").startswith(ANCHORS) for rule in denying):
+        return True
     return seen.too_many or any(rules.hides(path, view) for path in seen.words)
 
 
@@ -64,5 +70,7 @@ def hazard_of(seen: Glimpse, writes: Sequence[Way], rules: Rules) -> str:
         return PROTECTED
     specs = [rule.spec or "" for rule in rules.on_paths("deny", "Read", writing=False)]
     patterns = [BRACES.sub("*", word) for word in seen.patterns]
+    if specs and len(patterns) * len(specs) > MOST_COMPARISONS:
+        return MAY_MEET_DENIED
     may_meet = (seen.searches and specs) or any(may_stand_for(word, spec) for word in patterns for spec in specs)
     return MAY_MEET_DENIED if may_meet else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from parley.errors import ToolError
+from parley.permissions import wildcards
 from parley.workspace.url import is_public, read_url
 
 NEAR = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
@@ -43,7 +44,7 @@ def same(wanted: list[str], labels: list[str]) -> bool:
 def fits_label(wanted: str, label: str) -> bool:
     if "*" not in wanted:
         return wanted == label
-    return re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), label) is not None
+    return wildcards.fits(wanted, label)
 
 
 def is_near(host: str) -> bool:

@@ -32,6 +32,10 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", INVISIBLE.sub("", text)).casefold())
 
 
+_folded = functools.lru_cache(maxsize=256)(folded)
+"""A path is compared with every rule."""
+
+
 def anchored(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
     """The folder a pattern starts from, the pattern from there on, and whether it named no anchor."""
     if spec.startswith("//"):
@@ -57,15 +61,20 @@ def fixed(spec: str, root: str, cwd: str, home: str) -> str:
 
 def denies(spec: str, path: str, *, root: str, cwds: tuple[str, ...], home: str) -> bool:
     """Whether a pattern, read widely, fits an absolute path or a folder above it."""
-    path = folded(path)
-    for cwd in cwds:
-        base, pattern, floats = anchored(spec, root, cwd, home)
-        inner = beneath(path, folded(base))
-        if inner is not None and wide(folded(pattern), floats).fits_some_part(inner):
+    path = _folded(path)
+    for base, pattern in _anchored_wide(spec, root, cwds, home):
+        inner = beneath(path, base)
+        if inner is not None and pattern.fits_some_part(inner):
             return True
-        if not floats:
-            return False
     return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _anchored_wide(spec: str, root: str, cwds: tuple[str, ...], home: str) -> tuple[tuple[str, Pattern], ...]:
+    """Where a pattern starts, and what it is from there on; once for every working directory if it has no anchor."""
+    found = [anchored(spec, root, cwd, home) for cwd in cwds]
+    starts = found if found and found[0][2] else found[:1]
+    return tuple((folded(base), wide(folded(pattern), floats)) for base, pattern, floats in starts)
 
 
 def allows(spec: str, path: str, *, root: str, cwd: str, home: str) -> bool:
@@ -93,12 +102,9 @@ class Pattern:
         """Fits the path itself only."""
 
     def fits_some_part(self, inner: list[str]) -> bool:
-        path = "/".join(inner)
-        if self._whole is not None and self._whole.matches(path):
+        if self._whole is not None and self._whole.matches("/".join(inner)):
             return True
-        if self._parts is None:
-            return False
-        return any(self._parts.matches("/".join(inner[:end])) for end in range(len(inner), 0, -1))
+        return self._parts is not None and self._parts.matches_beginning(inner)
 
 
 @functools.lru_cache(maxsize=1024)

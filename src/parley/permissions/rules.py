@@ -15,8 +15,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from parley.permissions import hosts, paths
+from parley.permissions import hosts, paths, wildcards
 from parley.permissions.base import Recorded, View, Way
+from parley.permissions.budget import OverBudget
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
@@ -101,37 +102,46 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The deny or ask rule that fits any name of a file."""
-        for rule in self.on_paths(behavior, tool, writing=writing):
+        binding = self.on_paths(behavior, tool, writing=writing)
+        spend(view, len(binding) * weight(way))
+        for rule in binding:
             if any(self._denies(rule, name, view) for name in way.names):
                 return rule
         return None
 
     def in_favour(self, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The allow rule that fits every name of a file."""
-        for rule in self.on_paths("allow", tool, writing=writing):
+        binding = self.on_paths("allow", tool, writing=writing)
+        spend(view, len(binding) * weight(way))
+        for rule in binding:
             if way.real is not None and all(self._allows(rule, name, view) for name in way.names):
                 return rule
         return None
 
     def hides(self, path: str, view: View) -> bool:
-        """Whether a file may not even be mentioned."""
+        """Whether a file may not even be mentioned. Raises OverBudget within a decision."""
         denying = self.on_paths("deny", "Read", writing=False)
         if not denying:
             return False
-        glance = Glance(view)
-        return any(self._denies(rule, name, glance) for name in glance.way(path).names for rule in denying)
+        if not isinstance(view, Glance):
+            try:
+                return self.hides(path, Glance(view))
+            except OverBudget:
+                return True
+        way = view.way(path)
+        view.spend(len(denying) * weight(way))
+        return any(self._denies(rule, name, view) for name in way.names for rule in denying)
 
     def count_in(self, cwd: Way | None) -> bool:
         """Whether rules that allow some commands mean those that run in this folder; None if it is not known."""
         return True
 
     def _denies(self, rule: Rule, path: str, view: View) -> bool:
-        original = IN_WORKTREE.sub("/", path)
+        original = IN_WORKTREE.sub("/", path) if WORKTREES[-1] in path.lower() else path
         return self._fits(rule, path, view) or (original != path and self._fits(rule, original, view))
 
     def _fits(self, rule: Rule, path: str, view: View) -> bool:
-        cwds = dict.fromkeys([*self.working(), *(view.way(folder).real or folder for folder in self.working())])
-        return paths.denies(rule.spec or "", path, root=rule.root, cwds=tuple(cwds), home=view.home)
+        return paths.denies(rule.spec or "", path, root=rule.root, cwds=spellings(self.working(), view), home=view.home)
 
     def _allows(self, rule: Rule, path: str, view: View) -> bool:
         return paths.allows(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=view.home)
@@ -158,6 +168,24 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
+def spellings(folders: tuple[str, ...], view: View) -> tuple[str, ...]:
+    """The folders as they are given, and what they are called without links."""
+    if isinstance(view, Glance):
+        return view.spellings(folders)
+    return tuple(dict.fromkeys([*folders, *(view.way(folder).real or folder for folder in folders)]))
+
+
+def spend(view: View, steps: int) -> None:
+    """Count the work of a decision; a view that is not for one decision has no budget."""
+    if isinstance(view, Glance):
+        view.spend(steps)
+
+
+def weight(way: Way) -> int:
+    """What it costs to compare a file with a rule: long names cost more."""
+    return sum(1 + name.count("/") // 8 for name in way.names)
+
+
 def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
     """Whether every name of a file lies in one of some folders, whatever these are called."""
     known = {name for folder in folders for name in view.way(folder).names}
@@ -173,9 +201,9 @@ def names_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str
         return (
             means(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
             if pattern.startswith(MCP)
-            else ("*" in pattern and glob(pattern, tool))
+            else ("*" in pattern and wildcards.fits(pattern, tool))
         )
-    return any(glob(pattern, name) if "*" in pattern else pattern == name for name in known_as(tool))
+    return any(wildcards.fits(pattern, name) if "*" in pattern else pattern == name for name in known_as(tool))
 
 
 def names_to_allow(pattern: str, tool: str, server: str) -> bool:
@@ -193,18 +221,14 @@ def names_to_allow(pattern: str, tool: str, server: str) -> bool:
     wanted, separator, rest = pattern.partition("__")
     if wanted != server:
         return False
-    return not separator or ("*" in rest and glob(rest, tool.removeprefix(f"{server}__")))
+    return not separator or ("*" in rest and wildcards.fits(rest, tool.removeprefix(f"{server}__")))
 
 
 def names_to_deny(pattern: str, tool: str, server: str) -> bool:
     """Whether a deny or ask rule means a tool of a server. Where the server is not known, any reading will do."""
     if "*" in pattern:
-        return glob(pattern, tool)
+        return wildcards.fits(pattern, tool)
     return pattern in (tool, server) or (not server and tool.startswith(f"{pattern}__"))
-
-
-def glob(pattern: str, name: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def binds(rule: Rule, tool: str, writing: bool) -> bool:

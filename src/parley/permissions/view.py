@@ -11,11 +11,17 @@ import stat
 from collections.abc import Callable, Mapping
 
 from parley.permissions.base import Entry, Links, Way
+from parley.permissions.budget import OverBudget, too_much
 
 MOST_LINKS = 40
 """As many as the kernel follows."""
 MOST_ENTRIES = 10_000
 """So many names in folders are looked at for one decision."""
+LONGEST_PATH = 4096
+"""As the kernel has it."""
+MOST_PARTS = 256
+MOST_STEPS = 4_000
+"""Names that are looked at and compared in one decision, of files and of rules."""
 
 
 class RealView:
@@ -90,6 +96,8 @@ class Glance:
         self._view = view
         self._ways: dict[str, Way] = {}
         self._links: dict[str, str | None] = {}
+        self._spellings: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._steps = 0
         self._entries: dict[str, Mapping[str, Entry] | None] = {}
         self._left = MOST_ENTRIES
         # A view that cannot list folders knows of no folder what is in it.
@@ -99,12 +107,28 @@ class Glance:
         self._is_folder = getattr(view, "is_folder", lambda path: False)
         self._identity = getattr(view, "identity", lambda path: None)
 
+    def spend(self, steps: int) -> None:
+        """Raises OverBudget for a call that names more than can be looked at."""
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise OverBudget("It names too many files to judge, or too many for the number of rules")
+
     def link(self, path: str) -> str | None:
         if path not in self._links:
+            self.spend(2)
             self._links[path] = self._view.link(path)
         return self._links[path]
 
+    def spellings(self, folders: tuple[str, ...]) -> tuple[str, ...]:
+        """The folders as they are given, and what they are called without links."""
+        known = self._spellings.get(folders)
+        if known is None:
+            reals = [self.way(folder).real or folder for folder in folders]
+            known = self._spellings[folders] = tuple(dict.fromkeys([*folders, *reals]))
+        return known
+
     def has(self, path: str) -> bool:
+        self.spend(2)
         return self._view.has(path)
 
     def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
@@ -132,16 +156,24 @@ class Glance:
     def way(self, path: str) -> Way:
         known = self._ways.get(path)
         if known is None:
+            self.spend(4)
             known = self._ways[path] = follow(path, self.link)
         return known
 
 
 def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
-    """Go along a path as the kernel does, part by part, and keep every name that it had."""
+    """Go along a path as the kernel does, part by part, and keep every name that it had. Raises OverBudget."""
+    if len(path) > LONGEST_PATH:
+        raise OverBudget(too_much("The path is too long", len(path), LONGEST_PATH, "characters"))
     names = [plain(path)]
-    here, rest, links = "/", parts(path), 0
+    here, rest, links, steps = "/", parts(path)[::-1], 0, 0
     while rest:
-        part = rest.pop(0)
+        part = rest.pop()
+        steps += 1
+        if steps + len(rest) > MOST_PARTS:
+            raise OverBudget(
+                too_much("The path goes through too many folders", steps + len(rest), MOST_PARTS, "folders")
+            )
         if part == "..":
             here = os.path.dirname(here)
             continue
@@ -153,10 +185,10 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
         links += 1
         if links > MOST_LINKS:
             return Way(tuple(dict.fromkeys(names)), None)
-        names.append(plain("/".join([there, *rest])))
+        names.append(plain("/".join([there, *reversed(rest)])))
         here = "/" if target.startswith("/") else here
-        rest = parts(target) + rest
-        names.append(plain("/".join([here, *rest])))
+        rest += reversed(parts(target))
+        names.append(plain("/".join([here, *reversed(rest)])))
     return Way(tuple(dict.fromkeys([*names, here])), here)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 MOST_ALTERNATIVES = 1000
 MOST_BRACES = 50
@@ -74,6 +75,17 @@ class Glob:
                 return False
         return self.names(places)(name)
 
+    def matches_beginning(self, names: list[str]) -> bool:
+        """Whether a path, given by its names, or a folder above it matches."""
+        places = self.start
+        for name in names:
+            if self.names(places)(name):
+                return True
+            places = self.enter(places, name)
+            if not places:
+                return False
+        return False
+
     def _settled(self, places: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> Places:
         """With the places behind every `**`, which may stand for no folder at all."""
         settled = set()
@@ -111,6 +123,7 @@ def row(pattern: str) -> tuple[Name | None, ...]:
     return tuple(pieces) or (name_test(""),)
 
 
+@lru_cache(maxsize=1024)
 def name_test(piece: str) -> Name:
     """A test for one piece; the common forms without a regular expression."""
     if not WILD.search(piece):

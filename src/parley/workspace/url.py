@@ -77,7 +77,7 @@ def read_url(url: str) -> Url:
 def ascii_host(host: str) -> str:
     """The host as it is looked up. Raises ToolError if no host is called that."""
     try:
-        spelled = host if host.isascii() else host.encode("idna").decode("ascii").lower()
+        spelled = host if host.isascii() else host[: LONGEST_HOST + 1].encode("idna").decode("ascii").lower()
     except UnicodeError:
         spelled = ""
     if len(spelled) > LONGEST_HOST or not (HOST.fullmatch(spelled) or ADDRESS.fullmatch(spelled)):

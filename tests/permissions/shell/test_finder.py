@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import Found, finds, unresolved
-from parley.permissions.shell.finder import MOST_CHARACTERS, surveyed
+from parley.permissions.shell.finder import MOST_CHARACTERS, over_budget, surveyed
 
 
 def test_the_pattern_and_the_part_that_it_speaks_of_are_told() -> None:
@@ -60,9 +60,24 @@ def test_what_cannot_be_read_is_unresolved(command: str) -> None:
     ],
     ids=["length", "wrappers", "options", "runs", "depth", "commands"],
 )
-def test_what_costs_too_much_counts_as_found_and_unresolved(command: str) -> None:
-    assert finds(command, ["never"]) == Found("never", "a command too long to search")
+def test_what_costs_too_much_is_over_budget_and_unresolved(command: str) -> None:
+    assert over_budget(command, ["never"])
+    assert finds(command, ["never"]) is None
     assert unresolved(command)
+
+
+def test_a_denied_command_is_found_at_both_ends_of_what_is_over_budget() -> None:
+    filling = "ls " + "a" * MOST_CHARACTERS
+
+    assert finds(f"rm x; {filling}", ["rm:*"]) == Found("rm:*", "rm x")
+    assert finds(f"{filling}; rm x", ["rm:*"]) == Found("rm:*", "rm x")
+
+
+def test_more_parts_than_can_be_compared_with_the_rules_are_over_budget() -> None:
+    command, patterns = "; ".join(f"a{number}" for number in range(90)), [f"b{number}:*" for number in range(1_000)]
+
+    assert over_budget(command, patterns[:10]) == ""
+    assert "too many parts to compare with 1,000 rules" in over_budget(command, patterns)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
     finds(command, ["git push:*"])      is denied or asked for by these rules, on any text
     unresolved(command)                 something in it is only known when it runs
     may_find(command, ["git push:*"])   it could be what these rules speak of, once it runs
+    over_budget(command, patterns)      why it would take too long to find out
     targets(line, cwd, view)            the files it reads and writes
     tracked(line, cwd, view)            the same, and command by command
     is_critical_delete(command, ...)    removes what nobody wants removed
@@ -16,7 +17,7 @@ Only `read` leads to an allow; it refuses whatever it cannot prove. `finds` errs
 
 from parley.permissions.shell.allowing import allowed_by
 from parley.permissions.shell.deletion import is_critical_delete
-from parley.permissions.shell.finder import Found, finds, may_find, unresolved
+from parley.permissions.shell.finder import Found, finds, may_find, over_budget, unresolved
 from parley.permissions.shell.glimpse import Glimpse, glimpse, runs_more
 from parley.permissions.shell.patterns import matches
 from parley.permissions.shell.readonly import is_read_only
@@ -40,6 +41,7 @@ __all__ = [
     "is_read_only",
     "matches",
     "may_find",
+    "over_budget",
     "read",
     "runs_more",
     "steps",

@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
+from parley.permissions.budget import OverBudget
 from parley.permissions.shell.finder import surveyed
 from parley.permissions.shell.moves import goal_of
 from parley.permissions.shell.simple import Line, names
 
-LONGEST_NAME = 4096
+LONGEST_NAME = 1_000
+MOST_CHECKS = 500
+"""Targets, times the folders that they may be in."""
 # What is left of `$X/etc` if X is empty.
 SYSTEM = names(
     "/ /proc/self/root /proc/self/cwd "
@@ -30,15 +33,15 @@ ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
 
 
 def is_critical_delete(command: str, cwd: str, home: str) -> bool:
-    """Whether some command in the text removes a folder that everything depends on."""
+    """Whether some command in the text removes a folder that everything depends on. Raises OverBudget."""
     parts = [TOP.sub(lambda _: cwd, part).split() for part in surveyed(command).parts]
-    folders = [cwd, *(found for words in parts for found in _moved_to(words, cwd, home))]
-    return any(
-        _is_critical(target, folder, home, recursive)
-        for words in parts
-        for target, recursive in _deleted(words)
-        for folder in dict.fromkeys(folders)
-    )
+    targets = dict.fromkeys(found for words in parts for found in _deleted(words))
+    if not targets:
+        return False
+    folders = dict.fromkeys([cwd, *(found for words in parts for found in _moved_to(words, cwd, home))])
+    if len(targets) * len(folders) > MOST_CHECKS:
+        raise OverBudget(f"It deletes too many files to judge, in {len(folders):,} folders (at most {MOST_CHECKS:,})")
+    return any(_is_critical(target, folder, home, recursive) for target, recursive in targets for folder in folders)
 
 
 def _moved_to(words: list[str], cwd: str, home: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 A rule is matched against the text as it stands and against every command in it: as it is spelled, with
 its quotes resolved, by the last part of its path, without the global options of programs like git,
 behind wrappers and assignments, inside `sh -c`, `eval`, substitutions, loops and here-documents. A hit
-too many asks; a miss would run. What costs more than the budget counts as found.
+too many asks; a miss would run. A text that would cost more than the budget is searched in part, and asked about.
 
 Nothing in here allows anything.
 """
@@ -15,17 +15,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from parley.permissions.budget import too_much
 from parley.permissions.shell import runners
-from parley.permissions.shell.patterns import matches, may_match
+from parley.permissions.shell.patterns import matches, may_match, together
 from parley.permissions.shell.runners import READS_INPUT, TEXTS
 from parley.permissions.shell.simple import Line, names
 from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.tree import Seen, fragments, may_expand, parse
+from parley.permissions.shell.tree import Seen, TooMuch, fragments, may_expand, parse, without_documents
 from parley.protocol.base import Struct
 
-MOST_CHARACTERS = 100_000
+MOST_CHARACTERS = 300_000
+"""With the contents of here-documents; tree.py has the limits of the text around them."""
 MOST_POSITIONS = 100
-MOST_COMMANDS = 10_000
+MOST_COMMANDS = 200
+MOST_SPELLED = 100_000
+"""Characters of all parts together."""
+MOST_READ = 16_000
+"""Characters of a text, and of the texts in it."""
+MOST_GLANCED = 20_000
+"""Characters at the beginning, and as many at the end, of a text that is over one of these limits."""
+MOST_COMPARISONS = 20_000
 DEEPEST = 12
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
@@ -41,11 +50,24 @@ WRAPPERS = {
             "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
             "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
             "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
-            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp"
+            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
+            "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
+            "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
+            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks autossh sshpass "
+            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
+            "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
+            "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
+            "reflex concurrently onchange chokidar shell"
         ),
         0,
     ),
-    **dict.fromkeys(names("timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime"), 1),
+    **dict.fromkeys(
+        names(
+            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime gosu su-exec setuidgid "
+            "envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh withlock proot"
+        ),
+        1,
+    ),
 }
 RUNS_NEXT = names("-exec -execdir -ok -okdir")
 # Programs whose subcommand may stand behind options of the program itself.
@@ -72,25 +94,37 @@ class Survey(Struct, frozen=True):
     """Of commands with a word that is only known when they run: all there is before it."""
     unresolved: bool
     """Some command is only known when it runs."""
-    over_budget: bool
+    over_budget: str
+    """Why the text was not searched to its end; nothing if it was."""
 
 
 def finds(command: str, patterns: Sequence[str]) -> Found | None:
-    """The first of the patterns that speaks of some command in the text."""
+    """The first of the patterns that speaks of some command in the text, as far as the budget goes."""
     if not patterns:
         return None
-    survey = surveyed(command)
-    for pattern in patterns:
-        for part in survey.parts:
-            if matches(pattern, part):
-                return Found(pattern, part)
-    return Found(patterns[0], "a command too long to search") if survey.over_budget else None
+    known = together(tuple(patterns))
+    hits = [part for part in islice(surveyed(command).parts, _most_parts(patterns)) if known.fit(part)]
+    pairs = ((pattern, part) for pattern in patterns for part in hits)
+    return next((Found(pattern, part) for pattern, part in pairs if matches(pattern, part)), None)
 
 
 def may_find(command: str, patterns: Sequence[str]) -> bool:
     """Whether a pattern could speak of a command once all its words are known: `git $X` may be `git push`."""
     beginnings = surveyed(command).beginnings
     return any(may_match(pattern, beginning) for beginning in beginnings for pattern in patterns)
+
+
+def over_budget(command: str, patterns: Sequence[str] = ()) -> str:
+    """Why a command was not searched to its end for these patterns; nothing if it was."""
+    survey = surveyed(command)
+    most, parts = _most_parts(patterns), len(survey.parts) + len(survey.beginnings)
+    if survey.over_budget or parts <= most:
+        return survey.over_budget
+    return too_much(f"The command has too many parts to compare with {len(patterns):,} rules", parts, most, "parts")
+
+
+def _most_parts(patterns: Sequence[str]) -> int:
+    return MOST_COMPARISONS // max(1, len(patterns))
 
 
 def unresolved(command: str) -> bool:
@@ -100,15 +134,20 @@ def unresolved(command: str) -> bool:
 
 def surveyed(command: str) -> Survey:
     if len(command) > MOST_CHARACTERS:
-        return Survey((command,), (), (), (), True, True)
+        reason = too_much("The command is too long", len(command), MOST_CHARACTERS, "characters")
+        return Survey((*_glanced(command), command[:MOST_READ]), (), (), (), True, reason)
     return _surveyed(command)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _surveyed(command: str) -> Survey:
     search = _Search()
-    search.text(command, 0)
-    too_long = len(command) > LONGEST or FORBIDDEN.search(command) is not None
+    try:
+        search.text(command, 0)
+    except TooMuch as exc:
+        search.give_up(str(exc))
+        search.parts.update(dict.fromkeys(_glanced(command)))
+    too_long = len(without_documents(command)[0]) > LONGEST or FORBIDDEN.search(command) is not None
     return Survey(
         parts=tuple(search.parts),
         commands=tuple(search.done.values()),
@@ -119,75 +158,103 @@ def _surveyed(command: str) -> Survey:
     )
 
 
+def _glanced(command: str) -> Iterator[str]:
+    """What may be a command at the beginning or the end of a text that cannot be searched as a whole."""
+    for text in (command[:MOST_GLANCED], command[MOST_GLANCED:][-MOST_GLANCED:]):
+        for seen in islice(fragments(text), MOST_COMMANDS):
+            yield " ".join(seen.spelled)[:LONGEST]
+
+
 class _Search:
     """One walk through a text and the texts in it."""
 
     def __init__(self) -> None:
         self.parts: dict[str, None] = {}
         self.unresolved = False
-        self.over_budget = False
+        self.over_budget = ""
+        self._read = 0
+        self._spelled = 0
         self.done: dict[tuple[str | None, ...], Seen] = {}
         self.redirects: dict[tuple[str, str], None] = {}
         self.beginnings: dict[str, None] = {}
 
     def text(self, command: str, depth: int) -> None:
-        """A text that some shell reads."""
-        if depth > DEEPEST or len(self.parts) > MOST_COMMANDS:
-            self._give_up()
-            return
-        self.parts[command.strip()] = None
+        """A text that some shell reads. Raises TooMuch."""
+        self._check_depth(depth)
+        self._part(command.strip())
+        # The contents of here-documents cost next to nothing if they are not read as commands.
+        self._read += len(without_documents(command)[0])
+        if self._read > MOST_READ:
+            raise TooMuch(too_much("The commands in it are too long", self._read, MOST_READ, "characters"))
         line = read(command)
         if isinstance(line, Line):
             commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
             if "$(cat <<" in command:
-                self.parts["cat"] = None
+                self._part("cat")
             for simple in line.commands:
-                self.parts[simple.text] = None
+                self._part(simple.text)
                 for redirect in simple.redirects:
                     self.redirects[redirect.operator, redirect.target] = None
-                for text in runners.texts("", ["", *(f"{name}={value}" for name, value in simple.assignments)]):
-                    self.text(text, depth + 1)
+            assigned = tuple(f"{name}={value}" for simple in line.commands for name, value in simple.assignments)
             inputs: tuple[str, ...] = ()
         else:
-            commands, inputs = self._parsed(command)
+            commands, inputs, assigned = self._parsed(command)
+        self._assignments(assigned, depth)
         for seen in commands:
             self.command(seen, depth)
         if any(_reads_its_input(seen) for seen in commands):
             self.unresolved = True
             for text in (*inputs, *_written(commands)):
                 self.text(text, depth + 1)
+                for found in runners.CRON_LINE.finditer(text):
+                    self.text(found[1], depth + 1)
+        elif any(runners.is_fed(seen.words) for seen in commands):
+            for text in (*inputs, *_written(commands)):
+                for quoted in runners.spoken(text):
+                    self.text(quoted, depth + 1)
 
-    def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
+    def _assignments(self, assigned: Sequence[str], depth: int) -> None:
+        """Values that bash, or a program, runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
+        self.unresolved = self.unresolved or any(map(runners.LOADS_CODE.match, assigned))
+        for text in runners.texts("", ["", *assigned]):
+            self.text(text, depth + 1)
+
+    def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...], tuple[str, ...]]:
+        if "\0" in command:  # No program can be given it, and the parser is slow with it.
+            self.unresolved = True
+            return tuple(fragments(command)), (), ()
         parsed = parse(command)
         self.redirects.update(dict.fromkeys(parsed.redirects))
         self.unresolved = self.unresolved or parsed.error
         if not parsed.error and not MISREAD.search(command):
-            return parsed.commands, parsed.inputs
-        return (*parsed.commands, *fragments(command if parsed.error else parsed.rest)), parsed.inputs
+            return parsed.commands, parsed.inputs, parsed.assignments
+        found = fragments(command if parsed.error else parsed.rest)
+        return (*parsed.commands, *found), parsed.inputs, parsed.assignments
 
     def command(self, seen: Seen, depth: int) -> None:
-        """One command, and every command in its words."""
-        if self.over_budget or seen.words in self.done:
+        """One command, and every command in its words. Raises TooMuch."""
+        if seen.words in self.done:
             return
         self.done[seen.words] = seen
-        if depth > DEEPEST or len(self.done) > MOST_COMMANDS:
-            self._give_up()
-            return
+        self._check_depth(depth)
+        if len(self.done) > MOST_COMMANDS:
+            raise TooMuch(f"There are too many commands in it to judge (at most {MOST_COMMANDS:,})")
         begin = 0
         while begin < len(seen.spelled) and ASSIGNMENT.match(seen.spelled[begin]):
+            self.unresolved = self.unresolved or runners.LOADS_CODE.match(seen.words[begin] or "") is not None
             begin += 1
         words, spelled = seen.words[begin:], seen.spelled[begin:]
         if not words:
             return
-        self.parts[" ".join(spelled)] = None
+        self._part(" ".join(spelled))
         name = words[0]
         if name is None:
             self.unresolved = True
             return
         literal = [spelled[place] if word is None else word for place, word in enumerate(words)]
-        self.parts[" ".join(literal)] = None
+        self._part(" ".join(literal))
         name = name.rpartition("/")[2]
-        self.parts[" ".join([name, *literal[1:]])] = None
+        self._part(" ".join([name, *literal[1:]]))
         self._open(name, Seen(words, spelled), literal, 1)
         self._inside(name, Seen(words, spelled), literal, depth)
 
@@ -197,30 +264,42 @@ class _Search:
                 self.beginnings[" ".join([name, *literal[begin:place], ""])] = None
                 return
 
-    def _give_up(self) -> None:
-        self.over_budget = self.unresolved = True
+    def give_up(self, reason: str) -> None:
+        self.over_budget, self.unresolved = reason, True
+
+    def _part(self, text: str) -> None:
+        self._spelled += len(text) if self.parts else 0  # The whole text is the first part.
+        self.parts[text] = None
+        if self._spelled > MOST_SPELLED:
+            raise TooMuch(f"The commands in it are too long to judge (at most {MOST_SPELLED:,} characters in all)")
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > DEEPEST:
+            raise TooMuch(f"There are commands within commands, too deep to judge (at most {DEEPEST} deep)")
 
     def _few(self, places: Iterable[int]) -> list[int]:
         found = list(islice(places, MOST_POSITIONS + 1))
         if len(found) > MOST_POSITIONS:
-            self._give_up()
+            raise TooMuch(f"A command may begin at too many of its words to judge (at most {MOST_POSITIONS})")
         return found
 
     def _inside(self, name: str, seen: Seen, literal: list[str], depth: int) -> None:
         if name in GIT_LIKE:
             for place in self._few(_reachable(seen, 0)):
-                self.parts[" ".join([name, *literal[place:]])] = None
+                self._part(" ".join([name, *literal[place:]]))
                 self._open(name, seen, literal, place)
         if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
             for place in self._few(_reachable(seen, WRAPPERS[name])):
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
         if name in SHELLS or name in TEXTS:
             self._texts(seen, name in SHELLS, depth)
-        for text in runners.texts(name, literal):
+        for text in (*runners.texts(name, literal), *runners.renamed(name, seen.spelled)):
             self.text(text, depth + 1)
         for place in self._few(runners.places(name, literal)):
-            if seen.words[place] is not None:
+            if seen.words[place] is not None and "{}" not in literal[place]:
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
+        if runners.runs_what_it_reads(name, literal):
+            self.unresolved = True
         if name in EVALUATORS:
             self.unresolved = self.unresolved or None in seen.words
             for text in (" ".join(literal[1:]), *(word.partition("=")[2] or word for word in literal[1:])):
@@ -228,6 +307,7 @@ class _Search:
         if name in ("source", ".") and None in seen.words:
             self.unresolved = True
         for place in self._few(place for place, word in enumerate(literal) if word in RUNS_NEXT):
+            self.unresolved = self.unresolved or "{}" in "".join(literal[place + 1 : place + 2])
             self.command(Seen(seen.words[place + 1 :], seen.spelled[place + 1 :]), depth + 1)
 
     def _texts(self, seen: Seen, is_shell: bool, depth: int) -> None:
@@ -272,7 +352,9 @@ def _reads_its_input(seen: Seen) -> bool:
     if not words or words[0] is None:
         return False
     name = words[0].rpartition("/")[2]
-    if name in READS_INPUT or (name in ("source", ".") and words[1:2] in (["/dev/stdin"], ["-"], ["/dev/fd/0"])):
+    if name in READS_INPUT:
+        return "-l" not in words
+    if name in ("source", ".") and words[1:2] in (["/dev/stdin"], ["-"], ["/dev/fd/0"], [None]):
         return True
     if name not in SHELLS:
         return False

@@ -14,7 +14,7 @@ from itertools import islice
 
 from parley.permissions.shell.finder import ASSIGNMENT, surveyed
 from parley.permissions.shell.git import printed
-from parley.permissions.shell.moves import goal_of
+from parley.permissions.shell.moves import MOVES
 from parley.permissions.shell.simple import NOWHERE, Line, Simple
 from parley.permissions.shell.targets import touched
 from parley.permissions.shell.tree import Seen
@@ -23,12 +23,14 @@ from parley.protocol.base import Struct
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
 RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
 SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
-MOST_FOLDERS = 32
-MOST_NAMES = 2_000
+GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
+MOST_FOLDERS = 16
+MOST_NAMES = 400
 WILD = re.compile(r"[*?\[{]")
 DUPLICATE = re.compile(r"[<>]&(?:\d+-?|-)")
 QUOTES = re.compile(r"[\'\"\\]")
 HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
+TOP = re.compile(r"\$\(git rev-parse --show-toplevel\)|`git rev-parse --show-toplevel`")
 HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 NAME = re.compile(r"[\w.~/-]+")
@@ -49,6 +51,8 @@ class Glimpse(Struct, frozen=True):
     """A command reads whole folders."""
     too_many: bool = False
     """There are more than anybody wants to look at."""
+    strays: bool = False
+    """A command goes to a folder that is not known."""
 
 
 class Places:
@@ -57,11 +61,18 @@ class Places:
     def __init__(self, cwd: str, home: str) -> None:
         self.home = home
         self.folders = [cwd]
+        self.strays = False
+        """Some folder is not known, or there are too many of them."""
 
-    def goes(self, goal: str) -> None:
-        """Behind a `cd` names may start elsewhere. What goes to too many folders is not followed any further."""
-        found = [path for path in self.all_of(goal) if path not in self.folders]
-        self.folders += found[: MOST_FOLDERS - len(self.folders)]
+    def goes(self, words: Sequence[str]) -> None:
+        """Behind a `cd` names may start elsewhere."""
+        goals = [word for word in words[1:] if word == "-" or word[:1] != "-"] or ["~"]
+        top = TOP.fullmatch(goals[-1])
+        found = self.folders if top else list(self.all_of(goals[-1]))
+        self.strays = self.strays or not found or goals[-1] == "-" or words[0] == "popd"
+        self.folders += [path for path in dict.fromkeys(found) if path not in self.folders]
+        if len(self.folders) > MOST_FOLDERS:
+            self.strays, self.folders = True, self.folders[:MOST_FOLDERS]
 
     def all_of(self, name: str) -> Iterator[str]:
         name = HERE.sub(lambda _: self.folders[0], HOME.sub(lambda _: self.home, name))
@@ -72,10 +83,12 @@ class Places:
 def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
     """What there is beside the files that a proven line is known to touch."""
     survey, places = surveyed(command), Places(cwd, home)
+    if survey.over_budget:
+        return Glimpse(too_many=True)
     commands = [words for words in map(_spelled_out, survey.commands) if words]
     for words in commands:
-        if words[0] in ("cd", "pushd"):
-            places.goes(goal_of(("cd", *words[1:]), home) or words[-1])
+        if words[0] in MOVES:
+            places.goes(words)
     search = _Search(places, line)
     for words in commands:
         search.command(words)
@@ -83,7 +96,7 @@ def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
         search.redirect(operator, target)
     if line is None or any("xargs" in words for words in commands):
         search.text(command)
-    return search.result(survey.over_budget)
+    return search.result()
 
 
 def searches(words: Sequence[str]) -> bool:
@@ -128,22 +141,25 @@ class _Search:
 
     def text(self, command: str) -> None:
         """What runs is not known in full: whatever looks like a name may become a file's."""
-        self._add(self._words, [name for name in NAME.findall(command) if name[0] != "-"])
+        found = (match[0] for match in NAME.finditer(command))
+        self._add(self._words, dict.fromkeys(name for name in found if name[0] != "-"))
 
     def redirect(self, operator: str, target: str) -> None:
         if (operator, target) in self._known_redirects or target == NOWHERE or DUPLICATE.fullmatch(operator + target):
             return
         self._add(self._reads if operator == "<" else self._writes, [QUOTES.sub("", target)])
 
-    def result(self, over_budget: bool) -> Glimpse:
+    def result(self) -> Glimpse:
         kinds = (self._reads, self._writes, self._words, self._patterns)
-        too_many = over_budget or any(len(kind) > MOST_NAMES for kind in kinds)
+        too_many = any(len(kind) > MOST_NAMES for kind in kinds)
         reads, writes, words, patterns = (tuple(islice(kind, MOST_NAMES)) for kind in kinds)
-        return Glimpse(reads, writes, words, patterns, self._searches, too_many)
+        return Glimpse(reads, writes, words, patterns, self._searches, too_many, self._places.strays)
 
     def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
-        if len(to) <= MOST_NAMES:
-            to.update(dict.fromkeys(path for name in names for path in self._places.all_of(name)))
+        for name in names:
+            if len(to) > MOST_NAMES:
+                return
+            to.update(dict.fromkeys(self._places.all_of(name)))
 
 
 def _spelled_out(seen: Seen) -> tuple[str, ...]:

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parley.permissions.shell import allowing, assignments, edits, finder, git, runners, special, tables, wrappers
+from parley.permissions.shell import (
+    allowing,
+    assignments,
+    edits,
+    finder,
+    git,
+    runners,
+    special,
+    tables,
+    tree,
+    wrappers,
+)
 from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
 from parley.permissions.shell.programs import Program
+from parley.permissions.view import LONGEST_PATH, MOST_PARTS
 
 HEAD = """
 ## Commands that only read
@@ -59,6 +71,12 @@ def lines() -> Iterator[str]:
     yield f"- in subscripts of {listed(runners.SUBSCRIPTS)}"
     yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(runners.SUBRUNNERS.items()))
     yield f"- behind the options of {listed(finder.GIT_LIKE)}"
+    yield from (f"- in the values of `{name}` {listed(words)}" for name, words in sorted(runners.OPTIONS.items()))
+    yield ""
+    yield "A command or a path that would take too long to judge is asked about in every mode: a command of more than"
+    yield f"{tree.MOST_CHARACTERS:,} characters beside its here-documents ({finder.MOST_CHARACTERS:,} with them), of more"
+    yield f"than {finder.MOST_COMMANDS} commands or deeper than {finder.DEEPEST}; a path of more than"
+    yield f"{LONGEST_PATH:,} characters or {MOST_PARTS} folders."
     yield ""
     yield f"Whole folders are read by {listed(SEARCHERS)} and, with a flag for it, by "
     yield f"{listed(SEARCHERS_IF_RECURSIVE)}: where a rule denies a file, they are asked about."

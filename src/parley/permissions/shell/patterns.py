@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from parley.permissions.wildcards import fits_pieces
 from parley.protocol.base import Struct
 
 STAR = re.compile(r"(?<!\\)\*+")
@@ -46,7 +47,7 @@ def matches(pattern: str, command: str) -> bool:
 
 
 def _fits(found: _Pattern, text: str) -> bool:
-    return _glob(found.pieces, text) or (found.bare is not None and _glob(found.bare, text))
+    return fits_pieces(found.pieces, text) or (found.bare is not None and fits_pieces(found.bare, text))
 
 
 class Patterns(Struct, frozen=True):
@@ -54,6 +55,8 @@ class Patterns(Struct, frozen=True):
 
     exact: frozenset[str]
     starred: tuple[_Pattern, ...]
+    begins: re.Pattern[str]
+    """Fits what begins like one of the starred."""
 
     def name(self, command: str) -> bool:
         """Whether one of them is exactly this command."""
@@ -62,14 +65,19 @@ class Patterns(Struct, frozen=True):
     def fit(self, command: str) -> bool:
         """Whether one of them speaks of this command."""
         text = command.strip()
-        return text in self.exact or any(_fits(found, text) for found in self.starred)
+        if text in self.exact:
+            return True
+        return self.begins.match(text) is not None and any(_fits(found, text) for found in self.starred)
 
 
 @lru_cache(maxsize=64)
 def together(patterns: tuple[str, ...]) -> Patterns:
     found = [_compiled(pattern) for pattern in patterns]
     exact = frozenset(pattern.pieces[0] for pattern in found if len(pattern.pieces) == 1)
-    return Patterns(exact, tuple(pattern for pattern in found if len(pattern.pieces) > 1))
+    starred = tuple(pattern for pattern in found if len(pattern.pieces) > 1)
+    # A final ` *` may stand for nothing, so the blank before it need not be there.
+    begins = {re.escape((pattern.bare or pattern.pieces)[0]) for pattern in starred}
+    return Patterns(exact, starred, re.compile("|".join(sorted(begins)) if begins else r"(?!)"))
 
 
 def may_match(pattern: str, beginning: str) -> bool:
@@ -86,17 +94,3 @@ def is_open(pattern: str) -> bool:
 def is_exact(pattern: str) -> bool:
     """Whether the pattern has no star: it speaks of one text only."""
     return len(_compiled(pattern).pieces) == 1
-
-
-def _glob(pieces: tuple[str, ...], text: str) -> bool:
-    if len(pieces) == 1:
-        return text == pieces[0]
-    if not text.startswith(pieces[0]):
-        return False
-    place = len(pieces[0])
-    for piece in pieces[1:-1]:
-        place = text.find(piece, place)
-        if place < 0:
-            return False
-        place += len(piece)
-    return len(text) - len(pieces[-1]) >= place and text.endswith(pieces[-1])

@@ -20,6 +20,8 @@ from functools import lru_cache
 from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear, names
 
 LONGEST = 10_000
+MOST_COMMANDS = 50
+MOST_WORDS = 400
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff]")
 # In a substitution bash takes a line for the end of a here-document that only begins with its mark.
@@ -187,6 +189,10 @@ def _read(command: str) -> Line | Unclear:
         commands = tuple(_commands(command))
     except _Doubt as doubt:
         return Unclear(str(doubt))
+    if len(commands) > MOST_COMMANDS:
+        return Unclear(f"more than {MOST_COMMANDS} commands")
+    if sum(len(simple.argv) + len(simple.redirects) for simple in commands) > MOST_WORDS:
+        return Unclear(f"more than {MOST_WORDS:,} words")
     return Line(command, commands) if commands else Unclear("no command")
 
 

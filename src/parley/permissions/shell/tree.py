@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from parley.permissions.budget import too_much
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
@@ -31,6 +32,24 @@ BOUNDARY = re.compile(r"[;&|\n\r(){}`]|\$\[|\b(?:then|do|else|elif|if|while|unti
 RUN_BY_DOCUMENT = re.compile(rb"(?:\$\(|`)([^)`]*)")
 QUOTES = re.compile(r"[\'\"\\]")
 
+MOST_CHARACTERS = 10_000
+MOST_MARKS = 700
+MARK = re.compile(r"[\n&|(){}\[\]$`<>;]|\b(?:function|case|esac|select|if|then|for|while|until|do|coproc)\b")
+HEAVY = re.compile(r"\||;;|\bfunction\b|<<")
+"""Of these the parser takes time and memory that grow with the square of their number."""
+HEAVY_AS_MARKS = 3
+MOST_NODES = 6_000
+MOST_DOCUMENTS = 20
+MOST_READS = 2_000
+"""How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
+PIECE_BYTES = 256
+PLAIN_LINE = re.compile(r"(?:[\w ./:,@%+=^~*?!&|;>-]|<(?!<))*")
+DOCUMENT_LINE = re.compile(rf"{PLAIN_LINE.pattern}<<[ ]?(?P<quote>['\"])(?P<mark>\w+)(?P=quote){PLAIN_LINE.pattern}")
+
+
+class TooMuch(Exception):
+    """The text is too large, or too hard to read."""
+
 
 class Seen(Struct, frozen=True):
     """A command that somebody saw: its words, None where a word is only known when it runs."""
@@ -48,6 +67,8 @@ class Parsed(Struct, frozen=True):
     error: bool
     redirects: tuple[tuple[str, str], ...] = ()
     """Operators, and files as they are spelled or, if that is known, as they are called."""
+    assignments: tuple[str, ...] = ()
+    """`name=value`, of those whose value is known."""
 
 
 @cache
@@ -59,34 +80,80 @@ def _parser() -> Parser:
 
 
 def parse(command: str) -> Parsed:
+    """Raises TooMuch."""
+    command, documents = without_documents(command)
     source = command.encode("utf-8", "surrogatepass")
-    root = _parser().parse(source).root_node
+    root = _root(command, source)
     commands: list[Seen] = []
-    inputs: list[str] = []
+    inputs: list[str] = [*documents]
     kept: list[bytes] = []
     redirects: list[tuple[str, str]] = []
+    assignments: list[str] = []
     place, quoted = 0, False
     waiting = [root]
     while waiting:
         node = waiting.pop()
         waiting.extend(reversed(node.children))
         if node.type in COMMANDS:
-            commands.append(_seen(node))
+            commands.append(_seen(node, source))
         elif node.type == "heredoc_start":
-            quoted = _text(node)[:1] in ("'", '"', "\\")
+            quoted = _text(node, source)[:1] in ("'", '"', "\\")
         elif node.type == "heredoc_body":
-            inputs.append(_text(node))
+            inputs.append(_text(node, source))
             kept += [
                 source[place : node.start_byte],
-                b"" if quoted else b";".join(RUN_BY_DOCUMENT.findall(node.text or b"")),
+                b"" if quoted else b";".join(RUN_BY_DOCUMENT.findall(source[node.start_byte : node.end_byte])),
             ]
             place = node.end_byte
         elif node.type == "file_redirect" and len(node.children) > 1:
-            redirects.append(_redirect(node))
+            redirects.append(_redirect(node, source))
+        elif node.type == "variable_assignment" and len(node.named_children) > 1:
+            value = _literal(node.named_children[-1], source)
+            assignments += [] if value is None else [f"{_text(node.named_children[0], source)}={value}"]
         elif node.type == "herestring_redirect":
-            inputs.extend(_literal(child) or _text(child) for child in node.named_children)
+            inputs.extend(_literal(child, source) or _text(child, source) for child in node.named_children)
     rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
-    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects))
+    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects), tuple(assignments))
+
+
+@lru_cache(maxsize=4)
+def without_documents(command: str) -> tuple[str, tuple[str, ...]]:
+    """The text without the contents of its quoted here-documents, as far as each surely is one; and these contents."""
+    if "<<" not in command:
+        return command, ()
+    lines, kept, documents, at = command.split("\n"), list[str](), list[str](), 0
+    while at < len(lines) and len(lines[at]) < MOST_CHARACTERS and len(documents) < MOST_DOCUMENTS:
+        found = DOCUMENT_LINE.fullmatch(lines[at])
+        if found is None and not PLAIN_LINE.fullmatch(lines[at]):
+            break  # A quote may begin here.
+        kept.append(lines[at])
+        at += 1
+        if found is not None:
+            end = next((end for end in range(at, len(lines)) if lines[end] == found["mark"]), None)
+            if end is None:
+                break
+            documents.append("\n".join(lines[at:end]))
+            at = end
+    return "\n".join([*kept, *lines[at:]]), tuple(documents)
+
+
+def _root(command: str, source: bytes) -> Node:
+    if len(command) > MOST_CHARACTERS:
+        raise TooMuch(too_much("The command is too long", len(command), MOST_CHARACTERS, "characters"))
+    marks = sum(1 for _ in MARK.finditer(command)) + HEAVY_AS_MARKS * sum(1 for _ in HEAVY.finditer(command))
+    if marks > MOST_MARKS:
+        raise TooMuch(too_much("The command has too many operators and brackets", marks, MOST_MARKS, "counted"))
+    reads = 0
+
+    def piece(offset: int, _: object) -> bytes:
+        nonlocal reads
+        reads += 1
+        return source[offset : offset + PIECE_BYTES] if reads < MOST_READS else b""
+
+    root = _parser().parse(piece).root_node
+    if reads >= MOST_READS or root.descendant_count > MOST_NODES:
+        raise TooMuch("The command is too deeply nested or too malformed to judge")
+    return root
 
 
 def fragments(command: str) -> Iterator[Seen]:
@@ -97,21 +164,21 @@ def fragments(command: str) -> Iterator[Seen]:
             yield Seen(words, words)
 
 
-def _seen(node: Node) -> Seen:
+def _seen(node: Node, source: bytes) -> Seen:
     parts = [child for child in node.children if child.type not in INERT]
     if node.type == "command":
         parts = [child for child in parts if child.is_named]
-    spelled = tuple(_text(part) for part in parts)
-    words = [_literal(part) for part in parts]
+    spelled = tuple(_text(part, source) for part in parts)
+    words = [_literal(part, source) for part in parts]
     if parts and EXPANDS.search(spelled[0]) and parts[0].named_child_count <= 1 and not _is_quoted(spelled[0]):
         words[0] = None
     return Seen(tuple(words), spelled)
 
 
-def _redirect(node: Node) -> tuple[str, str]:
-    operator = next((_text(child) for child in node.children if not child.is_named), ">")
+def _redirect(node: Node, source: bytes) -> tuple[str, str]:
+    operator = next((_text(child, source) for child in node.children if not child.is_named), ">")
     target = node.children[-1]
-    return operator, _literal(target) or _text(target)
+    return operator, _literal(target, source) or _text(target, source)
 
 
 def may_expand(spelled: str) -> bool:
@@ -123,13 +190,13 @@ def _is_quoted(text: str) -> bool:
     return text[:1] in ("'", '"') or text in ("[", "[[")
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "surrogatepass")
+def _text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
 
 
-def _literal(node: Node) -> str | None:
+def _literal(node: Node, source: bytes) -> str | None:
     """The value of a word, if it has only one."""
-    text = _text(node)
+    text = _text(node, source)
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "ansi_c_string":
@@ -138,7 +205,7 @@ def _literal(node: Node) -> str | None:
         plain = all(child.type in ("string_content", '"') for child in node.children)
         return ESCAPE_IN_QUOTES.sub(_unescaped, text[1:-1]) if plain else None
     if node.type in ("concatenation", "command_name", "translated_string"):
-        parts = [_literal(child) for child in node.named_children]
+        parts = [_literal(child, source) for child in node.named_children]
         return None if None in parts else "".join(part or "" for part in parts)
     if node.type in ("word", "number", "variable_name") or not node.named_children:
         return None if "expansion" in node.type else ESCAPE.sub(_unescaped, text)
