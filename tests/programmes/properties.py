@@ -121,6 +121,15 @@ class Tree:
         top = path.rstrip("/") + "/"
         return {link.removeprefix(top).partition("/")[0]: "link" for link in LINKS if link.startswith(top)}
 
+    def is_folder(self, path: str) -> bool:
+        return False
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        return None
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        return None
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 

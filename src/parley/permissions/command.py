@@ -19,7 +19,7 @@ from parley.permissions.doubts import doubts
 from parley.permissions.facts import AGAINST, ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.git_calls import named_files, with_repository
 from parley.permissions.glimpses import Against, against_files, glimpsed
-from parley.permissions.links import met
+from parley.permissions.links import keys_below, met, shown
 from parley.permissions.protected import holds_keys, is_protected
 from parley.permissions.renamed import Former, formers, go_by_a_link, merges
 from parley.permissions.rule import Rule
@@ -100,7 +100,7 @@ def with_proof(
         changes=standing != "harmless",
         reason=reason,
         reason_type=kind,
-        blocked_path=outside[0].names[0] if outside else next(iter(writes), None),
+        blocked_path=shown(outside[0].names[0]) if outside else next(iter(writes), None),
         suggestions=()
         if allow or standing == "harmless"
         else suggested(line, touched, outside, request, rules, mode, view),
@@ -167,7 +167,8 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
     targets, steps = shell.tracked(line, request.cwd, view)
     links = met(targets.followed, rules, view)
     known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
-    reads = dict.fromkeys((*targets.reads, *links.links, *(former.path for former in known or ())))
+    found = keys_below(line, steps, view)
+    reads = dict.fromkeys((*targets.reads, *links.links, *found, *(former.path for former in known or ())))
     against = sum(len(rules.on_paths(kind, "Read", writing=False)) for kind in AGAINST)
     if targets.plain and not against:
         # They are where their folder is, which is judged as well.
@@ -265,7 +266,7 @@ def suggested(
     if any(map(is_protected, writes)):
         return ()
     if outside and not writes and shell.is_read_only(line, cwd=request.cwd):
-        folders = dict.fromkeys(os.path.dirname(way.names[0]) for way in outside)
+        folders = dict.fromkeys(os.path.dirname(shown(way.names[0])) for way in outside)
         return suggestions.to_read(*folders) or suggestions.to_run(suggestions.exact(text))
     needed = [command for command in line.commands if not reads_only(command)]
     known_writes = bool(writes) and not outside and not touched.unknown

@@ -13,6 +13,7 @@ from parley.permissions.shell import (
     assignments,
     edits,
     finder,
+    following,
     git,
     runners,
     special,
@@ -52,6 +53,10 @@ def lines() -> Iterator[str]:
     yield f"- `ps`: {listed(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {listed(special.XXD_SWITCHES)}"
     yield f"- in forms of their own: {listed(special.CHECKS)}"
     yield f"- git alone: {listed(' '.join(words) for words in git.ALONE)}, behind {listed(git.GLOBAL_FLAGS)}"
+    yield f"- links in folders are followed by `find` {listed(following.FIND)}, " + ", ".join(
+        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else listed(flags.split())}"
+        for name, (flags, _) in sorted(following.FOLLOWING.items())
+    )
     yield f"- versions: {listed(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
     yield "In a mode that accepts edits also, in the working directories:"
