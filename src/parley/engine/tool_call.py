@@ -243,6 +243,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
         plan_file=context.plan_file,
         runs_elsewhere=runs_elsewhere(tool),
         worktree=context.worktree,
+        path=context.environment.get("PATH", ""),
     )
 
 

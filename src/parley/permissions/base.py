@@ -56,6 +56,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """It is the client that runs it, and that decides what it does on its side."""
     worktree: Worktree | None = None
     """The checkout that the caller works in, if it has one of its own."""
+    path: str | None = None
+    """The PATH of commands; None where nothing is known of it, and programs are what their names say."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ Files that a line reads or writes obey the same rules as files of other tools.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,8 @@ from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import doubts
 from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.glimpses import Against, against_files, glimpsed
+from parley.permissions.located import PLANTED, planted, replaces, shadows
+from parley.permissions.named import hazards
 from parley.permissions.protected import holds_keys, is_protected
 from parley.permissions.renamed import Former, formers, go_by_a_link, merges
 from parley.permissions.repository import is_planted, runs_git
@@ -73,12 +75,15 @@ def with_proof(
     """What more is known of a line that could be read."""
     outside = [way for way in touched.reads if not rules.is_at_hand(way, view)]
     outside += [way for way in touched.writes if not rules.is_inside(way, view)]
-    standing = standing_of(line, touched, request, rules, view)
-    allow = in_favour(line, touched, request, rules, mode, view)
+    untrusted = planted(line, request, rules, view)
+    standing: Standing = "other" if untrusted else standing_of(line, touched, request, rules, view)
+    allow = in_favour(line, touched, request, rules, mode, view, untrusted)
     writes = [way.real for way in touched.writes if way.real is not None]
-    reason, kind = why(line, outside, writes)
+    reason, kind = why(line, outside, writes) if not untrusted else (told_of(untrusted), "other")
     return msgspec.structs.replace(
         facts,
+        hazard=facts.hazard
+        or ("" if standing == "harmless" else by_beginning(line, allow, untrusted, request, rules, view)),
         allow=allow,
         allow_type="subcommandResults",
         standing=standing,
@@ -88,7 +93,7 @@ def with_proof(
         blocked_path=outside[0].names[0] if outside else next(iter(writes), None),
         suggestions=()
         if allow or standing == "harmless"
-        else suggested(line, touched, outside, request, rules, mode, view),
+        else suggested(line, touched, outside, request, rules, mode, view, untrusted),
     )
 
 
@@ -103,7 +108,31 @@ def found(text: str, rules: Sequence[Rule]) -> Rule | None:
     return next((rule for rule in rules if hit is not None and rule.spec == hit.pattern), None)
 
 
-def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View) -> Rule | None:
+def by_beginning(
+    line: shell.Line, allow: Rule | None, untrusted: Collection[str], request: Request, rules: Rules, view: View
+) -> str:
+    """Why a line is not approved by rules that say only how its commands begin."""
+    whole = rules.bare("allow", "Bash")
+    if allow is None and whole is None:
+        return ""
+    patterns = [rule.spec or "" for rule in rules.specific("allow", "Bash")]
+    return hazards(line, [*patterns, "*"] if whole else patterns, untrusted, request, rules, view)
+
+
+def told_of(untrusted: Mapping[str, str]) -> str:
+    name, place = next(iter(untrusted.items()))
+    return PLANTED.format(name=name, place=place)
+
+
+def in_favour(
+    line: shell.Line,
+    touched: Touched,
+    request: Request,
+    rules: Rules,
+    mode: str,
+    view: View,
+    untrusted: Collection[str] = (),
+) -> Rule | None:
     """The rule that allows the line, with others where it takes several."""
     allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
@@ -113,20 +142,27 @@ def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
     if exact is not None:
         return exact
-    if not suffice(patterns, line, touched, request, rules, mode, view):
+    if not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
         return None
     fitting = (rule for rule in allow for command in line.commands if shell.matches(rule.spec or "", command.text))
     return next(fitting, allow[0])
 
 
 def suffice(
-    patterns: Sequence[str], line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
+    patterns: Sequence[str],
+    line: shell.Line,
+    touched: Touched,
+    request: Request,
+    rules: Rules,
+    mode: str,
+    view: View,
+    untrusted: Collection[str] = (),
 ) -> bool:
     """Whether these allow the line, with all that it reads and writes."""
     if request.cwd != rules.cwd and finds_planted(line, touched, request, view):
         return False  # A rule on git is about the repository that the session was started in.
     written = all(may_write(way, rules, mode, view) for way in touched.writes)
-    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
+    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written, untrusted=untrusted):
         return False
     return all(may_read(way, rules, view) for way in touched.reads) or all_named(line, patterns, request)
 
@@ -211,6 +247,8 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
         return ENDLESS
     if go_by_a_link(touched.formers, view):
         return MOVED_A_LINK
+    if why := shadows(touched.writes, request, view) or replaces(line, request, rules, view):
+        return why
     return "" if line is None else doubts(line, request, rules, view)
 
 
@@ -224,7 +262,14 @@ def why(line: shell.Line, outside: Sequence[Way], writes: Sequence[str]) -> tupl
 
 
 def suggested(
-    line: shell.Line, touched: Touched, outside: Sequence[Way], request: Request, rules: Rules, mode: str, view: View
+    line: shell.Line,
+    touched: Touched,
+    outside: Sequence[Way],
+    request: Request,
+    rules: Rules,
+    mode: str,
+    view: View,
+    untrusted: Collection[str] = (),
 ) -> tuple[Json, ...]:
     """What would keep the same line from being asked about again."""
     writes, text = [way.names[0] for way in touched.writes], line.text.strip()
@@ -233,11 +278,11 @@ def suggested(
     if outside and not writes and shell.is_read_only(line, cwd=request.cwd):
         folders = dict.fromkeys(os.path.dirname(way.names[0]) for way in outside)
         return suggestions.to_read(*folders) or suggestions.to_run(suggestions.exact(text))
-    needed = [command for command in line.commands if not reads_only(command)]
+    needed = [command for command in line.commands if untrusted or not reads_only(command)]
     known_writes = bool(writes) and not outside and not touched.unknown
     # The beginning of a command says nothing of the other commands of a line that edits.
     specs = [] if known_writes and len(line.commands) > 1 else suggestions.beginnings([c.argv for c in needed], text)
     patterns = [*(rule.spec or "" for rule in rules.specific("allow", "Bash")), *filter(None, specs)]
-    if not specs or not suffice(patterns, line, touched, request, rules, mode, view):
+    if not specs or not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
         specs = [suggestions.exact(text)]
     return suggestions.to_write(specs, writes[0], mode) if known_writes else suggestions.to_run(*specs)
