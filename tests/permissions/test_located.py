@@ -163,6 +163,26 @@ def test_links_are_followed_both_ways(tree: Path) -> None:
         assert isinstance(decided("wc a.txt", tree, f"{folder}:{SYSTEM}"), Ask), folder
 
 
+def test_a_script_that_looks_its_interpreter_up_runs_what_path_says(tree: Path) -> None:
+    shims = tree.parent / "shims"
+    shims.mkdir()
+    (shims / "python").write_text("#!/usr/bin/env bash\nexit\n")
+    path = f"{tree}/.venv/bin:{shims}:{SYSTEM}"
+
+    assert isinstance(decided("python --version", tree, path), Allow)
+    plant(tree, "bash")
+    assert isinstance(decided("python --version", tree, path), Ask)
+
+
+def test_a_path_that_the_line_sets_itself_is_searched_too(tree: Path) -> None:
+    plant(tree, "wc")
+    rule = f"Bash(export PATH={tree}/.venv/bin)"
+
+    assert isinstance(decided("export PATH=.venv/bin && wc a.txt", tree, SYSTEM, "Bash(export PATH=.venv/bin)"), Ask)
+    assert isinstance(decided(f"export PATH={tree}/.venv/bin && wc a.txt", tree, SYSTEM, rule), Ask)
+    assert isinstance(decided(f"export PATH={tree}/.venv/bin && cut -c1 a.txt", tree, SYSTEM, rule), Allow)
+
+
 def test_a_rule_for_the_name_still_allows_it(tree: Path) -> None:
     plant(tree, "wc")
     path = f"{tree}/.venv/bin:{SYSTEM}"

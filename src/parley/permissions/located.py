@@ -24,7 +24,7 @@ from parley.permissions.shell.simple import names
 from parley.permissions.shell.special import CHECKS
 from parley.permissions.shell.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import WRAPPERS, unwrapped
-from parley.workspace.search_path import find, folders
+from parley.workspace.search_path import find, folders, interpreter
 
 BUILTINS = names(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
@@ -52,12 +52,27 @@ def planted(line: Line, request: Request, rules: Rules, view: View) -> dict[str,
     """The trusted names of a line that would run a file of a working directory, and which file."""
     if request.path is None:
         return {}
-    parts, found = split(request.path, own_folders(rules, view)), {}
-    for name in {name for command in line.commands for name in looked_up(command)}:
-        place = located(name, parts, view)
-        if place is not None and not place.startswith(TRUSTED_FOLDERS) and is_own(view.way(place), rules, view):
-            found[name] = place
+    own, found = own_folders(rules, view), {}
+    names = {name for command in line.commands for name in looked_up(command)}
+    for path in (request.path, *assigned(line, request.cwd)):
+        parts = split(path, own)
+        for name in names:
+            place = located(name, parts, view)
+            if place is not None and not place.startswith(TRUSTED_FOLDERS):
+                inner = interpreter(place) if len(parts) > 1 else None
+                places = (place, None if inner is None else located(inner, parts, view))
+                ours = [each for each in places if each is not None and is_own(view.way(each), rules, view)]
+                if ours:
+                    found[name] = ours[0]
     return found
+
+
+def assigned(line: Line, cwd: str) -> list[str]:
+    """What the line itself makes of PATH; only a rule for exactly that command allows it."""
+    words = (word.partition("=") for command in line.commands for word in command.argv[1:] if word.startswith("PATH="))
+    pairs = (pair for command in line.commands for pair in command.assignments)
+    values = [*(value for _, _, value in words), *(value for name, value in pairs if name == "PATH")]
+    return [":".join(f"{cwd}/{entry}" if entry[:1] != "/" else entry for entry in value.split(":")) for value in values]
 
 
 def looked_up(command: Simple) -> Iterable[str]:

@@ -57,7 +57,7 @@ def hazards(
         reads = trusts and files_read(command) is not None
         if not inner.argv or (reads and not sends) or known.name(command.text):
             continue
-        words = words or _Words(folders_of(line, request), request, rules, view)
+        words = words or _Words(folders_of(line, request, view.home), request, rules, view)
         why = "" if reads else concern(inner, patterns) or (words.globs(inner) if inner.globs else "")
         # The files of a command in the tables are judged already.
         if not why and (sends or not (trusts and is_known(command))):
@@ -71,15 +71,13 @@ def is_known(command: Simple) -> bool:
     return program_name(command.argv[0]) in EDITS and touched(command) is not None
 
 
-def folders_of(line: Line, request: Request) -> list[str]:
+def folders_of(line: Line, request: Request, home: str) -> list[str]:
     """The folders that a command of the line may run in."""
     found = [request.cwd]
-    for command in line.commands[:-1]:
-        if command.argv[:1] and command.argv[0] in MOVES and len(command.argv) > 1:
-            goal = command.argv[-1]
+    for inner in map(unwrapped, line.commands[:-1]):
+        if inner is not None and inner.argv[0] in MOVES and len(found) <= MOST_FOLDERS:
+            goal = inner.argv[-1] if len(inner.argv) > 1 else home
             found += [place for folder in found if (place := posixpath.join(folder, goal)) not in found]
-        if len(found) > MOST_FOLDERS:
-            break
     return found
 
 
@@ -113,7 +111,7 @@ class _Words:
         """Whether a single name, most often no file at all, is surely none that matters: it is quick to see."""
         if self._against or not name.isascii() or name.lower() in FILES or name in SHADOWED:
             return False
-        return (runs or self._view.link(path) is None) and not self._is_protected_folder(path[: -len(name)])
+        return runs or (self._view.link(path) is None and not self._is_protected_folder(path[: -len(name)]))
 
     def _is_protected_folder(self, folder: str) -> bool:
         if folder not in self._seen:

@@ -14,6 +14,8 @@ from functools import lru_cache
 DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """For an environment that names no absolute folder; bash itself might search the current one."""
 
+LONGEST_FIRST_LINE = 256
+
 
 @lru_cache(maxsize=64)
 def folders(path: str | None) -> tuple[str, ...]:
@@ -31,6 +33,24 @@ def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
 def find(path: str, name: str) -> str | None:
     """The file in these folders that a name runs, or None. An answer is used for a second at most."""
     return _find(path, name, int(time.monotonic()))
+
+
+def interpreter(place: str) -> str | None:
+    """The name that a script has looked up on PATH by `#!/usr/bin/env NAME`, or None."""
+    return _interpreter(place, int(time.monotonic()))
+
+
+@lru_cache(maxsize=512)
+def _interpreter(place: str, second: int) -> str | None:
+    try:
+        with open(place, "rb") as file:
+            words = file.read(LONGEST_FIRST_LINE).split(b"\n")[0].split()
+    except OSError:
+        return None
+    if not words or not words[0].startswith(b"#!") or not words[0].endswith(b"/env"):
+        return None
+    names = (os.fsdecode(word) for word in words[1:] if not word.startswith(b"-") and b"=" not in word)
+    return next(names, None)
 
 
 @lru_cache(maxsize=512)

@@ -46,9 +46,9 @@ MORE = {
     "du": Program(long="count-links files0-from="),
     "df": Program(short="v", long="no-sync sync"),
     "file": Program(
-        short="Pcde:f:lm:psvzZS",
+        short="Pcde:f:lm:psvS",
         long="apple checking-printout debug exclude= exclude-quiet= files-from= list magic-file= no-buffer no-sandbox "
-        "parameter= preserve-date special-files uncompress uncompress-noreport",
+        "parameter= preserve-date special-files",
     ),
     "sort": Program(short="T:", long="files0-from= random-source= temporary-directory="),
     "column": Program(
@@ -82,13 +82,13 @@ MORE = {
         "no-fixed-strings no-follow no-invert-match no-stats no-sort-files no-byte-offset hyperlink-format= quiet",
     ),
     "tree": Program(
-        short="RhH:T:", long="gitfile= infofile= hintro= houtro= nolinks compress= hyperlink opt-toggle version help"
+        short="hH:T:", long="gitfile= infofile= hintro= houtro= nolinks compress= hyperlink opt-toggle version help"
     ),
 }
 GIT_MORE = Program(
     short="rtl:WO:mcX:iTS:kfhe",
-    long="no-mailmap mailmap use-mailmap no-use-mailmap ws-error-highlight= anchored= submodule? indent-heuristic "
-    "no-indent-heuristic line-prefix= no-relative skip-to= rotate-to= output-indicator-new= output-indicator-old= "
+    long="no-pager no-mailmap mailmap use-mailmap no-use-mailmap ws-error-highlight= anchored= submodule? "
+    "indent-heuristic no-indent-heuristic line-prefix= no-relative skip-to= rotate-to= output-indicator-new= output-indicator-old= "
     "output-indicator-context= patch-with-stat patch-with-raw irreversible-delete default-prefix expand-tabs? "
     "no-expand-tabs diff-merges= no-diff-merges remerge-diff dd show-linear-break? no-walk? do-walk reflog "
     "remove-empty grep-reflog= stdin exclude-first-parent-only since-as-filter= alternate-refs ignore-missing bisect "
@@ -106,6 +106,8 @@ and `--open-files-in-pager`."""
 GIT_WRITERS = ("branch", "tag", "config")
 """In the tables of readers, but a rule for them is one for changes as well."""
 GIT_VALUES = names("-C --git-dir --work-tree --namespace --super-prefix --attr-source --list-cmds")
+GIT_ELSEWHERE = ("--config-env", "--git-dir")
+"""Flags that bring another configuration, and so other programs."""
 GIT_UNTOUCHED = names("add commit push reset")
 """Subcommands that write no file which their words name."""
 GIT_RUNS = {
@@ -125,8 +127,6 @@ GIT_RUNS = {
     "instaweb": ("db", "httpd browser"),
     "daemon": ("", "access-hook"),
     "help": ("", "web"),
-    "svn": ("", "username"),
-    "remote-ext": ("", ""),
     "submodule": ("", "template"),
 }
 """Short and long flags whose value is a program, or says where programs are."""
@@ -134,7 +134,7 @@ GIT_NESTED = names("foreach run filter-branch for-each-repo")
 """`git submodule foreach`, `git bisect run`, `git hook run`: the rest is a command."""
 GIT_NESTING = names("submodule bisect hook filter-branch for-each-repo")
 SAFE_KEY = re.compile(
-    r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\..+ | status\..+
+    r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\.(?:rebase|ff) | status\..+
     | feature\..+ | push\.(?:default|autosetupremote|followtags)
     | fetch\.(?:prune|prunetags|all|parallel|output|writecommitgraph)
     | init\.defaultbranch | log\.\w+ | rerere\.\w+ | rebase\.(?:autostash|autosquash|updaterefs|stat)
@@ -146,7 +146,7 @@ SAFE_KEY = re.compile(
     | diff\.(?:algorithm|renames|renamelimit|colormoved|mnemonicprefix|noprefix|context|submodule)
     | gc\.(?:auto|autodetach) | pack\.\w+ | index\.\w+ | http\.(?:postbuffer|lowspeedlimit|lowspeedtime|version)
     | help\.autocorrect | stash\.\w+ | blame\.\w+ | grep\.(?:linenumber|column|patterntype|extendedregexp)
-    | format\.pretty | interactive\.singlekey | transfer\.fsckobjects | versionsort\..+ | worktree\.\w+ | checkout\.\w+
+    | interactive\.singlekey | transfer\.fsckobjects | versionsort\..+ | worktree\.\w+ | checkout\.\w+
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -195,6 +195,8 @@ OTHER_RUNS: dict[str, tuple[str, str, re.Pattern[str]]] = {
     "man": ("PH", "pager html", HARMLESS_PROGRAM),
 }
 """Short and long flags that name a program to run, and the values that are no surprise."""
+OWN_FLAGS = ("--checkpoint", "--strip")
+"""Flags that begin like one of these, and are flags of their own."""
 
 JOINTS = re.compile(r"[=:@,]")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
@@ -203,7 +205,7 @@ TAKES_CODE = re.compile(r"[gmn]?awk|(?:perl|python|ruby|php|lua)[\d.]*|node|node
 EXCLUDES = re.compile(r"--(?:extend-|per-file-)?(?:exclude|ignore|skip|omit)[\w-]*=")
 EXCLUDERS = names(
     "tar bsdtar rsync ruff black isort flake8 mypy pylint bandit eslint prettier pytest py.test cloc tokei ag ack fd "
-    "fdfind codespell rclone restic borg du"
+    "fdfind codespell rclone restic borg du aws gsutil gcloud"
 )
 EXCLUDE_NEXT = names(
     "--exclude --exclude-dir --exclude-from --exclude-path --extend-exclude --ignore --ignore-dir --ignore-pattern "
@@ -289,7 +291,7 @@ def _git(argv: Sequence[str], spelled: Collection[str]) -> str:
             key, _, value = (argv[place + 1] if place + 1 < len(argv) else "").partition("=")
             if not _is_safe_setting(key, value) and not {key, f"{key}={value}"} & set(spelled):
                 return RUNS.format(word=key, name="git")
-        elif (word.startswith("--exec-path=") or flag == "--config-env") and not _is_spelled(word, spelled):
+        elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_spelled(word, spelled):
             return RUNS.format(word=word, name="git")
         place += 2 if word == "-c" or word in GIT_VALUES or word == "--config-env" else 1
     rest = argv[place:]
@@ -470,7 +472,7 @@ def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[t
         if word == "--":
             return
         flag, equals, value = word.partition("=")
-        if flag[:2] == "--" and len(flag) > 3 and any(name.startswith(flag[2:]) for name in known):
+        if flag[:2] == "--" and flag not in OWN_FLAGS and any(name.startswith(flag[2:]) for name in known):
             yield word, value if equals else following
         elif word[:1] == "-" and word[1:2] != "-":
             letters = word[1:8] if word[1:8].isalpha() else word[1:2]
