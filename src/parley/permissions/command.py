@@ -112,11 +112,10 @@ def by_beginning(
     line: shell.Line, allow: Rule | None, untrusted: Collection[str], request: Request, rules: Rules, view: View
 ) -> str:
     """Why a line is not approved by rules that say only how its commands begin."""
-    whole = rules.bare("allow", "Bash")
-    if allow is None and whole is None:
+    if allow is None and rules.bare("allow", "Bash") is None:
         return ""
     patterns = [rule.spec or "" for rule in rules.specific("allow", "Bash")]
-    return hazards(line, [*patterns, "*"] if whole else patterns, untrusted, request, rules, view)
+    return hazards(line, patterns, untrusted, request, rules, view)
 
 
 def told_of(untrusted: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ word is enough to write a file with such a name into a folder of PATH.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 
@@ -50,11 +50,11 @@ REPLACES = "It puts a folder at {path}, which is a folder of PATH or above one: 
 
 def planted(line: Line, request: Request, rules: Rules, view: View) -> dict[str, str]:
     """The trusted names of a line that would run a file of a working directory, and which file."""
-    if request.path is None:
+    names = {name for command in line.commands for name in looked_up(command)}
+    if request.path is None or not names:
         return {}
     own, found = own_folders(rules, view), {}
-    names = {name for command in line.commands for name in looked_up(command)}
-    for path in (request.path, *assigned(line, request.cwd)):
+    for path in (request.path, *(assigned(line, request.cwd) if "PATH" in line.text else ())):
         parts = split(path, own)
         for name in names:
             place = located(name, parts, view)
@@ -78,13 +78,14 @@ def assigned(line: Line, cwd: str) -> list[str]:
 def looked_up(command: Simple) -> Iterable[str]:
     """The names of programs that the tables know, and that the shell searches for on PATH."""
     inner = unwrapped(command)
-    chain = [*inner.wrappers, inner.argv[0]] if inner else command.argv[:1]
-    started = False
-    for name in chain:
-        if name in KNOWN and (started or name not in BUILTINS):
-            yield name
-            yield from ALSO_RUN.get(name, ())
-        started = started or name in STARTERS
+    chain = (*inner.wrappers, inner.argv[0]) if inner else command.argv[:1]
+    found = [name for place, name in enumerate(chain) if name in SHADOWED or (name in KNOWN and started(chain[:place]))]
+    return [*found, *(also for name in found for also in ALSO_RUN.get(name, ()))]
+
+
+def started(wrappers: Sequence[str]) -> bool:
+    """Whether what comes after these wrappers is a program in any case."""
+    return any(name in STARTERS for name in wrappers)
 
 
 def located(name: str, parts: Parts, view: View) -> str | None:
@@ -100,16 +101,16 @@ def located(name: str, parts: Parts, view: View) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def split(path: str, own: frozenset[str]) -> Parts:
+def split(path: str, own: tuple[str, ...]) -> Parts:
     """A PATH in parts that lie in folders of the session and parts that do not. Only the second ones may be kept."""
     marked = ((folder, any(beneath(folder, each) is not None for each in own)) for folder in folders(path))
     return tuple((":".join(each[0] for each in part), inside) for inside, part in groupby(marked, lambda each: each[1]))
 
 
-def own_folders(rules: Rules, view: View) -> frozenset[str]:
+def own_folders(rules: Rules, view: View) -> tuple[str, ...]:
     """By every name. A session that works in `/` has no other programs than those in it."""
-    given = (name for folder in (*rules.working(), *rules.readable) for name in view.way(folder).names)
-    return frozenset(given) - {"/"}
+    places = (rules.cwd, *rules.folders, *rules.readable)
+    return tuple([name for place in places for name in view.way(place).names if name != "/"])
 
 
 def is_own(way: Way, rules: Rules, view: View) -> bool:

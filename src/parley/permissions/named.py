@@ -21,24 +21,25 @@ from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple
 from parley.permissions.shell.edits import EDITS
 from parley.permissions.shell.patterns import together
-from parley.permissions.shell.prefixed import concern, file_words
+from parley.permissions.shell.prefixed import concern, file_words, shown
 from parley.permissions.shell.readonly import MOVES, files_read, program_name
 from parley.permissions.shell.simple import names
 from parley.permissions.shell.targets import touched
 from parley.permissions.shell.wrappers import Inner, unwrapped
-from parley.workspace.globs import name_test
+from parley.workspace.globs import WILD, name_test
 
 LEADS_TO_PROTECTED = "{word} leads to {path}, which decides what runs later: no rule approves it in advance"
 IS_AGAINST = "{word} names a file that the rule {rule} ({source}) is against"
 BRINGS = "{word} has {name} in it, which decides what runs later: no rule approves it in advance"
 MAY_STAND_FOR = "{word} may stand for {name}, which decides what runs later: no rule approves it in advance"
-MAY_BE_FLAG = "{word} may stand for {name}, which {program} would take for a flag"
 TOO_MANY = "It names too many files to judge them"
 MOST_NAMES = 1_000
 MOST_FOLDERS = 32
+MOST_PATTERNS = 32
+PROTECTED = tuple(sorted(FILES | FOLDERS))
 XARGS = "xargs"
 RUNS_THE_TREE = names("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
-"""What they do comes from the working tree anyway, so a single word is not looked up as a link."""
+"""What they do comes from the working tree anyway; a single word is the name of a target to them."""
 TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto")
 
 
@@ -55,7 +56,7 @@ def hazards(
         inner = unwrapped(command) or Inner(command.argv, command.words, command.globs)
         trusts = not untrusted or not {*inner.wrappers, *inner.argv[:1]} & set(untrusted)
         reads = trusts and files_read(command) is not None
-        if not inner.argv or (reads and not sends) or known.name(command.text):
+        if not inner.argv or (not sends and (reads or names_targets(inner))) or known.name(command.text):
             continue
         words = words or _Words(folders_of(line, request, view.home), request, rules, view)
         why = "" if reads else concern(inner, patterns) or (words.globs(inner) if inner.globs else "")
@@ -65,6 +66,11 @@ def hazards(
         if why:
             return why
     return ""
+
+
+def names_targets(inner: Inner) -> bool:
+    """`npm test`, `make build`: nothing in it is a file."""
+    return inner.argv[0] in RUNS_THE_TREE and all(map(str.isalnum, inner.argv[1:])) and not inner.globs
 
 
 def is_known(command: Simple) -> bool:
@@ -90,28 +96,29 @@ class _Words:
         self._left = MOST_NAMES
         self._seen: dict[str, bool] = {}
         """Whether folders are protected."""
-        self._against = any(rules.on_paths(behavior, "Edit", writing=True) for behavior in AGAINST)
+        self._against = bool(
+            rules.on_paths("deny", "Edit", writing=True) or rules.on_paths("ask", "Edit", writing=True)
+        )
 
     def names(self, inner: Inner, sends: bool) -> str:
         if len(self._folders) > MOST_FOLDERS:
             return TOO_MANY
-        runs = inner.argv[0] in RUNS_THE_TREE
         for word, name in file_words(inner, sends=sends):
             for path in self._paths(name):
                 self._left -= 1
                 if self._left < 0:
                     return TOO_MANY
-                if name.isalnum() and self._is_harmless(name, path, runs):
+                if name.isalnum() and self._is_harmless(name, path):
                     continue
                 if why := self._judged(word, self._view.way(path)):
                     return why
         return self._brought(inner)
 
-    def _is_harmless(self, name: str, path: str, runs: bool) -> bool:
+    def _is_harmless(self, name: str, path: str) -> bool:
         """Whether a single name, most often no file at all, is surely none that matters: it is quick to see."""
         if self._against or not name.isascii() or name.lower() in FILES or name in SHADOWED:
             return False
-        return runs or (self._view.link(path) is None and not self._is_protected_folder(path[: -len(name)]))
+        return self._view.link(path) is None and not self._is_protected_folder(path[: -len(name)])
 
     def _is_protected_folder(self, folder: str) -> bool:
         if folder not in self._seen:
@@ -125,11 +132,12 @@ class _Words:
 
     def globs(self, inner: Inner) -> str:
         """Patterns of file names: what they stand for is decided by the folder."""
-        for place in inner.globs:
-            word = inner.argv[place]
-            for name in sorted(FILES | FOLDERS):
-                if self._may_stand_for(word, name):
-                    return MAY_STAND_FOR.format(word=word, name=name)
+        if len(inner.globs) > MOST_PATTERNS:
+            return TOO_MANY
+        for word in (inner.argv[place] for place in inner.globs):
+            name = next(self._stands_for(word), None)
+            if name is not None:
+                return MAY_STAND_FOR.format(word=shown(word), name=name)
         return ""
 
     def _paths(self, name: str) -> Iterator[str]:
@@ -139,35 +147,37 @@ class _Words:
     def _judged(self, word: str, way: Way) -> str:
         for path in way.names:
             if self._is_protected(path):
-                return LEADS_TO_PROTECTED.format(word=word, path=path)
+                return LEADS_TO_PROTECTED.format(word=shown(word), path=path)
         if why := shadows([way], self._request, self._view):
             return why
         for behavior in AGAINST:
             rule = self._rules.against(behavior, way, "Edit", self._view, writing=True)
             if rule is not None:
-                return IS_AGAINST.format(word=word, rule=rule.text, source=rule.source)
+                return IS_AGAINST.format(word=shown(word), rule=rule.text, source=rule.source)
         return ""
 
     def _brought(self, inner: Inner) -> str:
         """`cp -r template/. .` brings every name of a folder along."""
         if inner.argv[0].rpartition("/")[2] not in TAKES_CONTENTS:
             return ""
-        for word in inner.argv[1:]:
-            if posixpath.basename(word) in ("", ".", "..") and not word.startswith("-"):
-                folders = list(self._paths(word.removesuffix(".") if word.endswith("/.") else word))
-                places = [posixpath.join(folder, name) for folder in folders for name in sorted(FILES | FOLDERS)]
-                found = next((place for place in places if self._view.has(place)), None)
-                if found is not None:
-                    return BRINGS.format(word=word, name=posixpath.basename(found))
+        words = [word for word in inner.argv[1:] if posixpath.basename(word) in ("", ".", "..") and word[:1] != "-"]
+        if len(words) > MOST_PATTERNS:
+            return TOO_MANY
+        for word in words:
+            for folder in self._paths(word.removesuffix(".") if word.endswith("/.") else word):
+                name = next((name for name in PROTECTED if self._view.has(posixpath.join(folder, name))), None)
+                if name is not None:
+                    return BRINGS.format(word=shown(word), name=name)
         return ""
 
-    def _may_stand_for(self, word: str, name: str) -> bool:
+    def _stands_for(self, word: str) -> Iterator[str]:
+        """The protected names that a pattern fits, and that are there or in a folder which is a pattern itself."""
         parts = word.split("/")
         for place, part in enumerate(parts):
-            wild = set(part) & set("*?[")
-            if wild and part.startswith(".") == name.startswith(".") and name_test(part)(name):
-                above = "/".join(parts[:place])
-                places = [posixpath.join(path, name) for path in self._paths(above)]
-                if set(above) & set("*?[") or any(map(self._view.has, places)):
-                    return True
-        return False
+            if WILD.search(part):
+                above, fits = "/".join(parts[:place]), name_test(part)
+                for name in PROTECTED:
+                    if (part[0] == ".") == (name[0] == ".") and fits(name):
+                        places = [posixpath.join(path, name) for path in self._paths(above)]
+                        if WILD.search(above) or any(map(self._view.has, places)):
+                            yield name

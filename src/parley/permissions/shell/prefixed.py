@@ -88,18 +88,19 @@ MORE = {
 GIT_MORE = Program(
     short="rtl:WO:mcX:iTS:kfhe",
     long="no-pager no-mailmap mailmap use-mailmap no-use-mailmap ws-error-highlight= anchored= submodule? "
-    "indent-heuristic no-indent-heuristic line-prefix= no-relative skip-to= rotate-to= output-indicator-new= output-indicator-old= "
-    "output-indicator-context= patch-with-stat patch-with-raw irreversible-delete default-prefix expand-tabs? "
-    "no-expand-tabs diff-merges= no-diff-merges remerge-diff dd show-linear-break? no-walk? do-walk reflog "
-    "remove-empty grep-reflog= stdin exclude-first-parent-only since-as-filter= alternate-refs ignore-missing bisect "
-    "left-right no-commit-id merge no-index base ours theirs exclude-hidden= maximal-only sparse dense in-commit-order "
-    "no-graph clear-decorations decorate-refs-exclude= no-rename-empty rename-empty git-path= show-object-format? sq "
-    "default= flags no-flags no-revs revs-only local-env-vars show-ref-format resolve-git-dir= prefix= sq-quote "
-    "path-format= disambiguate= reverse contents= ignore-revs-file= score-debug color-by-age no-progress progress "
-    "batch batch-check batch-all-objects allow-unknown-type follow-symlinks unordered filter= buffer debug "
-    "exclude-existing? format= recurse-submodules with-tree= exclude-from= exclude-per-directory= object-only "
-    "object-size-only group= numbered email exclude-standard no-exclude-standard max-depth= heading break "
-    "show-forced-updates short branch null pathspec-from-file= pathspec-file-nul",
+    "indent-heuristic no-indent-heuristic line-prefix= no-relative skip-to= rotate-to= output-indicator-new= "
+    "output-indicator-old= output-indicator-context= patch-with-stat patch-with-raw irreversible-delete "
+    "default-prefix expand-tabs? no-expand-tabs diff-merges= no-diff-merges remerge-diff dd show-linear-break? "
+    "no-walk? do-walk reflog remove-empty grep-reflog= stdin exclude-first-parent-only since-as-filter= "
+    "alternate-refs ignore-missing bisect left-right no-commit-id merge no-index base ours theirs exclude-hidden= "
+    "maximal-only sparse dense in-commit-order no-graph clear-decorations decorate-refs-exclude= no-rename-empty "
+    "rename-empty git-path= show-object-format? sq default= flags no-flags no-revs revs-only local-env-vars "
+    "show-ref-format resolve-git-dir= prefix= sq-quote path-format= disambiguate= reverse contents= "
+    "ignore-revs-file= score-debug color-by-age no-progress progress batch batch-check batch-all-objects "
+    "allow-unknown-type follow-symlinks unordered filter= buffer debug exclude-existing? format= "
+    "recurse-submodules with-tree= exclude-from= exclude-per-directory= object-only object-size-only group= "
+    "numbered email exclude-standard no-exclude-standard max-depth= heading break show-forced-updates short "
+    "branch null pathspec-from-file= pathspec-file-nul",
 )
 """The same for the subcommands of git that only read. Not `--output`, `--ext-diff`, `--textconv`, `--show-signature`
 and `--open-files-in-pager`."""
@@ -223,6 +224,12 @@ ONLY_READ = names("more shellcheck yamllint actionlint hadolint jq ps echo sleep
 """Programs without a flag that writes, in no table or with words that the tables do not know."""
 CONCERNED = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
 MOST_LETTERS = 256
+MOST_SHOWN = 100
+
+
+def shown(word: str) -> str:
+    """A word as a question tells it."""
+    return word if len(word) <= MOST_SHOWN else f"{word[:MOST_SHOWN]}..."
 
 
 def spelled_by(patterns: Sequence[str], text: str) -> frozenset[str]:
@@ -243,10 +250,10 @@ def concern(inner: Inner, patterns: Sequence[str]) -> str:
     if name in OTHER_RUNS:
         short, long, harmless = OTHER_RUNS[name]
         word = next((word for word, value in _flags(inner.argv, 1, short, long) if not harmless.fullmatch(value)), None)
-        return RUNS.format(word=word, name=name) if word is not None and not _is_spelled(word, spelled) else ""
+        return RUNS.format(word=shown(word), name=name) if word is not None and not _is_spelled(word, spelled) else ""
     if name in ("ssh", "scp", "sftp"):
         word = next((word for word in _values(inner.argv, "-o") if SSH_RUNS.match(word)), None)
-        return RUNS.format(word=word, name=name) if word is not None and word not in spelled else ""
+        return RUNS.format(word=shown(word), name=name) if word is not None and word not in spelled else ""
     if name in ("date", "xxd"):
         flags = [word for word in inner.argv[1:] if word[:1] == "-"]
         are_spelled = bool(flags) and all(_is_spelled(word, spelled) for word in flags)
@@ -265,7 +272,7 @@ def _reader(argv: Sequence[str], begin: int, name: str, program: Program, spelle
     if unknown and all(_is_spelled(word, spelled) for word in unknown):
         return ""
     word = next((word for word in unknown if not _is_spelled(word, spelled)), None)
-    return UNKNOWN_WORDS.format(name=name) if word is None else UNKNOWN_FLAG.format(word=word, name=name)
+    return UNKNOWN_WORDS.format(name=name) if word is None else UNKNOWN_FLAG.format(word=shown(word), name=name)
 
 
 def _is_known(program: Program, word: str) -> bool:
@@ -290,9 +297,9 @@ def _git(argv: Sequence[str], spelled: Collection[str]) -> str:
         if word == "-c":
             key, _, value = (argv[place + 1] if place + 1 < len(argv) else "").partition("=")
             if not _is_safe_setting(key, value) and not {key, f"{key}={value}"} & set(spelled):
-                return RUNS.format(word=key, name="git")
+                return RUNS.format(word=shown(key), name="git")
         elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_spelled(word, spelled):
-            return RUNS.format(word=word, name="git")
+            return RUNS.format(word=shown(word), name="git")
         place += 2 if word == "-c" or word in GIT_VALUES or word == "--config-env" else 1
     rest = argv[place:]
     if not rest:
@@ -301,15 +308,15 @@ def _git(argv: Sequence[str], spelled: Collection[str]) -> str:
     if sub == "config":
         return _config(rest, spelled)
     if sub in GIT_NESTING and (nested := next((word for word in rest[:6] if word in GIT_NESTED), None)):
-        return "" if nested in spelled else RUNS.format(word=nested, name="git")
+        return "" if nested in spelled else RUNS.format(word=shown(nested), name="git")
     short, long = GIT_RUNS.get(sub, ("", ""))
     for word, value in _flags(rest, 1, short, long):
         if sub == "clone" and word.startswith(("-c", "--config")) and _is_safe_setting(*_pair(value)):
             continue
         if not _is_spelled(word, spelled):
-            return RUNS.format(word=word, name=name)
+            return RUNS.format(word=shown(word), name=name)
     if any(GPG.search(word) for word in rest):
-        return RUNS.format(word="%G", name="git")
+        return RUNS.format(word=shown("%G"), name="git")
     program = git.READERS.get(sub)
     if program is None or sub in GIT_WRITERS:
         return ""
@@ -330,7 +337,7 @@ def _config(rest: Sequence[str], spelled: Collection[str]) -> str:
     if len(operands) == 1 and not action and not found.has(*CONFIG_WRITES):
         return ""  # It prints the value.
     key, value = operands[0], " ".join(operands[1:2])
-    return "" if key in spelled or _is_safe_setting(key, value) else RUNS.format(word=key, name="git")
+    return "" if key in spelled or _is_safe_setting(key, value) else RUNS.format(word=shown(key), name="git")
 
 
 def _is_safe_setting(key: str, value: str) -> bool:
@@ -355,9 +362,9 @@ def _sed(argv: Sequence[str], spelled: Collection[str]) -> str:
     scripts = scripts or [argv[place] for place in found.operands[:1]]
     word = next((script for script in scripts if not edits_lines(script) and script not in spelled), None)
     if word is not None:
-        return SCRIPT.format(word=word)
+        return SCRIPT.format(word=shown(word))
     suffix = next((value for flag, value in found.flags if flag in ("i", "in-place") and "/" in value), None)
-    return "" if suffix is None else BACKUP.format(word=suffix)
+    return "" if suffix is None else BACKUP.format(word=shown(suffix))
 
 
 def edits_lines(script: str) -> bool:
