@@ -1,7 +1,7 @@
 """Cases from published failures and from everyday work: rules, mode, call, and what has to be decided.
 
-A line of decisions.jsonl: the call (`tool`, `input`), `mode`, rules (`allow`, `deny`, `ask`), `links` and further
-working `folders` if there are some, what to `expect`, and `why`. `/w` is the working directory.
+A line of decisions.jsonl: the call (`tool`, `input`), `mode`, rules (`allow`, `deny`, `ask`), `links`, `files` and
+further working `folders` if there are some, what to `expect`, and `why`. `/w` is the working directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def decided(case: dict[str, Any]) -> str:
     request = Request(
         tool=case["tool"], input=case["input"], cwd="/w", asks_person=case.get("asks_person", False), reads_only=False
     )
-    decision = decide(request, rules(case), case["mode"], Tree(case.get("links")))
+    decision = decide(request, rules(case), case["mode"], Tree(case.get("links"), case.get("files", ())))
     return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"
 
 

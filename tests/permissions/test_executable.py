@@ -46,17 +46,17 @@ pytestmark = pytest.mark.skipif(not shutil.which("bash") or not canary.isolation
 
 
 def setting(case: Json) -> str:
-    return json.dumps([case.get(key) for key in ("mode", "allow", "deny", "ask", "folders", "links")], sort_keys=True)
+    return json.dumps([case.get(key) for key in ("mode", "allow", "deny", "ask", "folders", "links", "files")], sort_keys=True)
 
 
 def is_reachable(case: Json) -> bool:
-    """Whether a session can be brought to this: it has the tool, a script can say the input, links can be made."""
+    """Whether a session can be brought to this: it has the tool, a script can say the input, files can be made."""
     values = case["input"].values()
     sayable = all(value is not None and ("\n" in str(value) or str(value).isprintable()) for value in values)
     # An agent that is allowed to run would take turns from the script.
     runs_agent = case["tool"] in ("Task", "Agent") and case["expect"] == "allow"
-    linkable = all(link.startswith("/w/") for link in case.get("links", {}))
-    return case["tool"] in FILLED and not runs_agent and sayable and linkable
+    makeable = all(file.startswith(("/w/", "/home/me/")) for file in (*case.get("links", {}), *case.get("files", ())))
+    return case["tool"] in FILLED and not runs_agent and sayable and makeable
 
 
 class Place:
@@ -79,15 +79,18 @@ class Place:
             return value
         return re.sub(r"(?<![\w.-])/w(?![\w.-])", str(self.cwd), value).replace("/home/me", str(self.home))
 
-    def link(self, links: Json) -> None:
-        for name, target in links.items():
+    def make(self, links: Json, files: list[str]) -> None:
+        for name in (*links, *files):
             path = Path(self.placed(name))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)  # a call that was allowed may have made a file of that name
-            path.symlink_to(self.placed(target))
+            if name in links:
+                path.symlink_to(self.placed(links[name]))
+            else:
+                path.touch()
 
-    def unlink(self, links: Json) -> None:
-        for name in links:
+    def remove(self, links: Json, files: list[str]) -> None:
+        for name in (*links, *files):
             Path(self.placed(name)).unlink()
 
 
@@ -181,9 +184,10 @@ async def played(groups: list[list[Json]], place: Place) -> dict[str, str]:
         rules["additionalDirectories"] = place.placed(first.get("folders", []))
         await host.request(subtype="apply_flag_settings", settings={"permissions": rules})
         await host.request(subtype="set_permission_mode", mode=first["mode"])
-        place.link(first.get("links", {}))
+        made = (first.get("links", {}), first.get("files", []))
+        place.make(*made)
         await host.turn()
-        place.unlink(first.get("links", {}))
+        place.remove(*made)
     assert engine.stdin is not None
     engine.stdin.close()
     assert await engine.wait() == 0

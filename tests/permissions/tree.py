@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from parley.permissions.base import Way
+from parley.permissions.base import Entry, Way
 from parley.permissions.view import follow
 
 
@@ -19,7 +19,18 @@ class Tree:
         return self._links.get(path)
 
     def has(self, path: str) -> bool:
-        return path in self._links or path in self._files
+        folder, _, name = path.rpartition("/")
+        real = f"{(self.way(folder).real or '').rstrip('/')}/{name}"
+        return any(known == real or known.startswith(f"{real}/") for known in (*self._links, *self._files))
+
+    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+        top = (self.way(path).real or "").rstrip("/") + "/"
+        found: dict[str, Entry] = {}
+        for known in (*self._links, *self._files):
+            if known.startswith(top):
+                name, below, _ = known.removeprefix(top).partition("/")
+                found[name] = "folder" if below else "link" if known in self._links else "file"
+        return found if len(found) <= most else None
 
     def way(self, path: str) -> Way:
         return follow(path, self.link)

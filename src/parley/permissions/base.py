@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
 
 from parley.permissions.rule import Rule
 from parley.protocol.base import Json, Struct
@@ -20,6 +20,10 @@ class Way(Struct, frozen=True):
     """Where it ends, whether or not something is there; None if it leads from link to link for ever."""
 
 
+Entry = Literal["link", "folder", "file"]
+"""What a name in a folder is: a link, a folder, or anything else."""
+
+
 class Links(Protocol):
     """All that must be known of the file system to decide."""
 
@@ -30,6 +34,10 @@ class Links(Protocol):
 
     def has(self, path: str) -> bool:
         """Whether anything is at an absolute path."""
+
+    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+        """The names in the folder an absolute path leads to, and what each is; empty for what is not a folder,
+        or cannot be listed. None if there are more than `most`."""
 
 
 class View(Links, Protocol):

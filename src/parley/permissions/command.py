@@ -15,8 +15,9 @@ import msgspec
 from parley.permissions import shell, suggestions
 from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import doubts
-from parley.permissions.facts import ENDLESS, OUTSIDE, PROTECTED, Facts, Standing
+from parley.permissions.facts import AGAINST, ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.glimpses import Against, against_files, glimpsed
+from parley.permissions.links import met
 from parley.permissions.located import PLANTED, planted, replaces, shadows
 from parley.permissions.named import hazards
 from parley.permissions.protected import holds_keys, is_protected
@@ -25,13 +26,15 @@ from parley.permissions.repository import is_planted, runs_git
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell.deletion import deletes
+from parley.permissions.shell.moves import MOVES
 from parley.permissions.shell.patterns import is_exact
-from parley.permissions.shell.readonly import MOVES, reads_only, strays
+from parley.permissions.shell.readonly import files_read, reads_only, strays
 from parley.permissions.shell.wrappers import unwrapped
 from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
 CRITICAL = "It would delete a folder that much else depends on"
+MOST_SUGGESTED = 20
 MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
 UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
 
@@ -43,8 +46,11 @@ class Touched(Struct, frozen=True, kw_only=True):
     writes: tuple[Way, ...] = ()
     unknown: bool = True
     """There may be others."""
-    formers: tuple[Former, ...] = ()
-    """What files were called that the line moves and then goes on with."""
+    doubt: str = ""
+    """Why there may be others that commands read which are known to only read."""
+    steps: tuple[shell.Step, ...] = ()
+    formers: tuple[Former, ...] | None = ()
+    """What files were called that the line moves and then goes on with; None if there are too many."""
     merges: bool = False
     """A folder is copied over another."""
 
@@ -54,14 +60,16 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     text = given if isinstance(given, str) else ""
     line = shell.read(text)
     proven = line if isinstance(line, shell.Line) else None
-    touched = files_of(proven, request, view)
+    touched = files_of(proven, request, rules, view)
     # What is known in full needs no second look.
     beside = Against() if proven and not touched.unknown else glimpsed(text, proven, request, rules, view)
     deny, ask = rules.specific("deny", "Bash"), rules.specific("ask", "Bash")
     facts = Facts(
         deny=found(text, deny) or against_files("deny", touched.reads, touched.writes, rules, view) or beside.deny,
         ask=found(text, ask) or against_files("ask", touched.reads, touched.writes, rules, view) or beside.ask,
-        grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view) or beside.grave,
+        grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view)
+        or beside.grave
+        or (touched.doubt if rules.on_paths("deny", "Read", writing=False) else ""),
         hazard=hazard(proven, touched, request, rules, view) or beside.hazard,
         reason=NEEDS_APPROVAL,
         reason_type="other",
@@ -79,11 +87,11 @@ def with_proof(
     standing: Standing = "other" if untrusted else standing_of(line, touched, request, rules, view)
     allow = in_favour(line, touched, request, rules, mode, view, untrusted)
     writes = [way.real for way in touched.writes if way.real is not None]
-    reason, kind = why(line, outside, writes) if not untrusted else (told_of(untrusted), "other")
+    reason, kind = why(line, touched, outside, writes) if not untrusted else (told_of(untrusted), "other")
     return msgspec.structs.replace(
         facts,
         hazard=facts.hazard
-        or ("" if standing == "harmless" else by_beginning(line, allow, untrusted, request, rules, view)),
+        or ("" if standing == "harmless" else by_beginning(line, touched, allow, untrusted, request, rules, view)),
         allow=allow,
         allow_type="subcommandResults",
         standing=standing,
@@ -109,13 +117,19 @@ def found(text: str, rules: Sequence[Rule]) -> Rule | None:
 
 
 def by_beginning(
-    line: shell.Line, allow: Rule | None, untrusted: Collection[str], request: Request, rules: Rules, view: View
+    line: shell.Line,
+    touched: Touched,
+    allow: Rule | None,
+    untrusted: Collection[str],
+    request: Request,
+    rules: Rules,
+    view: View,
 ) -> str:
     """Why a line is not approved by rules that say only how its commands begin."""
     if allow is None and rules.bare("allow", "Bash") is None:
         return ""
     patterns = [rule.spec or "" for rule in rules.specific("allow", "Bash")]
-    return hazards(line, patterns, untrusted, request, rules, view)
+    return hazards(line, touched.steps, patterns, untrusted, request, rules, view)
 
 
 def told_of(untrusted: Mapping[str, str]) -> str:
@@ -135,7 +149,7 @@ def in_favour(
     """The rule that allows the line, with others where it takes several."""
     allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
-    if not patterns or not all(rules.count_in(view.way(place)) for place in places(line, request)):
+    if not patterns or not all(rules.count_in(view.way(place)) for place in places(line, touched, request)):
         return None
     text = line.text.strip()
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
@@ -163,7 +177,8 @@ def suffice(
     written = all(may_write(way, rules, mode, view) for way in touched.writes)
     if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written, untrusted=untrusted):
         return False
-    return all(may_read(way, rules, view) for way in touched.reads) or all_named(line, patterns, request)
+    judged = not touched.doubt and all(may_read(way, rules, view) for way in touched.reads)
+    return judged or all_named(line, patterns, request, view)
 
 
 def may_read(way: Way, rules: Rules, view: View) -> bool:
@@ -181,24 +196,32 @@ def may_write(way: Way, rules: Rules, mode: str, view: View) -> bool:
 # Files.
 
 
-def files_of(line: shell.Line | None, request: Request, view: View) -> Touched:
+def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View) -> Touched:
     if line is None:
         return Touched()
-    targets, steps = shell.targets(line, request.cwd), shell.steps(line, request.cwd)
-    known = formers(steps)
+    targets, steps = shell.tracked(line, request.cwd, view)
+    links = met(targets.followed, rules, view)
+    known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
+    reads = dict.fromkeys((*targets.reads, *links.links, *(former.path for former in known or ())))
+    if targets.plain and not any(rules.on_paths(kind, "Read", writing=False) for kind in AGAINST):
+        # They are where their folder is, which is judged as well.
+        reads = dict.fromkeys(path for path in reads if path not in targets.plain or holds_keys(path))
     return Touched(
-        reads=tuple(map(view.way, dict.fromkeys((*targets.reads, *(former.path for former in known))))),
+        reads=tuple(map(view.way, reads)),
         writes=tuple(map(view.way, targets.writes)),
-        unknown=targets.unknown,
-        formers=tuple(known),
+        unknown=targets.unknown or links.doubt != "",
+        doubt=targets.doubt or links.doubt,
+        steps=steps,
+        formers=None if known is None else tuple(known),
         merges=merges(steps, view),
     )
 
 
-def places(line: shell.Line, request: Request) -> list[str]:
-    """The folders that commands of a line run in, or may."""
-    steps = zip(map(unwrapped, line.commands), shell.steps(line, request.cwd), strict=True)
-    return [request.cwd, *(name for inner, step in steps if inner and inner.argv[0] in MOVES for name in step.names)]
+def places(line: shell.Line, touched: Touched, request: Request) -> list[str]:
+    """The folders that commands of a line run in, or may, and those it goes to."""
+    steps = zip(map(unwrapped, line.commands), touched.steps, strict=True)
+    goals = [name for inner, step in steps if inner and inner.argv[0] in MOVES for name in step.names]
+    return [request.cwd, *goals, *(folder for step in touched.steps for folder in step.folders)]
 
 
 def finds_planted(line: shell.Line, touched: Touched, request: Request, view: View) -> bool:
@@ -206,24 +229,30 @@ def finds_planted(line: shell.Line, touched: Touched, request: Request, view: Vi
     return runs_git(line) and is_planted(request.cwd, view, made)
 
 
-def all_named(line: shell.Line, patterns: Sequence[str], request: Request) -> bool:
+def all_named(line: shell.Line, patterns: Sequence[str], request: Request, view: View) -> bool:
     """Whether every command that reads a file is named by a pattern, not only known to be a reader."""
-    readers = [c for c in line.commands if shell.targets(shell.Line(c.text, (c,)), request.cwd).reads]
-    return all(any(shell.matches(pattern, command.text) for pattern in patterns) for command in readers)
+    unnamed = (c for c in line.commands if not any(shell.matches(pattern, c.text) for pattern in patterns))
+    return not any(reads_some(command, request, view) for command in unnamed)
+
+
+def reads_some(command: shell.Simple, request: Request, view: View) -> bool:
+    if files_read(command) is None:
+        return any(redirect.reads for redirect in command.redirects)
+    found = shell.targets(shell.Line(command.text, (command,)), request.cwd, view)
+    return bool(found.reads or found.followed or found.doubt)
 
 
 def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rules, view: View) -> Standing:
     at_home = rules.is_inside(view.way(request.cwd), view)
-    if not at_home or not all(may_read(way, rules, view) for way in touched.reads):
+    # What is not known is never harmless. It is known only where every command reads, or is one of the closed list,
+    # with all its operands.
+    if touched.unknown or not at_home or not all(may_read(way, rules, view) for way in touched.reads):
         return "other"
     if touched.merges or strays(line, request.cwd) or finds_planted(line, touched, request, view):
         return "other"
     if shell.is_read_only(line, cwd=request.cwd) and not touched.writes:
         return "harmless"
-    # `unknown` is false only where every command reads or is one of the closed list with all its operands known.
-    if touched.unknown or not all(rules.is_inside(way, view) for way in touched.writes):
-        return "other"
-    return "edit"
+    return "edit" if all(rules.is_inside(way, view) for way in touched.writes) else "other"
 
 
 # Reasons.
@@ -246,15 +275,19 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
         return ENDLESS
     if go_by_a_link(touched.formers, view):
         return MOVED_A_LINK
-    if why := shadows(touched.writes, request, view) or replaces(line, request, rules, view):
+    if why := shadows(touched.writes, request, view) or replaces(touched.steps, request, rules, view):
         return why
-    return "" if line is None else doubts(line, request, rules, view)
+    return "" if line is None else doubts(line, touched.steps, request, rules, view)
 
 
-def why(line: shell.Line, outside: Sequence[Way], writes: Sequence[str]) -> tuple[str, str]:
+def why(line: shell.Line, touched: Touched, outside: Sequence[Way], writes: Sequence[str]) -> tuple[str, str]:
     """Why a line is asked about, and what the wire calls that."""
     if outside:
         return OUTSIDE, "workingDir"
+    if touched.doubt:
+        return touched.doubt, "other"
+    if any(holds_keys(name) for way in touched.reads for name in way.names):
+        return KEYS, "other"
     if writes:
         return "", ""
     return ("", "subcommandResults") if len(line.commands) > 1 else (NEEDS_APPROVAL, "other")
@@ -280,7 +313,8 @@ def suggested(
     needed = [command for command in line.commands if untrusted or not reads_only(command)]
     known_writes = bool(writes) and not outside and not touched.unknown
     # The beginning of a command says nothing of the other commands of a line that edits.
-    specs = [] if known_writes and len(line.commands) > 1 else suggestions.beginnings([c.argv for c in needed], text)
+    too_many = (known_writes and len(line.commands) > 1) or len(needed) > MOST_SUGGESTED
+    specs = [] if too_many else suggestions.beginnings([c.argv for c in needed], text)
     patterns = [*(rule.spec or "" for rule in rules.specific("allow", "Bash")), *filter(None, specs)]
     if not specs or not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
         specs = [suggestions.exact(text)]

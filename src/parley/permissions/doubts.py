@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from parley.permissions import paths
 from parley.permissions.base import Request, View
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, Simple, steps
+from parley.permissions.shell import Line, Simple, Step
 from parley.permissions.shell.glimpse import searches
+from parley.permissions.shell.readonly import program_name
 from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.view import MOST_ENTRIES
 from parley.workspace.globs import WILD, name_test
 
 CLIMBS_A_LINK = "A path in it goes up behind a link, so it is not where it seems to be"
@@ -24,31 +27,33 @@ MAY_MEET_DENIED = "It may read files that a rule denies, without naming them"
 TAKES_DENIED_ALONG = "It moves a folder with files in it that a rule denies by the path they have now"
 
 UP = re.compile(r"(^|[/=])\.\.(/|$)")
-MOST_FOLDERS = 32
+MOST_PATHS = 1_000
+MOST_MOVES = 16
+"""Paths are not followed further than this through the folders of a line."""
 
 
-def doubts(line: Line, request: Request, rules: Rules, view: View) -> str:
+def doubts(line: Line, steps: Sequence[Step], request: Request, rules: Rules, view: View) -> str:
     """Why the files of a line are not as sure as they look; nothing if they are."""
-    if climbs_a_link(line, request, view):
+    if climbs_a_link(line, steps, view):
         return CLIMBS_A_LINK
     if not denying(rules):
         return ""
     if any(searches_folders(command) or may_meet(command, rules) for command in line.commands):
         return MAY_MEET_DENIED
-    return TAKES_DENIED_ALONG if takes_denied_along(line, request, rules, view) else ""
+    if any(compares_folders(command, step, view) for command, step in zip(line.commands, steps, strict=True)):
+        return MAY_MEET_DENIED
+    return TAKES_DENIED_ALONG if takes_denied_along(steps, rules, view) else ""
 
 
-def climbs_a_link(line: Line, request: Request, view: View) -> bool:
-    named = [redirect.target for command in line.commands for redirect in command.redirects]
-    named += [word for command in line.commands for word in command.argv]
-    words = [word for word in named if UP.search(word)]
-    folders = [request.cwd]
-    for command in line.commands:
-        if words and command.argv[:1] == ("cd",) and len(command.argv) > 1:
-            folders += [os.path.join(folder, command.argv[-1]) for folder in folders]
-        if len(folders) > MOST_FOLDERS:
+def climbs_a_link(line: Line, steps: Sequence[Step], view: View) -> bool:
+    left, moves = MOST_PATHS, 0
+    for command, step in zip(line.commands, steps, strict=True):
+        named = (*command.argv, *(redirect.target for redirect in command.redirects))
+        paths = [os.path.join(folder, word) for word in named if UP.search(word) for folder in step.folders]
+        left, moves = left - len(paths), moves + (command.argv[:1] == ("cd",))
+        if left < 0 or (paths and moves > MOST_MOVES) or any(leads_elsewhere(path, view) for path in paths):
             return True
-    return any(leads_elsewhere(os.path.join(folder, word), view) for folder in folders for word in words)
+    return False
 
 
 def leads_elsewhere(path: str, view: View) -> bool:
@@ -56,9 +61,9 @@ def leads_elsewhere(path: str, view: View) -> bool:
     return view.way(path).real != view.way(os.path.normpath(path)).real
 
 
-def takes_denied_along(line: Line, request: Request, rules: Rules, view: View) -> bool:
+def takes_denied_along(steps: Sequence[Step], rules: Rules, view: View) -> bool:
     """Whether a folder gets another name that is above what a rule denies: the rule would not fit any more."""
-    moved = {name for step in steps(line, request.cwd) for old, _ in step.moves for name in view.way(old).names}
+    moved = {name for step in steps for old, _ in step.moves for name in view.way(old).names}
     if not moved:
         return False
     denied = [paths.fixed(rule.spec or "", rule.root, rules.cwd, view.home) for rule in denying(rules)]
@@ -72,6 +77,13 @@ def denying(rules: Rules) -> tuple[Rule, ...]:
 def searches_folders(command: Simple) -> bool:
     inner = unwrapped(command)
     return searches(inner.argv if inner else command.argv)
+
+
+def compares_folders(command: Simple, step: Step, view: View) -> bool:
+    """Whether `diff` is given a folder: it prints what is in the files there."""
+    inner = unwrapped(command)
+    compares = inner is not None and program_name(inner.argv[0]) == "diff"
+    return compares and any(view.entries(name, MOST_ENTRIES) != {} for name in step.names)
 
 
 def may_meet(command: Simple, rules: Rules) -> bool:

@@ -17,13 +17,14 @@ from itertools import groupby
 from parley.permissions.base import Request, View, Way
 from parley.permissions.paths import beneath
 from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, Simple, steps
+from parley.permissions.shell import Line, Simple, Step
 from parley.permissions.shell.edits import EDITS
 from parley.permissions.shell.readonly import TRUSTED_FOLDERS
 from parley.permissions.shell.simple import names
 from parley.permissions.shell.special import CHECKS
 from parley.permissions.shell.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import WRAPPERS, unwrapped
+from parley.permissions.view import plain
 from parley.workspace.search_path import find, folders, interpreter
 
 BUILTINS = names(
@@ -40,7 +41,6 @@ ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",)}
 KNOWN = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in VERSIONS), "git"})
 """The programs that the tables trust by name."""
 SHADOWED = KNOWN - BUILTINS
-MOVERS = (("mv",), ("cp",))
 Parts = tuple[tuple[str, bool], ...]
 """Parts of a PATH, and whether their folders are in a working directory."""
 PLANTED = "{name} is {place} here, a program in a working directory, and not the one of the system"
@@ -131,13 +131,14 @@ def shadows(ways: Iterable[Way], request: Request, view: View) -> str:
     return ""
 
 
-def replaces(line: Line | None, request: Request, rules: Rules, view: View) -> str:
+def replaces(steps: Iterable[Step], request: Request, rules: Rules, view: View) -> str:
     """Why a folder may not be moved or copied unasked: it would become a folder of PATH, or one above it."""
-    if line is None or request.path is None or not any(command.argv[:1] in MOVERS for command in line.commands):
+    moved = dict.fromkeys(new for step in steps for _, new in step.moves)
+    if request.path is None or not moved:
         return ""
     inside = [name for folder in folders(request.path) for name in view.way(folder).names]
     around = [name for folder in rules.working() for name in view.way(folder).names]
-    for new in dict.fromkeys(new for step in steps(line, request.cwd) for _, new in step.moves):
+    for new in map(plain, moved):
         if any(is_above(new, name) for name in inside) and not any(is_above(new, name) for name in around):
             return REPLACES.format(path=new)
     return ""

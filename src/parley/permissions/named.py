@@ -10,33 +10,33 @@ Not here: which words those are, and flags that no such rule approves (shell/pre
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from itertools import islice, zip_longest
 
 from parley.permissions.base import Request, View, Way
 from parley.permissions.facts import AGAINST
 from parley.permissions.located import SHADOWED, shadows
 from parley.permissions.paths import beneath
-from parley.permissions.protected import FILES, FOLDERS, is_protected
+from parley.permissions.protected import FILES, is_protected
 from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, Simple
+from parley.permissions.shell import Line, Simple, Step
 from parley.permissions.shell.edits import EDITS
+from parley.permissions.shell.expansion import Look, expand
 from parley.permissions.shell.patterns import together
-from parley.permissions.shell.prefixed import concern, file_words, shown
-from parley.permissions.shell.readonly import MOVES, files_read, program_name
+from parley.permissions.shell.prefixed import concern, file_words, shown, writes_no_operand
+from parley.permissions.shell.readonly import files_read, program_name
 from parley.permissions.shell.simple import names
 from parley.permissions.shell.targets import touched
 from parley.permissions.shell.wrappers import Inner, unwrapped
-from parley.workspace.globs import WILD, name_test
+from parley.permissions.view import MOST_ENTRIES
 
 LEADS_TO_PROTECTED = "{word} leads to {path}, which decides what runs later: no rule approves it in advance"
 IS_AGAINST = "{word} names a file that the rule {rule} ({source}) is against"
 BRINGS = "{word} has {name} in it, which decides what runs later: no rule approves it in advance"
-MAY_STAND_FOR = "{word} may stand for {name}, which decides what runs later: no rule approves it in advance"
+IS_FLAG = "{word} stands for the file {name}, which {program} takes for a flag"
 TOO_MANY = "It names too many files to judge them"
+UNKNOWN_FOLDER = "It is not known in which folder it names files"
 MOST_NAMES = 1_000
-MOST_FOLDERS = 32
-MOST_PATTERNS = 32
-PROTECTED = tuple(sorted(FILES | FOLDERS))
 XARGS = "xargs"
 RUNS_THE_TREE = names("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
 """What they do comes from the working tree anyway; a single word is the name of a target to them."""
@@ -44,26 +44,32 @@ TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto")
 
 
 def hazards(
-    line: Line, patterns: Sequence[str], untrusted: Collection[str], request: Request, rules: Rules, view: View
+    line: Line,
+    steps: Sequence[Step],
+    patterns: Sequence[str],
+    untrusted: Collection[str],
+    request: Request,
+    rules: Rules,
+    view: View,
 ) -> str:
     """Why rules for the beginnings of commands are not enough for a line; nothing if they are."""
     known = together(tuple(patterns))
     if known.name(line.text):
         return ""
-    words: _Words | None = None
+    words = _Words(request, rules, view)
     sends = any(XARGS in command.argv for command in line.commands)
-    for command in line.commands:
+    for command, step in zip_longest(line.commands, steps[: len(line.commands)], fillvalue=None):
+        if command is None or step is None:
+            return TOO_MANY
         inner = unwrapped(command) or Inner(command.argv, command.words, command.globs)
         trusts = not untrusted or not {*inner.wrappers, *inner.argv[:1]} & set(untrusted)
         reads = trusts and files_read(command) is not None
         if not inner.argv or (not sends and (reads or names_targets(inner))) or known.name(command.text):
             continue
-        words = words or _Words(folders_of(line, request, view.home), request, rules, view)
-        why = "" if reads else concern(inner, patterns) or (words.globs(inner) if inner.globs else "")
+        why = "" if reads else concern(inner, patterns)
         # The files of a command in the tables are judged already.
-        if not why and (sends or not (trusts and is_known(command))):
-            why = words.names(inner, sends)
-        if why:
+        is_judged = not sends and trusts and is_known(command)
+        if why := why or words.judged(inner, step.folders, sends=sends, only_patterns=is_judged):
             return why
     return ""
 
@@ -77,42 +83,56 @@ def is_known(command: Simple) -> bool:
     return program_name(command.argv[0]) in EDITS and touched(command) is not None
 
 
-def folders_of(line: Line, request: Request, home: str) -> list[str]:
-    """The folders that a command of the line may run in."""
-    found = [request.cwd]
-    for inner in map(unwrapped, line.commands[:-1]):
-        if inner is not None and inner.argv[0] in MOVES and len(found) <= MOST_FOLDERS:
-            goal = inner.argv[-1] if len(inner.argv) > 1 else home
-            found += [place for folder in found if (place := posixpath.join(folder, goal)) not in found]
-    return found
-
-
 class _Words:
-    def __init__(self, folders: Sequence[str], request: Request, rules: Rules, view: View) -> None:
-        self._folders = folders
+    def __init__(self, request: Request, rules: Rules, view: View) -> None:
         self._request = request
         self._rules = rules
         self._view = view
         self._left = MOST_NAMES
         self._seen: dict[str, bool] = {}
         """Whether folders are protected."""
-        self._against = bool(
-            rules.on_paths("deny", "Edit", writing=True) or rules.on_paths("ask", "Edit", writing=True)
-        )
+        self._against = any(rules.on_paths(behavior, "Edit", writing=True) for behavior in AGAINST)
 
-    def names(self, inner: Inner, sends: bool) -> str:
-        if len(self._folders) > MOST_FOLDERS:
-            return TOO_MANY
-        for word, name in file_words(inner, sends=sends):
-            for path in self._paths(name):
-                self._left -= 1
-                if self._left < 0:
-                    return TOO_MANY
-                if name.isalnum() and self._is_harmless(name, path):
-                    continue
-                if why := self._judged(word, self._view.way(path)):
+    def judged(self, inner: Inner, folders: Sequence[str], *, sends: bool, only_patterns: bool) -> str:
+        """Why one of the names in a command's words is not approved."""
+        if not folders:
+            return UNKNOWN_FOLDER
+        found = [] if only_patterns else list(islice(file_words(inner, sends=sends), MOST_NAMES + 1))
+        for folder in folders:
+            for word, name in found:
+                if why := self._named(word, name, folder):
                     return why
-        return self._brought(inner)
+            if why := (inner.globs and self._stood_for(inner, folder)) or self._brought(inner, folder):
+                return why
+        return ""
+
+    def _named(self, word: str, name: str, folder: str) -> str:
+        self._left -= 1
+        if self._left < 0:
+            return TOO_MANY
+        path = posixpath.join(folder, name)
+        return "" if name.isalnum() and self._is_harmless(name, path) else self._led(word, self._view.way(path))
+
+    def _stood_for(self, inner: Inner, folder: str) -> str:
+        """Patterns stand for the files that are there now: those may be anything, a flag as well."""
+        look = Look(lambda path: self._view.entries(path, MOST_ENTRIES), self._view.has)
+        only_reads = writes_no_operand(inner)
+        quick = not self._against and not self._is_protected_folder(folder)
+        for place in inner.globs:
+            word = inner.words[place]
+            found = expand(word, folder, look)
+            if found is None:
+                return TOO_MANY
+            plain = frozenset(found.plain) if quick else frozenset()
+            for name in found.words:
+                if name.startswith("-") and not word.startswith("-") and "--" not in inner.argv[:place]:
+                    return IS_FLAG.format(word=shown(word), name=shown(name), program=inner.argv[0])
+                # What is known not to be a link is where its folder is.
+                if only_reads or (posixpath.join(folder, name) in plain and not is_protected(f"/{name}")):
+                    continue
+                if why := self._named(word, name, folder):
+                    return why
+        return ""
 
     def _is_harmless(self, name: str, path: str) -> bool:
         """Whether a single name, most often no file at all, is surely none that matters: it is quick to see."""
@@ -130,21 +150,7 @@ class _Words:
         inner = beneath(path, self._rules.cwd)
         return is_protected(path if inner is None else "/".join(inner))
 
-    def globs(self, inner: Inner) -> str:
-        """Patterns of file names: what they stand for is decided by the folder."""
-        if len(inner.globs) > MOST_PATTERNS:
-            return TOO_MANY
-        for word in (inner.argv[place] for place in inner.globs):
-            name = next(self._stands_for(word), None)
-            if name is not None:
-                return MAY_STAND_FOR.format(word=shown(word), name=name)
-        return ""
-
-    def _paths(self, name: str) -> Iterator[str]:
-        if "\0" not in name:
-            yield from (posixpath.join(folder, name) for folder in self._folders)
-
-    def _judged(self, word: str, way: Way) -> str:
+    def _led(self, word: str, way: Way) -> str:
         for path in way.names:
             if self._is_protected(path):
                 return LEADS_TO_PROTECTED.format(word=shown(word), path=path)
@@ -156,28 +162,16 @@ class _Words:
                 return IS_AGAINST.format(word=shown(word), rule=rule.text, source=rule.source)
         return ""
 
-    def _brought(self, inner: Inner) -> str:
+    def _brought(self, inner: Inner, folder: str) -> str:
         """`cp -r template/. .` brings every name of a folder along."""
         if inner.argv[0].rpartition("/")[2] not in TAKES_CONTENTS:
             return ""
         words = [word for word in inner.argv[1:] if posixpath.basename(word) in ("", ".", "..") and word[:1] != "-"]
-        if len(words) > MOST_PATTERNS:
-            return TOO_MANY
         for word in words:
-            for folder in self._paths(word.removesuffix(".") if word.endswith("/.") else word):
-                name = next((name for name in PROTECTED if self._view.has(posixpath.join(folder, name))), None)
-                if name is not None:
-                    return BRINGS.format(word=shown(word), name=name)
+            found = self._view.entries(posixpath.join(folder, word), MOST_ENTRIES)
+            if found is None:
+                return TOO_MANY
+            name = next((name for name in found if is_protected(f"/{name}")), None)
+            if name is not None:
+                return BRINGS.format(word=shown(word), name=name)
         return ""
-
-    def _stands_for(self, word: str) -> Iterator[str]:
-        """The protected names that a pattern fits, and that are there or in a folder which is a pattern itself."""
-        parts = word.split("/")
-        for place, part in enumerate(parts):
-            if WILD.search(part):
-                above, fits = "/".join(parts[:place]), name_test(part)
-                for name in PROTECTED:
-                    if (part[0] == ".") == (name[0] == ".") and fits(name):
-                        places = [posixpath.join(path, name) for path in self._paths(above)]
-                        if WILD.search(above) or any(map(self._view.has, places)):
-                            yield name

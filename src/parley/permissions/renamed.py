@@ -7,7 +7,7 @@ name where no link could be seen. And `cp -r a b` writes through the links of a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from parley.permissions.base import View
 from parley.permissions.paths import beneath
@@ -15,6 +15,7 @@ from parley.permissions.shell import Step
 from parley.protocol.base import Struct
 
 MOST_NAMES = 256
+MOST_COMPARISONS = 10_000
 
 
 class Former(Struct, frozen=True):
@@ -25,30 +26,33 @@ class Former(Struct, frozen=True):
     """The file or folder above it that was moved, under the name it had."""
 
 
-def formers(steps: Sequence[Step]) -> list[Former]:
-    """The former names of all files that a command finds where another one has put them."""
-    found: dict[Former, int] = {}
+def formers(steps: Sequence[Step]) -> list[Former] | None:
+    """The former names of all files that a command finds where another one has put them; None if too many."""
+    moves = [(number, old, new) for number, step in enumerate(steps) for old, new in step.moves]
+    if not moves:
+        return []
+    found: dict[Former, None] = {}
     waiting = [(number, name) for number, step in enumerate(steps) for name in step.names]
-    while waiting and len(found) < MOST_NAMES:
+    left = MOST_COMPARISONS
+    while waiting:
         number, name = waiting.pop()
-        for other, former in _once(steps, number, name):
+        left -= len(moves)
+        if left < 0 or len(found) >= MOST_NAMES:
+            return None
+        for other, old, new in moves:
+            inner = beneath(name, new) if other != number else None
+            if inner is None:
+                continue
+            former = Former(os.path.normpath(os.path.join(old, *inner)), old)
             if former not in found:
-                found[former] = other
+                found[former] = None
                 waiting.append((other, former.path))
     return list(found)
 
 
-def _once(steps: Sequence[Step], number: int, name: str) -> Iterator[tuple[int, Former]]:
-    for other, step in enumerate(steps):
-        for old, new in step.moves if other != number else ():
-            inner = beneath(name, new)
-            if inner is not None:
-                yield other, Former(os.path.normpath(os.path.join(old, *inner)), old)
-
-
-def go_by_a_link(known: Sequence[Former], view: View) -> bool:
+def go_by_a_link(known: Sequence[Former] | None, view: View) -> bool:
     """Whether a link was moved that is on the way: it may lead somewhere else now, and nobody has seen where."""
-    return len(known) >= MOST_NAMES or any(_goes_by_a_link(former, view) for former in known)
+    return known is None or any(_goes_by_a_link(former, view) for former in known)
 
 
 def _goes_by_a_link(former: Former, view: View) -> bool:

@@ -5,9 +5,9 @@ python -m parley.permissions.table > docs/permissions.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from parley.permissions.base import Allow, Deny, Request
+from parley.permissions.base import Allow, Deny, Entry, Request
 from parley.permissions.decision import MODES, decide
 from parley.permissions.protected import FILES, FOLDERS
 from parley.permissions.rule import Behavior, Rule, read_rule
@@ -153,6 +153,9 @@ class Bare:
 
     def has(self, path: str) -> bool:
         return False
+
+    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+        return {}
 
 
 def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:

@@ -7,12 +7,14 @@ change its meaning; the reach of the decision keeps the opener from following it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from parley.permissions.base import Links, Way
+from parley.permissions.base import Entry, Links, Way
 
 MOST_LINKS = 40
 """As many as the kernel follows."""
+MOST_ENTRIES = 10_000
+"""So many names in folders are looked at for one decision."""
 
 
 class RealView:
@@ -31,6 +33,19 @@ class RealView:
         except ValueError:
             return False
 
+    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+        found: dict[str, Entry] = {}
+        try:
+            with os.scandir(path) as folder:
+                for entry in folder:
+                    if len(found) >= most:
+                        return None
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    found[entry.name] = "folder" if is_folder else "link" if entry.is_symlink() else "file"
+        except (OSError, ValueError):
+            return {}
+        return found
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 
@@ -43,6 +58,8 @@ class Glance:
         self._view = view
         self._ways: dict[str, Way] = {}
         self._links: dict[str, str | None] = {}
+        self._entries: dict[str, Mapping[str, Entry] | None] = {}
+        self._left = MOST_ENTRIES
 
     def link(self, path: str) -> str | None:
         if path not in self._links:
@@ -51,6 +68,17 @@ class Glance:
 
     def has(self, path: str) -> bool:
         return self._view.has(path)
+
+    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+        real = self.way(path).real
+        if real is None:
+            return {}
+        if real not in self._entries:
+            found = self._entries[real] = self._view.entries(real, min(most, self._left))
+            self._left -= len(found) if found is not None else self._left
+            top = real.rstrip("/")
+            self._links.update((f"{top}/{name}", None) for name, kind in (found or {}).items() if kind != "link")
+        return self._entries[real]
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)

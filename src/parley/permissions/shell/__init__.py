@@ -6,7 +6,8 @@
     finds(command, ["git push:*"])      is denied or asked for by these rules, on any text
     unresolved(command)                 something in it is only known when it runs
     may_find(command, ["git push:*"])   it could be what these rules speak of, once it runs
-    targets(line, cwd)                  the files it reads and writes
+    targets(line, cwd, view)            the files it reads and writes
+    tracked(line, cwd, view)            the same, and command by command
     is_critical_delete(command, ...)    removes what nobody wants removed
     glimpse(command, ...)               files it names, in whatever it runs
 
@@ -20,7 +21,7 @@ from parley.permissions.shell.glimpse import Glimpse, glimpse, runs_more
 from parley.permissions.shell.patterns import matches
 from parley.permissions.shell.readonly import is_read_only
 from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear
-from parley.permissions.shell.targets import Step, Targets, steps, targets
+from parley.permissions.shell.targets import Step, Targets, steps, targets, tracked
 from parley.permissions.shell.tokens import read
 
 __all__ = [
@@ -43,5 +44,6 @@ __all__ = [
     "runs_more",
     "steps",
     "targets",
+    "tracked",
     "unresolved",
 ]

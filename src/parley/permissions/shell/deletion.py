@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from parley.permissions.shell.finder import surveyed
+from parley.permissions.shell.moves import goal_of
 from parley.permissions.shell.simple import Line, names
 
 LONGEST_NAME = 4096
@@ -43,7 +44,8 @@ def is_critical_delete(command: str, cwd: str, home: str) -> bool:
 def _moved_to(words: list[str], cwd: str, home: str) -> Iterator[str]:
     """Where a `cd` leads, as far as that is told."""
     if words[:1] in (["cd"], ["pushd"]):
-        goal = HOME.sub(lambda _: home, QUOTES.sub("", words[-1])) if len(words) > 1 else home
+        plain = [QUOTES.sub("", word) for word in words[1:]]
+        goal = HOME.sub(lambda _: home, goal_of(("cd", *plain), home) or plain[-1])
         yield posixpath.normpath(posixpath.join(cwd, goal))
 
 

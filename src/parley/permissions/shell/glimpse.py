@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from parley.permissions.shell.finder import ASSIGNMENT, surveyed
+from parley.permissions.shell.moves import goal_of
 from parley.permissions.shell.simple import NOWHERE, Line, Simple
 from parley.permissions.shell.targets import touched
 from parley.permissions.shell.tree import Seen
@@ -73,8 +74,8 @@ def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
     survey, places = surveyed(command), Places(cwd, home)
     commands = [words for words in map(_spelled_out, survey.commands) if words]
     for words in commands:
-        if words[0] == "cd" and len(words) > 1:
-            places.goes(words[-1])
+        if words[0] in ("cd", "pushd"):
+            places.goes(goal_of(("cd", *words[1:]), home) or words[-1])
     search = _Search(places, line)
     for words in commands:
         search.command(words)

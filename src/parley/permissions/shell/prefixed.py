@@ -416,7 +416,7 @@ def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]
     What a command `sends` to another one may become words of that.
     """
     name, argv = _name(inner), inner.argv
-    if not sends and (name in ONLY_READ or _writes_no_operand(name, argv)):
+    if not sends and writes_no_operand(inner):
         return
     skips, only_operands = False, False
     for place, word in enumerate(argv[1:], 1):
@@ -438,8 +438,11 @@ def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]
             yield from ((word, each) for each in found if each)
 
 
-def _writes_no_operand(name: str, argv: Sequence[str]) -> bool:
+def writes_no_operand(inner: Inner) -> bool:
     """Whether the command reads what its words name, or does nothing with it."""
+    name, argv = _name(inner), inner.argv
+    if name in ONLY_READ:
+        return True
     if name == "sed":
         found = reading(SED, argv)
         return found is not None and not found.has("i", "in-place")

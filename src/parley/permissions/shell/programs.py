@@ -27,7 +27,7 @@ class Program(Struct, frozen=True, kw_only=True):
     short: str = ""
     long: str = ""
     operands: str = "files"
-    """What the operands are: `files`, `text` or `pattern` (a text, then files)."""
+    """What the operands are: `files`, `text`, `pattern` (a text, then files) or `names` (files if there is a slash)."""
     least: int = 0
     most: int | None = None
     globs: str = "behind a name"
@@ -41,6 +41,8 @@ class Program(Struct, frozen=True, kw_only=True):
     """Flags with which no operand means the current folder; a star if it always does."""
     file_flags: str = ""
     """Flags whose value is a file that is read."""
+    lists: str = ""
+    """What an operand begins with that names a file full of further words; there may be none."""
 
 
 class Reading(Struct, frozen=True):
@@ -86,6 +88,8 @@ def reading(program: Program, words: Sequence[str], begin: int = 1) -> Reading |
                 return None
             flags += taken[0]
             place += taken[1]
+    if program.lists and any(word.startswith(program.lists) for word in words[begin:]):
+        return None
     if len(operands) < program.least or (program.most is not None and len(operands) > program.most):
         return None
     return Reading(tuple(flags), tuple(operands))
@@ -147,6 +151,8 @@ def files(program: Program, words: Sequence[str], found: Reading) -> tuple[str, 
     if program.operands == "text":
         return values
     operands = tuple(words[place] for place in found.operands)
+    if program.operands == "names":
+        return values + tuple(operand for operand in operands if "/" in operand)
     if program.operands == "pattern" and not _has_pattern(program, found):
         operands = operands[1:]
     if not operands and (program.recursive_flags == "*" or found.has(*program.recursive_flags.split())):

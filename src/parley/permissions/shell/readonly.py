@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from parley.permissions.shell import assignments
 from parley.permissions.shell.git import git
+from parley.permissions.shell.moves import MOVES
 from parley.permissions.shell.programs import files, globs_fit, reading
 from parley.permissions.shell.simple import Line, Simple
 from parley.permissions.shell.special import CHECKS
@@ -13,7 +14,6 @@ from parley.permissions.shell.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import Inner, unwrapped
 
 TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
-MOVES = frozenset(["cd", "pushd", "popd"])
 
 
 def is_read_only(line: Line, *, cwd: str = "") -> bool:

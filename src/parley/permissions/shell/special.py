@@ -31,6 +31,8 @@ FIND_TESTS_WITH_VALUE = names(
     "-samefile -lname -ilname -fstype -used -printf"
 )
 FIND_NEWER = re.compile(r"-newer[aBcm][aBcmt]")
+FIND_FILE = re.compile(r"-(?:[ac]?newer|newer[aBcm][aBcm]|samefile)")
+"""Tests whose value is a file."""
 
 JQ = Program(
     short="rcSsnejMCa",
@@ -59,7 +61,7 @@ def find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     begin = place
     while place < len(words) and words[place][:1] not in ("-", "(", ")", "!", ","):
         place += 1
-    starts = tuple(words[begin:place])
+    starts, files = tuple(words[begin:place]), []
     if any(at not in range(begin, place) or words[at][0] in "*?[" for at in globs):
         return None
     while place < len(words):
@@ -67,10 +69,11 @@ def find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
         if word in FIND_TESTS:
             place += 1
         elif (word in FIND_TESTS_WITH_VALUE or FIND_NEWER.fullmatch(word)) and place + 1 < len(words):
+            files += [words[place + 1]] if FIND_FILE.fullmatch(word) else []
             place += 2
         else:
             return None
-    return starts or (".",)
+    return (*(starts or (".",)), *files)
 
 
 def sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
@@ -147,7 +150,9 @@ def sleep(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 def command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """`command -v` looks a name up; `command` alone is a wrapper."""
-    return () if len(words) > 2 and words[1] in ("-v", "-V") and not globs else None
+    if len(words) < 3 or words[1] not in ("-v", "-V") or globs:
+        return None
+    return tuple(word for word in words[2:] if "/" in word)
 
 
 def test(words: Sequence[str], globs: Sequence[int]) -> Files | None:

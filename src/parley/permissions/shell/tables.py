@@ -7,6 +7,7 @@ name (`hostname -f`). Programs whose words need more than a list of flags are in
 
 from __future__ import annotations
 
+from parley.permissions.shell.moves import CD
 from parley.permissions.shell.programs import Program
 
 GREP = Program(
@@ -77,8 +78,8 @@ READERS = {
         file_flags="f file",
     ),
     "wc": Program(short="clmwL", long="bytes chars lines words max-line-length total=", globs="anywhere"),
-    "which": Program(short="as", operands="text"),
-    "type": Program(short="afptP", operands="text"),
+    "which": Program(short="as", operands="names"),
+    "type": Program(short="afptP", operands="names"),
     "diff": Program(
         short="qrNabBwiEtTyusdpeC:U:cW:x:I:F:Z",
         long="brief recursive new-file text ignore-space-change ignore-all-space ignore-blank-lines ignore-case "
@@ -103,7 +104,7 @@ READERS = {
         short="ahHiklPTt:x:B:",
         long="all block-size= human-readable si inodes local portability output? print-type type= exclude-type= total",
     ),
-    "cd": Program(short="LPe@", most=1, globs="nowhere"),
+    "cd": CD,
     "file": Program(
         short="bihkLNnr0F:",
         long="brief mime mime-type mime-encoding keep-going dereference no-dereference no-pad raw separator= print0 "
@@ -116,6 +117,7 @@ READERS = {
         short="eEmLPqsz",
         long="canonicalize canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero "
         "relative-to= relative-base=",
+        file_flags="relative-to relative-base",
     ),
     "readlink": Program(
         short="fenmqsvz",
@@ -168,11 +170,11 @@ READERS = {
         long="address-radix= endian= skip-bytes= read-bytes= strings? format= output-duplicates width?",
     ),
     "hexdump": Program(short="bcCdon:s:vx", long="canonical length= skip= no-squeezing"),
-    "strings": Program(short="afn:t:e:wo", long="all print-file-name bytes= radix= encoding=", numbers=True),
+    "strings": Program(short="afn:t:e:wo", long="all print-file-name bytes= radix= encoding=", numbers=True, lists="@"),
     "tree": Program(
         short="adfilpsughDFQNqnrtcUvCASxJXL:P:I:",
         long="dirsfirst noreport gitignore prune matchdirs ignore-case du si inodes device metafirst filesfirst "
-        "sort= filelimit= fromfile charset= timefmt= info",
+        "sort= filelimit= fromfile charset= timefmt=",
     ),
     "free": Program(short="bkmghltwvs:c:", long="bytes kilo mega giga human si lohi total wide", most=0),
     "uptime": Program(short="psV", long="pretty since version", most=0),

@@ -1,32 +1,45 @@
 """The files a proven line reads and writes, as absolute paths.
 
-`cd` is followed: behind `cd sub &&` names are below `sub`; where it is not sure that the `cd` took
-place, they are below both folders (CVE-2026-25722). Paths are folded as text; links are the business
-of whoever opens them.
+`cd` is followed: after `cd sub &&` names are below `sub`; where it is not sure that the `cd` took
+place, they are below both folders (CVE-2026-25722). Patterns stand for the files that are there now.
+A path keeps the `..` in it: where that leads is decided by the links before it.
+
+A line may go where no one can tell, or name too much to look at: then there is a `doubt`, and what
+is known of its files is not all of them.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
+from parley.permissions.base import View
 from parley.permissions.shell import assignments
 from parley.permissions.shell.edits import EDITS, Touched
-from parley.permissions.shell.readonly import MOVES, files_read, program_name
+from parley.permissions.shell.expansion import Look, expand, is_pattern
+from parley.permissions.shell.following import followed
+from parley.permissions.shell.moves import IN_SHELL, MOVES, goal_of
+from parley.permissions.shell.readonly import files_read, program_name
 from parley.permissions.shell.simple import Line, Simple
-from parley.permissions.shell.wrappers import Inner, unwrapped
+from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.view import MOST_ENTRIES
 from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")
-PIPES = ("|", "|&", "&")
-
-
-class Targets(Struct, frozen=True):
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    unknown: bool = False
-    """Some command may read or write more than this: it is not in our tables, or it has a pattern of file names."""
+STATUS = "$?"
+SURE_BEFORE = ("", ";", "\n", "&&")
+"""Operators after which a command of a chain runs for sure, if the one after it does."""
+MOST_COMMANDS = 100
+MOST_FOLDERS = 32
+MOST_NAMES = 1_000
+MOST_EFFORT = 100_000
+"""How much is spent on paths: their characters, and as many as `PER_PATH` for each."""
+PER_PATH = 40
+TOO_MANY_COMMANDS = f"It has more than {MOST_COMMANDS} commands, too many to know all their files"
+TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MOST_FOLDERS} folders"
+TOO_MANY_NAMES = "It names too many files, or too long ones, to look at each"
 
 
 class Step(Struct, frozen=True):
@@ -35,81 +48,194 @@ class Step(Struct, frozen=True):
     names: tuple[str, ...]
     moves: tuple[tuple[str, str], ...]
     copies_folders: bool
+    folders: tuple[str, ...] = ()
+    """Where it may run; nothing if that is not known."""
+
+
+class Targets(Struct, frozen=True):
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    unknown: bool = False
+    """Some command may read or write more than this: it is not in our tables, or there is a doubt."""
+    doubt: str = ""
+    """Why not all files are known of the commands that are in our tables."""
+    followed: tuple[tuple[str, bool], ...] = ()
+    """Folders in which links are followed, and whether at any depth."""
+    plain: frozenset[str] = frozenset()
+    """Files that a pattern stands for and that are not links: each is in a folder among `reads`."""
 
 
 class _Tracker:
     """Walks through a line with the folders that its commands may run in."""
 
-    def __init__(self, cwd: str) -> None:
+    def __init__(self, cwd: str, view: View | None, text: str) -> None:
         self.folders: tuple[str, ...] = (cwd,)
         self.otherwise: tuple[str, ...] = ()
         """Where a command runs if the `cd` of the current `&&` chain failed."""
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
+        self.followed: dict[tuple[str, bool], None] = {}
+        self.plain: set[str] = set()
         self.unknown = False
+        self.doubt = ""
+        self.edits = False
+        self.patterns = False
         self.steps: list[Step] = []
+        self._effort_left = MOST_EFFORT
+        self._view = view
+        self._look = Look(lambda path: view.entries(path, MOST_ENTRIES), view.has) if view else None
+        # A line that sets one of these decides itself where `cd` leads.
+        self._home = view.home if view and "HOME" not in text and "CDPATH" not in text else None
+        self._sets_cdpath = "CDPATH" in text
 
     def command(self, command: Simple) -> None:
         if command.before != "&&":
-            self.folders, self.otherwise = _union(self.folders, self.otherwise), ()
-        found = touched(command)
-        self.unknown = self.unknown or found is None or bool(command.globs)
-        for redirect in command.redirects:
-            if redirect.writes:
-                self._add(self.writes, (redirect.target,))
-            if redirect.reads:
-                self._add(self.reads, (redirect.target,))
-        if found is not None:
-            self._add(self.reads, found.reads)
-            self._add(self.writes, found.writes)
-        self.steps.append(self._step(found or Touched(), [redirect.target for redirect in command.redirects]))
+            self._stand(_union(self.folders, self.otherwise))
+            self.otherwise = ()
+        self.patterns = self.patterns or any(is_pattern(command.words[place]) for place in command.globs)
+        steps = [self._touch(_redirected(command), self.folders)]
+        steps += [self._touch(found, folders) for found, folders in self._found(command)]
+        self.steps.append(_together(steps, self.folders))
         inner = unwrapped(command)
         if inner is not None and inner.argv[0] in MOVES:
-            self._move(inner, command)
+            self._move(inner.argv, command, in_shell=IN_SHELL.issuperset(inner.wrappers))
 
-    def _step(self, found: Touched, redirected: Iterable[str]) -> Step:
-        names = [part for name in (*found.reads, *found.writes, *redirected) for part in (name, *_before_climbs(name))]
-        named = [place for name in names for place in self._resolved(name)]
-        pairs = [(self._resolved(old), self._resolved(new)) for old, new in found.moves]
-        moves = tuple((old, new) for olds, news in pairs for old in olds for new in news)
+    def _found(self, command: Simple) -> Iterator[tuple[Touched, tuple[str, ...]]]:
+        """What the words of a command name, in which folders: a pattern stands for other files in each."""
+        found = touched(command)
+        if found is None:
+            self.unknown = self.edits = True
+            yield Touched(), self.folders
+            return
+        self.edits = self.edits or bool(found.writes)
+        if not command.globs or self._look is None:
+            self.unknown = self.unknown or bool(command.globs)
+            self._follow(command, self.folders)
+            yield found, self.folders
+            return
+        for folder in self.folders:
+            concrete = self._concrete(command, folder, self._look)
+            if concrete is None:
+                yield found, (folder,)
+                continue
+            names = touched(concrete)
+            if names is None:
+                self._doubt(f"{command.argv[0]} would take a file's name for a flag that is not known to only read")
+                yield found, (folder,)
+                continue
+            if any(STATUS in name for name in (*names.reads, *names.writes)):
+                self._doubt("The name of a file in it depends on how another command ends")
+            self._follow(concrete, (folder,))
+            yield names, (folder,)
+
+    def _concrete(self, command: Simple, folder: str, look: Look) -> Simple | None:
+        """The command with the names in place of its patterns. The folders that are listed for them are read."""
+        argv: list[str] = []
+        for place, word in enumerate(command.argv):
+            if place not in command.globs:
+                argv.append(word)
+                continue
+            found = expand(command.words[place], folder, look)
+            if found is None or len(argv) + len(found.words) > MOST_NAMES:
+                self._doubt(f"{word} stands for more files than are looked at before a command runs")
+                return None
+            self._add(self.reads, found.folders, (folder,))
+            self.plain.update(map(_absolute, found.plain))
+            argv += found.words
+        return Simple(tuple(argv), tuple(argv), command.text)
+
+    def _touch(self, found: Touched, folders: tuple[str, ...]) -> Step:
+        reads, writes = self._add(self.reads, found.reads, folders), self._add(self.writes, found.writes, folders)
+        before = (part for name in (*found.reads, *found.writes) for part in _before_climbs(name))
+        named = map(_folded, (*reads, *writes, *self._resolved(before, folders)))
+        pairs = [(self._resolved([old], folders), self._resolved([new], folders)) for old, new in found.moves]
+        both = ((_folded(old), _folded(new)) for olds, news in pairs for old in olds for new in news)
+        moves = tuple(islice(both, MOST_NAMES))
+        if len(moves) == MOST_NAMES:
+            self._doubt(TOO_MANY_NAMES)
         return Step(tuple(dict.fromkeys(named)), moves, found.copies_folders)
 
-    def _move(self, inner: Inner, command: Simple) -> None:
-        goals = [word for word in inner.argv[1:] if word[:1] != "-"]
-        if inner.argv[0] != "cd" or len(goals) != 1 or "-" in inner.argv:
-            self.unknown = True
-            self.folders = ()
+    def _follow(self, command: Simple, folders: tuple[str, ...]) -> None:
+        for name, deep in followed(command):
+            self.followed.update(((path, deep), None) for path in self._resolved([name], folders))
+
+    def _move(self, argv: tuple[str, ...], command: Simple, *, in_shell: bool) -> None:
+        goal = goal_of(argv, self._home)
+        if goal is None or (self._sets_cdpath and goal[:1] != "/"):
+            self._doubt(f"It is not known which folder {' '.join(argv)} leads to")
+            self._stand(())
             return
-        moved = tuple(self._resolved(goals[0]))
-        sure = command.after == "&&" and command.before not in PIPES
+        self._add(self.reads, (goal,), self.folders)
+        moved = tuple(dict.fromkeys(place for folder in self.folders for place in self._arrivals(folder, goal)))
+        sure = in_shell and command.after == "&&" and command.before in SURE_BEFORE
         self.otherwise = _union(self.otherwise, self.folders)
-        self.folders = moved if sure else _union(self.folders, moved)
+        self._stand(moved if sure else _union(self.folders, moved))
 
-    def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
+    def _arrivals(self, folder: str, goal: str) -> Iterator[str]:
+        """Where `cd` leads: bash folds the path as text, with `-P` it follows the links before `..`."""
+        path = posixpath.join(folder, goal)
+        yield _folded(path)
+        if self._view is not None and ".." in goal:
+            real = self._view.way(path).real
+            if real is not None and real != self._view.way(_folded(path)).real:
+                yield real
+
+    def _stand(self, folders: tuple[str, ...]) -> None:
+        if len(folders) > MOST_FOLDERS:
+            self._doubt(TOO_MANY_FOLDERS)
+            folders = ()
+        self.folders = folders
+
+    def _add(self, to: dict[str, None], names: Iterable[str], folders: tuple[str, ...]) -> list[str]:
+        found = self._resolved(names, folders)
+        to.update(dict.fromkeys(found if self._view else map(_folded, found)))
+        if len(to) > MOST_NAMES:
+            self._doubt(TOO_MANY_NAMES)
+        return found
+
+    def _resolved(self, names: Iterable[str], folders: tuple[str, ...]) -> list[str]:
+        """The paths that names have in some folders, as far as the effort goes."""
+        found: list[str] = []
         for name in names:
-            found = self._resolved(name)
-            self.unknown = self.unknown or not found
-            to.update(dict.fromkeys(found))
+            for folder in ("/",) if name.startswith("/") else folders:
+                self._effort_left -= len(folder) + len(name) + PER_PATH
+                if self._effort_left < 0:
+                    self._doubt(TOO_MANY_NAMES)
+                    return found
+                found.append(_absolute(posixpath.join(folder, name)))
+        return found
 
-    def _resolved(self, name: str) -> list[str]:
-        if name.startswith("/"):
-            return [_folded(name)]
-        return [_folded(posixpath.join(folder, name)) for folder in self.folders]
+    def _doubt(self, reason: str) -> None:
+        self.unknown = True
+        self.doubt = self.doubt or reason
+
+    def targets(self) -> Targets:
+        # Files that a line makes or moves are not there yet when its patterns are looked at.
+        unknown = self.unknown or (self.patterns and self.edits)
+        reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
+        return Targets(reads, writes, unknown, self.doubt, follows, frozenset(self.plain))
 
 
-def targets(line: Line, cwd: str) -> Targets:
-    tracker = _Tracker(cwd)
+def tracked(line: Line, cwd: str, view: View | None) -> tuple[Targets, tuple[Step, ...]]:
+    """The files of a line, and the same command by command.
+
+    Without a view paths are folded as text, a pattern stands for the folder that its files are in, and it is not
+    known where a bare `cd` leads.
+    """
+    if len(line.commands) > MOST_COMMANDS:
+        return Targets(unknown=True, doubt=TOO_MANY_COMMANDS), (Step((), (), False),) * len(line.commands)
+    tracker = _Tracker(cwd, view, line.text)
     for command in line.commands:
         tracker.command(command)
-    return Targets(tuple(tracker.reads), tuple(tracker.writes), tracker.unknown)
+    return tracker.targets(), tuple(tracker.steps)
 
 
-def steps(line: Line, cwd: str) -> tuple[Step, ...]:
-    """The same, command by command."""
-    tracker = _Tracker(cwd)
-    for command in line.commands:
-        tracker.command(command)
-    return tuple(tracker.steps)
+def targets(line: Line, cwd: str, view: View | None = None) -> Targets:
+    return tracked(line, cwd, view)[0]
+
+
+def steps(line: Line, cwd: str, view: View | None = None) -> tuple[Step, ...]:
+    return tracked(line, cwd, view)[1]
 
 
 def touched(command: Simple) -> Touched | None:
@@ -123,10 +249,21 @@ def touched(command: Simple) -> Touched | None:
     return None if edit is None else edit(command.argv)
 
 
-def _before_climbs(name: str) -> list[str]:
+def _together(found: list[Step], folders: tuple[str, ...]) -> Step:
+    names = tuple(dict.fromkeys(name for step in found for name in step.names))
+    moves = tuple(move for step in found for move in step.moves)
+    return Step(names, moves, any(step.copies_folders for step in found), folders)
+
+
+def _redirected(command: Simple) -> Touched:
+    reads = tuple(redirect.target for redirect in command.redirects if redirect.reads)
+    return Touched(reads, tuple(redirect.target for redirect in command.redirects if redirect.writes))
+
+
+def _before_climbs(name: str) -> Iterator[str]:
     """`a/b` for `a/b/../c`: a link there decides where the rest is."""
-    parts = name.split("/")
-    return ["/".join(parts[:place]) for place, part in enumerate(parts) if part == ".." and place]
+    parts = name.split("/") if ".." in name else []
+    return ("/".join(parts[:place]) for place, part in enumerate(parts) if part == ".." and place)
 
 
 def _fixed(name: str) -> str:
@@ -136,6 +273,13 @@ def _fixed(name: str) -> str:
 
 def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
+
+
+def _absolute(path: str) -> str:
+    """Without `.` and doubled slashes, which mean nothing; `..` stays."""
+    if ".." not in path:
+        return _folded(path)
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def _folded(path: str) -> str:

@@ -16,6 +16,7 @@ from parley.permissions.shell.tokens import ASSIGNMENT, COMMAND, RESERVED
 from parley.protocol.base import Struct
 
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+MOST_WRAPPERS = 16
 WRAPPERS = names("timeout time nice nohup stdbuf command builtin noglob xargs")
 
 FLAGS = {
@@ -43,7 +44,7 @@ def unwrapped(command: Simple) -> Inner | None:
     """The command inside; None if the words of a wrapper cannot be told apart."""
     inner = Inner(command.argv, command.words, command.globs)
     while inner.argv and inner.argv[0] in WRAPPERS:
-        begin = _begin(inner.argv)
+        begin = _begin(inner.argv) if len(inner.wrappers) < MOST_WRAPPERS else None
         if begin is None or begin >= len(inner.argv) or any(place <= begin for place in inner.globs):
             return None
         word = inner.argv[begin]

@@ -1,0 +1,191 @@
+"""What a pattern of file names stands for at the moment, as bash would find it.
+
+    expand("src/*.py", "/w", look)      the names, and the folders that were listed for them
+
+At least what bash finds is found, in every locale and every version: a class that is not simple stands for any
+character, and `.*` for `..` as well. Nothing is listed but the folders that bash would list.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from parley.permissions.base import Entry
+from parley.permissions.shell.tokens import TOKEN
+from parley.protocol.base import Struct
+
+MOST_TESTS = 50_000
+"""So many names are compared with the patterns of a line."""
+LONGEST = 1_024
+STATUS = "\0"
+"""Stands for `$?` in a word."""
+MEMBERS = re.compile(r"\[((?:[A-Za-z]-[A-Za-z]|[0-9]-[0-9]|[A-Za-z0-9_.])+)\]")
+IN_QUOTES = re.compile(r'\\([\\"$`])|\$\?')
+RANGE = re.compile(r"(.)-(.)|(.)")
+
+Char = tuple[str, bool]
+"""A character of a word, and whether it means itself."""
+
+
+class Look:
+    """What patterns may look at, and how much of it."""
+
+    def __init__(self, entries: Callable[[str], Mapping[str, Entry] | None], has: Callable[[str], bool]) -> None:
+        self.entries = entries
+        self.has = has
+        self.tests_left = MOST_TESTS
+
+
+class Expanded(Struct, frozen=True):
+    words: tuple[str, ...]
+    """What bash puts in place of the pattern: the names, or the pattern itself if there are none."""
+    folders: tuple[str, ...]
+    """The folders whose names it has looked at."""
+    plain: tuple[str, ...]
+    """The paths among them that are not links, in folders that were listed."""
+
+
+class _Found(Struct, frozen=True):
+    word: str
+    kind: Entry | None = None
+    """Of the last name, if its folder was listed."""
+
+
+def expand(spelled: str, folder: str, look: Look) -> Expanded | None:
+    """The names that a word, as it is spelled, stands for in a folder; None if there is too much to look at."""
+    if len(spelled) > LONGEST or "<<" in spelled:
+        return None  # Longer than a path, or with a here-document in it.
+    pieces = _pieces(spelled)
+    found, folders = [_Found("")], dict[str, None]()
+    listed = False
+    for place, piece in enumerate(pieces):
+        end = "/" if place + 1 < len(pieces) else ""
+        fits = _test(piece)
+        if fits is None:
+            text = "".join(char for char, _ in piece)
+            found = [_Found(f"{one.word}{text}{end}") for one in found]
+            if listed and text:
+                found = [one for one in found if look.has(posixpath.join(folder, one.word.rstrip("/")))]
+                folders.update((posixpath.dirname(posixpath.join(folder, one.word.rstrip("/"))), None) for one in found)
+            continue
+        following: list[_Found] = []
+        for one in found:
+            where = posixpath.join(folder, one.word)
+            names = look.entries(where)
+            look.tests_left -= 0 if names is None else len(names)
+            if names is None or look.tests_left < 0:
+                return None
+            if names or not listed:
+                folders[where] = None
+            following += [_Found(f"{one.word}{name}{end}", kind) for name, kind in _fitting(names, piece, fits, end)]
+        found, listed = following, True
+    plain = [posixpath.join(folder, one.word) for one in found if one.kind in ("file", "folder")]
+    words = tuple(one.word for one in found) if listed else ()
+    return Expanded(words or ("/".join(_text(piece) for piece in pieces),), tuple(folders), tuple(plain))
+
+
+def is_pattern(spelled: str) -> bool:
+    """Whether a word stands for names of files; one with `$?` in it is known only when it runs, but is none."""
+    return len(spelled) > LONGEST or any(_test(piece) is not None for piece in _pieces(spelled))
+
+
+def _fitting(
+    names: Mapping[str, Entry], piece: Sequence[Char], fits: Callable[[str], bool], end: str
+) -> Iterator[tuple[str, Entry]]:
+    hidden = piece[0] == (".", True)
+    for name, kind in names.items():
+        if (name[0] != "." or hidden) and not (end and kind == "file") and fits(name):
+            yield name, kind
+    if hidden:
+        yield from ((name, "link") for name in (".", "..") if fits(name))
+
+
+def _text(piece: Sequence[Char]) -> str:
+    return "".join("$?" if char == STATUS else char for char, _ in piece)
+
+
+@lru_cache(maxsize=64)
+def _pieces(spelled: str) -> tuple[tuple[Char, ...], ...]:
+    """The characters between the slashes of a word."""
+    pieces: list[list[Char]] = [[]]
+    for char, literal in _chars(spelled):
+        if char == "/":
+            pieces.append([])
+        else:
+            pieces[-1].append((char, literal))
+    return tuple(map(tuple, pieces))
+
+
+def _chars(spelled: str) -> Iterator[Char]:
+    """The characters of a word without its quotes."""
+    for token in TOKEN.finditer(spelled):
+        kind, text = token.lastgroup, token[0]
+        if kind == "bare":
+            # Within a class these are not themselves.
+            yield from ((char, char not in "]!^-") for char in text)
+        elif kind == "glob":
+            yield (STATUS if text == "$?" else text), False
+        elif kind == "double":
+            inner = IN_QUOTES.sub(lambda found: found[1] or STATUS, text[1:-1])
+            yield from ((char, char != STATUS) for char in inner)
+        else:
+            inner = text[1:-1] if kind == "single" else text[1:] if kind == "escape" else text
+            yield from ((char, True) for char in inner)
+
+
+@lru_cache(maxsize=64)
+def _test(piece: tuple[Char, ...]) -> Callable[[str], bool] | None:
+    """Whether a name fits a piece; None if the piece is not a pattern."""
+    if not any(not literal and char in "*?[" for char, literal in piece):
+        return None
+    strict, loose = (re.compile(_regex(piece, loose), re.DOTALL).fullmatch for loose in (False, True))
+    # How many characters a name has that is not ASCII depends on the locale.
+    return lambda name: (strict if name.isascii() else loose)(name) is not None
+
+
+def _regex(piece: Sequence[Char], loose: bool) -> str:
+    """What stands between two stars has a fixed length, so that each takes as little as it can (workspace/globs.py)."""
+    parts, place = [""], 0
+    while place < len(piece):
+        char, literal = piece[place]
+        place += 1
+        closed = 0
+        if not literal and char == "[":
+            closed = max((at for at in range(place + 1, len(piece)) if piece[at][0] == "]"), default=0)
+        if not literal and char in ("*", STATUS):
+            parts.append("")
+        elif closed:
+            regex, place = _class(piece, place, closed, loose)
+            parts += [""] if regex is None else []
+            parts[-1] += regex or ""
+        elif not literal and char == "?":
+            parts += [""] if loose else []
+            parts[-1] += "" if loose else "."
+        else:
+            parts[-1] += re.escape(char)
+    first, *others = parts
+    if not others:
+        return first
+    return f"{first}{''.join(f'(?>.*?{part})' for part in others[:-1] if part)}.*{others[-1]}"
+
+
+def _class(piece: Sequence[Char], begin: int, closed: int, loose: bool) -> tuple[str | None, int]:
+    """The expression for a class of characters, None for any text, and where it ends."""
+    chars = piece[begin - 1 : closed + 1]
+    simple = MEMBERS.match("".join(char if literal != (char in "[]-") else STATUS for char, literal in chars))
+    if simple is None or loose:
+        # It may end at any bracket, or not be a class at all.
+        return None, closed + 1
+    members = "".join(_range(*found.groups("")) for found in RANGE.finditer(simple[1]))
+    return f"[{members}]", begin - 1 + simple.end()
+
+
+def _range(low: str, high: str, single: str) -> str:
+    """The members of a range in either case: how letters are ordered depends on the locale."""
+    if single:
+        return re.escape(single)
+    first, last = sorted((low.lower(), high.lower()))
+    return f"{first}-{last}" if first.isdigit() else f"{first}-{last}{first.upper()}-{last.upper()}"
