@@ -6,9 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from tree import Tree
+
+sys.path.append(str(Path(__file__).parents[1] / "programmes"))
+
+import canary  # a programme is no package: its folder must be on the path first
+import path_canary
 
 from parley.permissions.base import Allow, Ask, Decision, Request
 from parley.permissions.decision import decide
@@ -118,6 +124,29 @@ def test_relative_entries_are_not_in_the_path_of_commands(tree: Path, path: str)
     assert '"content":"1 a.txt' in ended.stdout
     assert '"content":"/usr/bin:/bin"' in shown.stdout
     assert not (tree.parent / "canary").exists()
+
+
+# A real shell.
+
+caged = pytest.mark.skipif(not canary.isolation(), reason="no way to cage a shell")
+
+
+@caged
+def test_no_line_that_is_allowed_runs_a_program_of_the_tree() -> None:
+    told, broken = path_canary.run(count=150, seed=3)
+
+    assert broken == []
+    assert told["made"] > told["allowed"] >= 150
+
+
+@caged
+def test_the_harness_sees_a_program_of_the_tree_that_ran(tmp_path: Path) -> None:
+    session = path_canary.Session(tmp_path, Random(1))
+    assert not session.mark.exists()
+
+    session.run("tools/evil", ["/bin/bash", "-c"])
+
+    assert session.mark.exists()
 
 
 # The decision.

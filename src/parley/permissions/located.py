@@ -10,7 +10,7 @@ word is enough to write a file with such a name into a folder of PATH.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 
@@ -57,14 +57,21 @@ def planted(line: Line, request: Request, rules: Rules, view: View) -> dict[str,
     for path in (request.path, *(assigned(line, request.cwd) if "PATH" in line.text else ())):
         parts = split(path, own)
         for name in names:
-            place = located(name, parts, view)
-            if place is not None and not place.startswith(TRUSTED_FOLDERS):
-                inner = interpreter(place) if len(parts) > 1 else None
-                places = (place, None if inner is None else located(inner, parts, view))
-                ours = [each for each in places if each is not None and is_own(view.way(each), rules, view)]
-                if ours:
-                    found[name] = ours[0]
+            place = next((place for place in run_by(name, parts, view) if is_own(view.way(place), rules, view)), None)
+            if place is not None:
+                found[name] = place
     return found
+
+
+def run_by(name: str, parts: Parts, view: View) -> Iterator[str]:
+    """The files outside of the system's folders that a name runs: the program, and what its script finds on PATH."""
+    for each in (name, *ALSO_RUN.get(name, ())):
+        place = located(each, parts, view)
+        if place is not None and not place.startswith(TRUSTED_FOLDERS):
+            yield place
+            inner = interpreter(place) if len(parts) > 1 else None
+            if inner is not None and (found := located(inner, parts, view)) is not None:
+                yield found
 
 
 def assigned(line: Line, cwd: str) -> list[str]:
@@ -79,8 +86,7 @@ def looked_up(command: Simple) -> Iterable[str]:
     """The names of programs that the tables know, and that the shell searches for on PATH."""
     inner = unwrapped(command)
     chain = (*inner.wrappers, inner.argv[0]) if inner else command.argv[:1]
-    found = [name for place, name in enumerate(chain) if name in SHADOWED or (name in KNOWN and started(chain[:place]))]
-    return [*found, *(also for name in found for also in ALSO_RUN.get(name, ()))]
+    return [name for place, name in enumerate(chain) if name in SHADOWED or (name in KNOWN and started(chain[:place]))]
 
 
 def started(wrappers: Sequence[str]) -> bool:

@@ -169,8 +169,9 @@ SED = Program(
     long="quiet silent regexp-extended in-place? expression= line-length= separate unbuffered null-data posix debug "
     "sandbox follow-symlinks binary version help",
 )
-SED_PLACE = r"(?:[+~]?\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\[^\n])*/[IM]*)"
-SED_ADDRESS = re.compile(rf"{SED_PLACE}(?:\s*,\s*{SED_PLACE})?")
+SED_NUMBER = re.compile(r"[+~]?\d+(?:~\d+)?|\$")
+SED_COMMA = re.compile(r"\s*,\s*")
+SED_CLASS = re.compile(r"\[\^?\]?(?:\[[:.=][^\]\n]*\]|[^\]\[\n\\]|\\[^\]\n])*\]")
 SED_SIMPLE = re.compile(r"[=dDgGhHnNpPxzF]|[lqQ]\s*\d*")
 SED_LABEL = re.compile(r"[:btT][ \t]*[\w.-]*")
 SED_TEXT = re.compile(r"[aic](?:[^\\\n]|\\.|\\\n)*", re.DOTALL)
@@ -375,7 +376,10 @@ def edits_lines(script: str) -> bool:
         if place < len(script) and script[place] == "#":
             place = script.find("\n", place) + 1 or len(script)
             continue
-        place = _end(SED_GAP, script, _end(SED_ADDRESS, script, place))
+        place = _address(script, place)
+        if place < 0:
+            return False
+        place = _end(SED_GAP, script, place)
         if place >= len(script):
             return True
         if script[place] in "sy":
@@ -393,18 +397,48 @@ def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
     return place if found is None else found.end()
 
 
+def _address(script: str, place: int) -> int:
+    """Where the lines that a command is for are named; -1 if that cannot be read."""
+    end = _place(script, place)
+    after = _end(SED_COMMA, script, end) if end > place else end
+    return _place(script, after) if after > end else end
+
+
+def _place(script: str, place: int) -> int:
+    if script[place : place + 1] != "/":
+        return _end(SED_NUMBER, script, place)
+    end = _half(script, place + 1, "/", is_pattern=True)
+    while end > 0 and script[end : end + 1] in ("I", "M"):
+        end += 1
+    return end
+
+
 def _substitution(script: str, place: int) -> int:
     """Where `s/a/b/g` ends; -1 if it does not, or does more."""
-    kind, cut, at = script[place], script[place + 1 : place + 2], place + 2
-    if cut in ("", "\\", "\n"):
+    kind, cut = script[place], script[place + 1 : place + 2]
+    if cut in ("", "\\", "\n", "[", "]") or cut.isalnum() or not cut.isascii():
         return -1
-    for _ in range(2):
-        while at < len(script) and script[at] != cut:
-            at += 2 if script[at] == "\\" else 1
-        at += 1
-    if at > len(script):
-        return -1
-    return _end(SED_FLAGS, script, at) if kind == "s" else at
+    middle = _half(script, place + 2, cut, is_pattern=kind == "s")
+    end = _half(script, middle, cut, is_pattern=False) if middle > 0 else -1
+    return _end(SED_FLAGS, script, end) if kind == "s" and end > 0 else end
+
+
+def _half(script: str, place: int, cut: str, *, is_pattern: bool) -> int:
+    """Where the text up to the next delimiter ends, behind it; -1 if there is none. In a class it is none."""
+    while place < len(script):
+        char = script[place]
+        if char == cut:
+            return place + 1
+        if char == "\n" and is_pattern:
+            return -1
+        if char == "[" and is_pattern:
+            found = SED_CLASS.match(script, place)
+            if found is None:
+                return -1
+            place = found.end()
+        else:
+            place += 2 if char == "\\" else 1
+    return -1
 
 
 # Words that name files.
