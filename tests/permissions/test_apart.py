@@ -46,6 +46,12 @@ def test_rules_that_allow_commands_do_not_count_in_the_checkout_of_the_person(co
     assert isinstance(decided("Bash", *rules, command=f"cd /w && {command}"), Ask)
 
 
+def test_rules_that_allow_commands_do_not_count_in_a_folder_that_is_not_known() -> None:
+    rules = [made("Bash(npm test)", "allow"), made("Bash(cd:*)", "allow")]
+
+    assert isinstance(decided("Bash", *rules, command="cd - && npm test"), Ask)
+
+
 @pytest.mark.parametrize("rule", ["Read(/keys/**)", "Read(./keys/one)", "Read(//w/keys/one)"])
 @pytest.mark.parametrize("place", ["/w", OWN, "/w/.claude/worktrees/b", "/w/.claude/worktrees/b/.claude/worktrees/c"])
 def test_what_is_denied_of_a_checkout_is_denied_of_every_worktree(rule: str, place: str) -> None:

@@ -46,7 +46,9 @@ pytestmark = pytest.mark.skipif(not shutil.which("bash") or not canary.isolation
 
 
 def setting(case: Json) -> str:
-    return json.dumps([case.get(key) for key in ("mode", "allow", "deny", "ask", "folders", "links", "files")], sort_keys=True)
+    return json.dumps(
+        [case.get(key) for key in ("mode", "allow", "deny", "ask", "folders", "links", "files")], sort_keys=True
+    )
 
 
 def is_reachable(case: Json) -> bool:

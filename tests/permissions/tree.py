@@ -26,7 +26,7 @@ class Tree:
     def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
         top = (self.way(path).real or "").rstrip("/") + "/"
         found: dict[str, Entry] = {}
-        for known in (*self._links, *self._files):
+        for known in (*self._links, *sorted(self._files)):
             if known.startswith(top):
                 name, below, _ = known.removeprefix(top).partition("/")
                 found[name] = "folder" if below else "link" if known in self._links else "file"

@@ -18,14 +18,14 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as some
 
-from parley.permissions.base import Allow, Deny, Request, Way
+from parley.permissions.base import Allow, Deny, Entry, Request, Way
 from parley.permissions.decision import MODES, decide
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
@@ -116,6 +116,10 @@ class Tree:
 
     def has(self, path: str) -> bool:
         return False
+
+    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+        top = path.rstrip("/") + "/"
+        return {link.removeprefix(top).partition("/")[0]: "link" for link in LINKS if link.startswith(top)}
 
     def way(self, path: str) -> Way:
         return follow(path, self.link)

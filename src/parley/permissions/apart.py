@@ -32,9 +32,9 @@ class Apart(Rules, frozen=True, kw_only=True, dict=True):
             worktree=worktree,
         )
 
-    def count_in(self, cwd: Way) -> bool:
+    def count_in(self, cwd: Way | None) -> bool:
         """Commands in the person's checkout are for somebody to be asked about."""
-        return not any(map(self.worktree.is_left_alone, cwd.names))
+        return cwd is not None and not any(map(self.worktree.is_left_alone, cwd.names))
 
     def bare(self, behavior: Behavior, tool: str) -> Rule | None:
         return None if behavior == "allow" and tool in EDITORS else super().bare(behavior, tool)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -17,7 +18,7 @@ from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import doubts
 from parley.permissions.facts import AGAINST, ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.glimpses import Against, against_files, glimpsed
-from parley.permissions.links import met
+from parley.permissions.links import keys_below, met, shown
 from parley.permissions.located import PLANTED, planted, replaces, shadows
 from parley.permissions.named import hazards
 from parley.permissions.protected import holds_keys, is_protected
@@ -34,6 +35,8 @@ from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
 CRITICAL = "It would delete a folder that much else depends on"
+TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
+MOST_COMPARED = 4_000
 MOST_SUGGESTED = 20
 MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
 UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
@@ -98,7 +101,7 @@ def with_proof(
         changes=standing != "harmless",
         reason=reason,
         reason_type=kind,
-        blocked_path=outside[0].names[0] if outside else next(iter(writes), None),
+        blocked_path=shown(outside[0].names[0]) if outside else next(iter(writes), None),
         suggestions=()
         if allow or standing == "harmless"
         else suggested(line, touched, outside, request, rules, mode, view, untrusted),
@@ -149,7 +152,7 @@ def in_favour(
     """The rule that allows the line, with others where it takes several."""
     allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
-    if not patterns or not all(rules.count_in(view.way(place)) for place in places(line, touched, request)):
+    if not patterns or not all(map(rules.count_in, places(line, touched, request, view))):
         return None
     text = line.text.strip()
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
@@ -174,7 +177,8 @@ def suffice(
     """Whether these allow the line, with all that it reads and writes."""
     if request.cwd != rules.cwd and finds_planted(line, touched, request, view):
         return False  # A rule on git is about the repository that the session was started in.
-    written = all(may_write(way, rules, mode, view) for way in touched.writes)
+    # Without a doubt: nothing written is not the same as nothing known.
+    written = not touched.doubt and all(may_write(way, rules, mode, view) for way in touched.writes)
     if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written, untrusted=untrusted):
         return False
     judged = not touched.doubt and all(may_read(way, rules, view) for way in touched.reads)
@@ -202,26 +206,31 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
     targets, steps = shell.tracked(line, request.cwd, view)
     links = met(targets.followed, rules, view)
     known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
-    reads = dict.fromkeys((*targets.reads, *links.links, *(former.path for former in known or ())))
-    if targets.plain and not any(rules.on_paths(kind, "Read", writing=False) for kind in AGAINST):
+    found = keys_below(line, steps, view)
+    reads = dict.fromkeys((*targets.reads, *links.links, *found, *(former.path for former in known or ())))
+    against = sum(len(rules.on_paths(kind, "Read", writing=False)) for kind in AGAINST)
+    if targets.plain and not against:
         # They are where their folder is, which is judged as well.
         reads = dict.fromkeys(path for path in reads if path not in targets.plain or holds_keys(path))
+    most = MOST_COMPARED // max(1, against)
+    doubt = targets.doubt or links.doubt or (TOO_MANY_TO_COMPARE if len(reads) > most else "")
     return Touched(
-        reads=tuple(map(view.way, reads)),
+        reads=tuple(map(view.way, islice(reads, most))),
         writes=tuple(map(view.way, targets.writes)),
-        unknown=targets.unknown or links.doubt != "",
-        doubt=targets.doubt or links.doubt,
+        unknown=targets.unknown or doubt != "",
+        doubt=doubt,
         steps=steps,
         formers=None if known is None else tuple(known),
         merges=merges(steps, view),
     )
 
 
-def places(line: shell.Line, touched: Touched, request: Request) -> list[str]:
-    """The folders that commands of a line run in, or may, and those it goes to."""
+def places(line: shell.Line, touched: Touched, request: Request, view: View) -> list[Way | None]:
+    """The folders that commands of a line run in, or may, and those it goes to; None if there may be others."""
     steps = zip(map(unwrapped, line.commands), touched.steps, strict=True)
     goals = [name for inner, step in steps if inner and inner.argv[0] in MOVES for name in step.names]
-    return [request.cwd, *goals, *(folder for step in touched.steps for folder in step.folders)]
+    known = dict.fromkeys([request.cwd, *goals, *(folder for step in touched.steps for folder in step.folders)])
+    return [*map(view.way, known), *([None] if touched.doubt else [])]
 
 
 def finds_planted(line: shell.Line, touched: Touched, request: Request, view: View) -> bool:
@@ -308,7 +317,7 @@ def suggested(
     if any(map(is_protected, writes)):
         return ()
     if outside and not writes and shell.is_read_only(line, cwd=request.cwd):
-        folders = dict.fromkeys(os.path.dirname(way.names[0]) for way in outside)
+        folders = dict.fromkeys(os.path.dirname(shown(way.names[0])) for way in outside)
         return suggestions.to_read(*folders) or suggestions.to_run(suggestions.exact(text))
     needed = [command for command in line.commands if untrusted or not reads_only(command)]
     known_writes = bool(writes) and not outside and not touched.unknown

@@ -121,8 +121,8 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         glance = Glance(view)
         return any(self._denies(rule, name, glance) for name in glance.way(path).names for rule in denying)
 
-    def count_in(self, cwd: Way) -> bool:
-        """Whether rules that allow some commands mean those that run in this folder."""
+    def count_in(self, cwd: Way | None) -> bool:
+        """Whether rules that allow some commands mean those that run in this folder; None if it is not known."""
         return True
 
     def _denies(self, rule: Rule, path: str, view: View) -> bool:

@@ -235,6 +235,12 @@ repository of its own (`HEAD`, `objects`, `refs`): its configuration may name pr
 names (Agent and Task, TaskOutput and BashOutput, TaskStop and KillShell). Within parentheses a backslash makes a
 parenthesis plain. A malformed rule has no effect and is named on stderr.
 
+A command's files are judged by what they lead to when it is decided on. `cd` is followed; without a folder it leads
+home, and `cd -`, `pushd` and `popd` are asked about. A pattern of file names stands for the files that are there: each
+is judged, and so are the folders that are listed for it, for `echo ../x/*` as well. A reader that follows links
+(below) is asked about if one in its folders leads out of the working directories. What is too much to look at is
+asked about: more than 100 commands, 32 folders they may run in, 1,000 names, or 10,000 entries of folders.
+
 ## Who is asked
 
 With `--permission-prompt-tool stdio` the host, by `can_use_tool`; it may take as long as it likes. With

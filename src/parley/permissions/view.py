@@ -60,6 +60,8 @@ class Glance:
         self._links: dict[str, str | None] = {}
         self._entries: dict[str, Mapping[str, Entry] | None] = {}
         self._left = MOST_ENTRIES
+        # A view that cannot list folders knows of no folder what is in it.
+        self._list = getattr(view, "entries", lambda path, most: None)
 
     def link(self, path: str) -> str | None:
         if path not in self._links:
@@ -74,7 +76,7 @@ class Glance:
         if real is None:
             return {}
         if real not in self._entries:
-            found = self._entries[real] = self._view.entries(real, min(most, self._left))
+            found = self._entries[real] = self._list(real, min(most, self._left))
             self._left -= len(found) if found is not None else self._left
             top = real.rstrip("/")
             self._links.update((f"{top}/{name}", None) for name, kind in (found or {}).items() if kind != "link")

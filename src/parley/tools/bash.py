@@ -32,7 +32,7 @@ START = "Bash"
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 READ_BY_BASH = frozenset(
-    {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "CDPATH"}
+    {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "CDPATH", "PWD"}
     | {"GLOBIGNORE", "EXECIGNORE", "IFS", "PS4", "PROMPT_COMMAND", "BASH_XTRACEFD", "BASH_LOADABLES_PATH"}
 )
 """Variables that say what bash sources, how it reads a line, where `cd` leads, or what a pattern stands for."""

@@ -14,6 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "programmes"))
 
 import canary  # a programme is no package: its folder must be on the path first
+import canary_links
 
 from parley.permissions.shell import Line, read
 
@@ -72,3 +73,10 @@ def test_the_seed_decides_every_command() -> None:
     for generator in canary.GENERATORS.values():
         first, second = generator(Random(3)), generator(Random(3))
         assert [next(first) for _ in range(200)] == [next(second) for _ in range(200)]
+
+
+def test_no_reader_that_is_allowed_prints_what_is_outside() -> None:
+    summary = canary_links.run(count=150, seed=1)
+
+    assert summary.broken == []
+    assert summary.allowed == 150

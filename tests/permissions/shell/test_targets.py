@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from parley.permissions.shell import Line, Targets, read, targets
+sys.path.append(str(Path(__file__).parents[1]))
+
+from tree import Tree  # the folder above has it
+
+from parley.permissions.shell import Line, Targets, read, steps, targets
+from parley.permissions.shell.targets import MOST_FOLDERS
 
 
 def found(text: str) -> Targets:
@@ -83,3 +91,63 @@ def test_an_edit_that_its_words_do_not_tell_is_unknown(text: str) -> None:
 )
 def test_a_change_of_folder_is_followed(text: str, writes: tuple[str, ...], unknown: bool) -> None:
     assert (found(text).writes, found(text).unknown) == (writes, unknown)
+
+
+def seen(text: str, tree: Tree) -> Targets:
+    line = read(text)
+    assert isinstance(line, Line), line
+    return targets(line, "/w", tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("cd && cat a", ("/home/me", "/home/me/a")),
+        ("cd -P --; cat a", ("/home/me", "/w/a", "/home/me/a")),
+        ("true || cd sub && cat a", ("/w/sub", "/w/a", "/w/sub/a")),
+        ("timeout 5 cd sub && cat a", ("/w/sub", "/w/a", "/w/sub/a")),
+        ("builtin cd sub && cat a", ("/w/sub", "/w/sub/a")),
+        ("cd link && cd .. && cat a", ("/w/link", "/w/link/..", "/w/a", "/elsewhere/a")),
+        ("cat link/../a", ("/w/link/../a",)),
+        ("cat *.py", ("/w", "/w/a.py", "/w/b.py")),
+        ("cd sub; cat *.py", ("/w/sub", "/w", "/w/a.py", "/w/b.py", "/w/sub/c.py")),
+        ("grep x sub/?.py", ("/w/sub", "/w/sub/c.py")),
+        ("cat no*", ("/w", "/w/no*")),
+        ("echo sub/*", ("/w/sub",)),
+        ("echo $?", ()),
+    ],
+)
+def test_files_are_those_that_are_there(text: str, reads: tuple[str, ...]) -> None:
+    tree = Tree({"/w/link": "/elsewhere/deep"}, ["/w/a.py", "/w/b.py", "/w/sub/c.py"])
+
+    assert seen(text, tree) == Targets(reads=reads, plain=seen(text, tree).plain)
+
+
+@pytest.mark.parametrize("text", ["cd -", "cd -- -", "cd +1", "pushd a", "popd", "CDPATH=/x; cd a", "HOME=/x; cd"])
+def test_a_folder_that_is_not_known_is_a_doubt(text: str) -> None:
+    assert "It is not known which folder" in seen(f"{text} && cat a", Tree()).doubt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ";".join(f"cd a{number}" for number in range(20)),
+        ";".join(["cat a"] * 101),
+        "cat " + " ".join(f"a{number}" for number in range(1_500)),
+        "cat " + "a/../" * 1_900 + "a",
+        "cat *" + "a" * 2_000,
+        "cat f$?",
+    ],
+)
+def test_what_is_too_much_to_look_at_is_a_doubt(text: str) -> None:
+    found = seen(text, Tree())
+
+    assert found.doubt
+    assert found.unknown
+
+
+def test_the_folders_of_a_line_are_bounded() -> None:
+    line = read(";".join(f"cd a{number}" for number in range(90)))
+    assert isinstance(line, Line)
+
+    assert max(len(step.folders) for step in steps(line, "/w", Tree())) <= MOST_FOLDERS

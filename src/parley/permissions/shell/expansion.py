@@ -22,7 +22,7 @@ MOST_TESTS = 50_000
 LONGEST = 1_024
 STATUS = "\0"
 """Stands for `$?` in a word."""
-MEMBERS = re.compile(r"\[((?:[A-Za-z]-[A-Za-z]|[0-9]-[0-9]|[A-Za-z0-9_.])+)\]")
+MEMBERS = re.compile(r"\[((?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_.])+)\]")
 IN_QUOTES = re.compile(r'\\([\\"$`])|\$\?')
 RANGE = re.compile(r"(.)-(.)|(.)")
 
@@ -41,7 +41,7 @@ class Look:
 
 class Expanded(Struct, frozen=True):
     words: tuple[str, ...]
-    """What bash puts in place of the pattern: the names, or the pattern itself if there are none."""
+    """What bash may put in place of the pattern: the names, or the pattern itself if it finds none."""
     folders: tuple[str, ...]
     """The folders whose names it has looked at."""
     plain: tuple[str, ...]
@@ -84,7 +84,11 @@ def expand(spelled: str, folder: str, look: Look) -> Expanded | None:
         found, listed = following, True
     plain = [posixpath.join(folder, one.word) for one in found if one.kind in ("file", "folder")]
     words = tuple(one.word for one in found) if listed else ()
-    return Expanded(words or ("/".join(_text(piece) for piece in pieces),), tuple(folders), tuple(plain))
+    itself = "/".join(map(_text, pieces))
+    # We find more than bash does: where it finds nothing, the word stays what it is.
+    if not words or (itself not in words and look.has(posixpath.join(folder, itself))):
+        words = (itself, *words)
+    return Expanded(words, tuple(folders), tuple(plain))
 
 
 def is_pattern(spelled: str) -> bool:

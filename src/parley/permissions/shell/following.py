@@ -35,11 +35,11 @@ def followed(command: Simple) -> tuple[tuple[str, bool], ...]:
         return tuple((start, True) for start in _starts(argv)) if FIND.intersection(argv) else ()
     if name not in FOLLOWING:
         return ()
-    found = reading(READERS[name], argv)
-    if found is None or found.has("no-dereference"):
-        return ()
     follows, deep = FOLLOWING[name]
-    if follows != "*" and not found.has(*follows.split()):
+    if follows != "*" and not any(flag in word for flag in follows.split() for word in argv):
+        return ()
+    found = reading(READERS[name], argv)
+    if found is None or found.has("no-dereference") or (follows != "*" and not found.has(*follows.split())):
         return ()
     is_deep = deep == "*" or found.has(*deep.split())
     return tuple((file, is_deep) for file in files(READERS[name], argv, found) or (".",))

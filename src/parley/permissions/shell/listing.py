@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parley.permissions.shell import allowing, assignments, edits, finder, git, runners, special, tables, wrappers
+from parley.permissions.shell import (
+    allowing,
+    assignments,
+    edits,
+    finder,
+    following,
+    git,
+    runners,
+    special,
+    tables,
+    wrappers,
+)
 from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
 from parley.permissions.shell.programs import Program
 
@@ -40,6 +51,10 @@ def lines() -> Iterator[str]:
     yield f"- `ps`: {listed(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {listed(special.XXD_SWITCHES)}"
     yield f"- in forms of their own: {listed(special.CHECKS)}"
     yield f"- git alone: {listed(' '.join(words) for words in git.ALONE)}, behind {listed(git.GLOBAL_FLAGS)}"
+    yield f"- links in folders are followed by `find` {listed(following.FIND)}, " + ", ".join(
+        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else listed(flags.split())}"
+        for name, (flags, _) in sorted(following.FOLLOWING.items())
+    )
     yield f"- versions: {listed(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
     yield "In a mode that accepts edits also, in the working directories:"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 from parley.permissions.base import View
@@ -52,6 +53,9 @@ class Step(Struct, frozen=True):
     """Where it may run; nothing if that is not known."""
 
 
+NOTHING = Step((), (), False)
+
+
 class Targets(Struct, frozen=True):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -83,7 +87,7 @@ class _Tracker:
         self.steps: list[Step] = []
         self._effort_left = MOST_EFFORT
         self._view = view
-        self._look = Look(lambda path: view.entries(path, MOST_ENTRIES), view.has) if view else None
+        self._look: Look | None = None
         # A line that sets one of these decides itself where `cd` leads.
         self._home = view.home if view and "HOME" not in text and "CDPATH" not in text else None
         self._sets_cdpath = "CDPATH" in text
@@ -92,9 +96,10 @@ class _Tracker:
         if command.before != "&&":
             self._stand(_union(self.folders, self.otherwise))
             self.otherwise = ()
-        self.patterns = self.patterns or any(is_pattern(command.words[place]) for place in command.globs)
-        steps = [self._touch(_redirected(command), self.folders)]
-        steps += [self._touch(found, folders) for found, folders in self._found(command)]
+        if command.globs:
+            self.patterns = self.patterns or any(is_pattern(command.words[place]) for place in command.globs)
+        steps = [self._touch(found, folders) for found, folders in self._found(command)]
+        steps += [self._touch(_redirected(command), self.folders)] if command.redirects else []
         self.steps.append(_together(steps, self.folders))
         inner = unwrapped(command)
         if inner is not None and inner.argv[0] in MOVES:
@@ -108,13 +113,15 @@ class _Tracker:
             yield Touched(), self.folders
             return
         self.edits = self.edits or bool(found.writes)
-        if not command.globs or self._look is None:
+        if not command.globs or self._view is None:
             self.unknown = self.unknown or bool(command.globs)
             self._follow(command, self.folders)
             yield found, self.folders
             return
+        entries = partial(self._view.entries, most=MOST_ENTRIES)
+        look = self._look = self._look or Look(entries, self._view.has)
         for folder in self.folders:
-            concrete = self._concrete(command, folder, self._look)
+            concrete = self._concrete(command, folder, look)
             if concrete is None:
                 yield found, (folder,)
                 continue
@@ -145,9 +152,14 @@ class _Tracker:
         return Simple(tuple(argv), tuple(argv), command.text)
 
     def _touch(self, found: Touched, folders: tuple[str, ...]) -> Step:
-        reads, writes = self._add(self.reads, found.reads, folders), self._add(self.writes, found.writes, folders)
+        reads = self._add(self.reads, found.reads, folders) if found.reads else []
+        writes = self._add(self.writes, found.writes, folders) if found.writes else []
+        if not reads and not writes:
+            return NOTHING
         before = (part for name in (*found.reads, *found.writes) for part in _before_climbs(name))
         named = map(_folded, (*reads, *writes, *self._resolved(before, folders)))
+        if not found.moves:
+            return Step(tuple(dict.fromkeys(named)), (), found.copies_folders)
         pairs = [(self._resolved([old], folders), self._resolved([new], folders)) for old, new in found.moves]
         both = ((_folded(old), _folded(new)) for olds, news in pairs for old in olds for new in news)
         moves = tuple(islice(both, MOST_NAMES))
@@ -223,7 +235,7 @@ def tracked(line: Line, cwd: str, view: View | None) -> tuple[Targets, tuple[Ste
     known where a bare `cd` leads.
     """
     if len(line.commands) > MOST_COMMANDS:
-        return Targets(unknown=True, doubt=TOO_MANY_COMMANDS), (Step((), (), False),) * len(line.commands)
+        return Targets(unknown=True, doubt=TOO_MANY_COMMANDS), (NOTHING,) * len(line.commands)
     tracker = _Tracker(cwd, view, line.text)
     for command in line.commands:
         tracker.command(command)
@@ -250,6 +262,8 @@ def touched(command: Simple) -> Touched | None:
 
 
 def _together(found: list[Step], folders: tuple[str, ...]) -> Step:
+    if len(found) == 1:
+        return Step(found[0].names, found[0].moves, found[0].copies_folders, folders)
     names = tuple(dict.fromkeys(name for step in found for name in step.names))
     moves = tuple(move for step in found for move in step.moves)
     return Step(names, moves, any(step.copies_folders for step in found), folders)
