@@ -33,6 +33,7 @@ UNPROVEN = ('for f in *.py; do wc -l "$f"; done', "echo $(git rev-parse HEAD)")
 ALLOWED = ("npm test:*", "git commit *", "make *", "ls:*")
 DENIED = ("rm:*", "git push:*", "curl *")
 CWD = os.getcwd()
+PATH = os.environ.get("PATH", "")
 VIEW = RealView(os.path.expanduser("~"))
 ROUNDS = 1_000
 MOST_MICROSECONDS = 100.0
@@ -47,7 +48,7 @@ def rules(**texts: tuple[str, ...]) -> Rules:
 
 def decision(rules: Rules) -> Callable[[str], None]:
     def work(command: str) -> None:
-        decide(Request(tool="Bash", input={"command": command}, cwd=CWD), rules, "default", VIEW)
+        decide(Request(tool="Bash", input={"command": command}, cwd=CWD, path=PATH), rules, "default", VIEW)
 
     return work
 

@@ -60,6 +60,7 @@ SHARED = {
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
     "parley.protocol.dialects.recognition": "which dialect a line is in: whoever hears the first one needs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
+    "parley.workspace.search_path": "where commands find programs: who judges and who runs must search alike",
     "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
     "parley.workspace.processes": "the side of the workspace's door that runs commands; base names it as such",
     "parley.workspace.output": "what a command writes: the words of processes",

@@ -65,3 +65,21 @@ def test_what_is_denied_of_a_checkout_is_denied_of_every_worktree(rule: str, pla
     assert isinstance(decide(request, rules, "default", Tree()), Deny)
     assert rules.hides(f"{place}/keys/one", Tree())
     assert not rules.hides(f"{place}/other/one", Tree())
+
+
+@pytest.mark.parametrize("tool", ["Write", "Edit"])
+@pytest.mark.parametrize("mode", ["default", "acceptEdits"])
+def test_a_rule_for_a_whole_file_tool_means_the_worktree(tool: str, mode: str) -> None:
+    rule = made(tool, "allow")
+
+    assert isinstance(decided(tool, rule, mode=mode, file_path=f"{OWN}/x"), Allow)
+    assert isinstance(decided(tool, rule, mode=mode, file_path="src/x"), Allow)
+    for path in ("/w/x", "/w/src/x", "../../../x", "top/x", "/w/.claude/worktrees/b/x", "/etc/x"):
+        assert isinstance(decided(tool, rule, mode=mode, file_path=path), Ask), path
+
+
+def test_a_rule_for_a_whole_file_tool_means_further_working_directories_too() -> None:
+    rules = Apart.made(Rules(cwd="/w", rules=(made("Write", "allow"),), folders=("/more",)), WORKTREE)
+    request = Request(tool="Write", input={"file_path": "/more/x"}, cwd=OWN, worktree=WORKTREE)
+
+    assert isinstance(decide(request, rules, "default", Tree()), Allow)

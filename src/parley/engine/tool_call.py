@@ -254,6 +254,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
         runs_elsewhere=runs_elsewhere(tool),
         worktree=context.worktree,
         server=server_name(tool),
+        path=context.environment.get("PATH", ""),
     )
 
 

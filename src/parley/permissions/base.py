@@ -95,6 +95,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """The checkout that the caller works in, if it has one of its own."""
     server: str = ""
     """The MCP server that the tool is of, as the tool's name spells it; empty for our own, or where it is not known."""
+    path: str | None = None
+    """The PATH of commands; None where nothing is known of it, and programs are what their names say."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ Files that a line reads or writes obey the same rules as files of other tools.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -20,6 +20,8 @@ from parley.permissions.facts import AGAINST, ENDLESS, KEYS, OUTSIDE, PROTECTED,
 from parley.permissions.git_calls import named_files, with_repository
 from parley.permissions.glimpses import Against, against_files, glimpsed
 from parley.permissions.links import keys_below, met, shown
+from parley.permissions.located import PLANTED, planted, replaces, shadows
+from parley.permissions.named import hazards
 from parley.permissions.protected import holds_keys, is_protected
 from parley.permissions.renamed import Former, formers, go_by_a_link, merges
 from parley.permissions.rule import Rule
@@ -88,12 +90,15 @@ def with_proof(
     """What more is known of a line that could be read."""
     outside = [way for way in touched.reads if not rules.is_at_hand(way, view)]
     outside += [way for way in touched.writes if not rules.is_inside(way, view)]
-    standing = standing_of(line, touched, request, rules, view)
-    allow = in_favour(line, touched, request, rules, mode, view)
+    untrusted = planted(line, request, rules, view)
+    standing: Standing = "other" if untrusted else standing_of(line, touched, request, rules, view)
+    allow = in_favour(line, touched, request, rules, mode, view, untrusted)
     writes = [way.real for way in touched.writes if way.real is not None]
-    reason, kind = why(line, touched, outside, writes)
+    reason, kind = why(line, touched, outside, writes) if not untrusted else (told_of(untrusted), "other")
     return msgspec.structs.replace(
         facts,
+        hazard=facts.hazard
+        or ("" if standing == "harmless" else by_beginning(line, touched, allow, untrusted, request, rules, view)),
         allow=allow,
         allow_type="subcommandResults",
         standing=standing,
@@ -103,7 +108,7 @@ def with_proof(
         blocked_path=shown(outside[0].names[0]) if outside else next(iter(writes), None),
         suggestions=()
         if allow or standing == "harmless"
-        else suggested(line, touched, outside, request, rules, mode, view),
+        else suggested(line, touched, outside, request, rules, mode, view, untrusted),
     )
 
 
@@ -118,7 +123,36 @@ def found(text: str, rules: Sequence[Rule]) -> Rule | None:
     return next((rule for rule in rules if hit is not None and rule.spec == hit.pattern), None)
 
 
-def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View) -> Rule | None:
+def by_beginning(
+    line: shell.Line,
+    touched: Touched,
+    allow: Rule | None,
+    untrusted: Collection[str],
+    request: Request,
+    rules: Rules,
+    view: View,
+) -> str:
+    """Why a line is not approved by rules that say only how its commands begin."""
+    if allow is None and rules.bare("allow", "Bash") is None:
+        return ""
+    patterns = [rule.spec or "" for rule in rules.specific("allow", "Bash")]
+    return hazards(line, touched.steps, patterns, untrusted, request, rules, view)
+
+
+def told_of(untrusted: Mapping[str, str]) -> str:
+    name, place = next(iter(untrusted.items()))
+    return PLANTED.format(name=name, place=place)
+
+
+def in_favour(
+    line: shell.Line,
+    touched: Touched,
+    request: Request,
+    rules: Rules,
+    mode: str,
+    view: View,
+    untrusted: Collection[str] = (),
+) -> Rule | None:
     """The rule that allows the line, with others where it takes several."""
     allow = rules.specific("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
@@ -128,19 +162,26 @@ def in_favour(line: shell.Line, touched: Touched, request: Request, rules: Rules
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
     if exact is not None:
         return exact
-    if not suffice(patterns, line, touched, request, rules, mode, view):
+    if not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
         return None
     fitting = (rule for rule in allow for command in line.commands if shell.matches(rule.spec or "", command.text))
     return next(fitting, allow[0])
 
 
 def suffice(
-    patterns: Sequence[str], line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
+    patterns: Sequence[str],
+    line: shell.Line,
+    touched: Touched,
+    request: Request,
+    rules: Rules,
+    mode: str,
+    view: View,
+    untrusted: Collection[str] = (),
 ) -> bool:
     """Whether these allow the line, with all that it reads and writes."""
     # Without a doubt: nothing written is not the same as nothing known.
     written = not touched.doubt and all(may_write(way, rules, mode, view) for way in touched.writes)
-    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written):
+    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written, untrusted=untrusted):
         return False
     judged = not touched.doubt and all(may_read(way, rules, view) for way in touched.reads)
     return judged or all_named(line, patterns, request, view)
@@ -242,6 +283,8 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
         return ENDLESS
     if go_by_a_link(touched.formers, view):
         return MOVED_A_LINK
+    if why := shadows(touched.writes, request, view) or replaces(touched.steps, request, rules, view):
+        return why
     return "" if line is None else doubts(line, touched.steps, request, rules, view)
 
 
@@ -259,7 +302,14 @@ def why(line: shell.Line, touched: Touched, outside: Sequence[Way], writes: Sequ
 
 
 def suggested(
-    line: shell.Line, touched: Touched, outside: Sequence[Way], request: Request, rules: Rules, mode: str, view: View
+    line: shell.Line,
+    touched: Touched,
+    outside: Sequence[Way],
+    request: Request,
+    rules: Rules,
+    mode: str,
+    view: View,
+    untrusted: Collection[str] = (),
 ) -> tuple[Json, ...]:
     """What would keep the same line from being asked about again."""
     writes, text = [way.names[0] for way in touched.writes], line.text.strip()
@@ -268,12 +318,12 @@ def suggested(
     if outside and not writes and shell.is_read_only(line, cwd=request.cwd):
         folders = dict.fromkeys(os.path.dirname(shown(way.names[0])) for way in outside)
         return suggestions.to_read(*folders) or suggestions.to_run(suggestions.exact(text))
-    needed = [command for command in line.commands if not reads_only(command)]
+    needed = [command for command in line.commands if untrusted or not reads_only(command)]
     known_writes = bool(writes) and not outside and not touched.unknown
     # The beginning of a command says nothing of the other commands of a line that edits.
     too_many = (known_writes and len(line.commands) > 1) or len(needed) > MOST_SUGGESTED
     specs = [] if too_many else suggestions.beginnings([c.argv for c in needed], text)
     patterns = [*(rule.spec or "" for rule in rules.specific("allow", "Bash")), *filter(None, specs)]
-    if not specs or not suffice(patterns, line, touched, request, rules, mode, view):
+    if not specs or not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
         specs = [suggestions.exact(text)]
     return suggestions.to_write(specs, writes[0], mode) if known_writes else suggestions.to_run(*specs)

@@ -118,18 +118,30 @@ def of_editor(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     [path] = targets(request)
     way = view.way(path)
     inside = rules.is_inside(way, view)
-    protected = way.real is None or any(map(is_protected, way.names))
+    hazard = of_written(way, request, view)
+    protected = hazard != ""
     return Facts(
         deny=rules.against("deny", way, request.tool, view, writing=True),
         ask=rules.against("ask", way, request.tool, view, writing=True),
-        hazard="" if not protected else PROTECTED if way.real is not None else ENDLESS,
-        allow=rules.in_favour(way, request.tool, view, writing=True),
+        hazard=hazard,
+        allow=rules.in_favour(way, request.tool, view, writing=True) or rules.whole(way, request.tool),
         standing="edit" if inside and not protected else "other",
         reason="" if inside else OUTSIDE,
         reason_type="" if inside else "workingDir",
         reach=reach_of([way], beneath=False),
         suggestions=() if protected else suggestions.to_edit(path, mode, inside=inside),
     )
+
+
+def of_written(way: Way, request: Request, view: View) -> str:
+    """Why no rule and no mode but bypass is enough to write a file."""
+    if way.real is None:
+        return ENDLESS
+    if any(map(is_protected, way.names)):
+        return PROTECTED
+    from parley.permissions.located import shadows
+
+    return shadows([way], request, view)
 
 
 def targets(request: Request) -> list[str]:

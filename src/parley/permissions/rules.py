@@ -84,6 +84,10 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         """The rule for every call of a tool."""
         return next((rule for rule in self.for_tool(behavior, tool, server) if rule.spec is None), None)
 
+    def whole(self, way: Way, tool: str) -> Rule | None:
+        """The rule for every call of a file tool, where it means some files only."""
+        return None
+
     def specific(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules for some calls of a tool."""
         return self._kept(

@@ -318,9 +318,38 @@ and a fork is never laxer than its own launch says.
 What was approved is what runs: `can_use_tool` carries `input_sha256`, the SHA-256 of the input as JSON with sorted
 keys; the decision in the log carries that of the input which may run; it is compared again right before the tool runs.
 
+## Rules for the beginning of a command
+
+`Bash(tee:*)`, `Bash(tee *)` and `Bash` say nothing of the words that follow. A person is asked, and told the word, if
+
+- a word, the value of a flag (`--output=x`, `-ox`, `of=x`) or either half of `a=b` and `a:b` leads to a protected name,
+  or to a file that an Edit rule denies or wants to be asked about. Links are followed, and patterns stand for the files
+  that are there; a file whose name is a flag is not passed on. Words of programs that only read their operands
+  (`cat`, `grep`, `git add`, `git commit`, `git diff`) and what is left out (`--exclude=.git`) do not count
+- a program that only reads (below) gets a flag or an operand that is not in its table (`sort -o`, `git log --output`,
+  `uniq IN OUT`, `date -s`), or a sed script does more than change lines (`w`, `e`, `r`)
+- git is told which program to run: `git config` and `git -c` with a key that is not known to be harmless (`user.*`,
+  `pull.rebase`, `core.autocrlf`, ...), `--exec-path`, `--git-dir`, `--upload-pack`, `--receive-pack`,
+  `clone --template`, `rebase --exec`, `bisect run`, `submodule foreach` and the like; so are `tar -I`,
+  `rsync -e`, `split --filter`, `ssh -o ProxyCommand=...`
+
+A rule that spells the flag or the key (`Bash(sort -o:*)`, `Bash(git config core.pager:*)`) means it, but approves no
+protected name; a rule for exactly the command approves its words. The files of `cp`, `mv`, `rm`, `mkdir`, `touch` and
+`sed -i` are known, so that not even such a rule approves a protected name there.
+
+## Where programs are found
+
+The PATH of commands, hooks and MCP servers has absolute folders only: relative and empty entries are dropped, and so
+are those beneath `/proc`. Before a command is taken for a reader, an editor or a wrapper, its name is looked up there
+as the shell will do it. A file in a working directory, or one that a link leads to there, is none of these, whatever
+it is called: with `.venv/bin` on PATH, `pip --version` is asked about if `.venv/bin/pip` exists, and `ls` is not.
+Builtins of the shell need no file, and a name that is nowhere runs nothing. Writing a file with the name of such a
+program into a folder of PATH, or moving a folder to where one is, is asked about like a protected name.
+
 ## Protected names
 
-No rule and no mode but bypassPermissions approves writing to these in advance, at any depth and in any spelling.
+No rule for a part of a command, no rule for files and no mode but bypassPermissions approves writing to these in
+advance, at any depth and in any spelling.
 """
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import msgspec
 from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import SYNC_POLICIES
+from parley.workspace.search_path import with_absolute_path
 
 OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_", "OTEL_EXPORTER_")
 SECRETS = ("KEY", "TOKEN", "HEADERS")
@@ -25,9 +26,10 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def child_environment(environment: dict[str, str]) -> dict[str, str]:
-    """What commands see: everything but our keys, and no address with a password in it."""
+    """What commands see: everything but our keys, no address with a password in it, and a PATH of absolute folders."""
     harmless = {name: value for name, value in environment.items() if not is_secret(name, value)}
-    return {**harmless, "CLAUDECODE": "1"}
+    kept = with_absolute_path(harmless) if "PATH" in harmless else harmless
+    return {**kept, "CLAUDECODE": "1"}
 
 
 def state_events(environment: dict[str, str]) -> str | None:

@@ -15,6 +15,7 @@ from parley.tools.base import Context, Order, Result
 from parley.workspace.base import Reach
 from parley.workspace.output import Output
 from parley.workspace.processes import Finished
+from parley.workspace.search_path import with_absolute_path
 
 DEFAULT_TIMEOUT_MS = 120_000
 LONGEST_TIMEOUT_MS = 600_000
@@ -168,7 +169,7 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
 
 def shell_environment(context: Context) -> dict[str, str]:
     """Nothing is sourced before the command, and bash reads it as it was judged."""
-    environment = {**context.environment, **context.observer.child_environment()}
+    environment = with_absolute_path({**context.environment, **context.observer.child_environment()})
     return {name: value for name, value in environment.items() if not changes_the_reading(name)}
 
 

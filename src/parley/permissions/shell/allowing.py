@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from parley.permissions.shell import assignments
 from parley.permissions.shell.patterns import Patterns, is_open, matches, together
@@ -19,29 +19,36 @@ EVALUATES = names(
 NEVER_BY_PREFIX = names("env sudo doas su runuser watch setsid ionice flock chroot unshare nsenter find parallel")
 
 
-def allowed_by(line: Line, patterns: Sequence[str], *, cwd: str = "", writes: bool = False) -> bool:
+def allowed_by(
+    line: Line, patterns: Sequence[str], *, cwd: str = "", writes: bool = False, untrusted: Collection[str] = ()
+) -> bool:
     """Whether every command of the line is allowed by some pattern or only reads.
 
     A line that redirects into a file is not allowed, unless `writes` says that its targets were judged
-    already. `cd` to `cwd` is no move.
+    already. `cd` to `cwd` is no move. Programs that are `untrusted` are not those that the tables mean.
     """
     known = together(tuple(patterns))
     if known.name(line.text):
         return True
-    return all(_allowed(command, patterns, known, writes) for command in line.commands) and not strays(line, cwd)
+    return not strays(line, cwd) and all(
+        _allowed(command, patterns, known, writes, untrusted) for command in line.commands
+    )
 
 
-def _allowed(command: Simple, patterns: Sequence[str], known: Patterns, writes: bool) -> bool:
+def _allowed(
+    command: Simple, patterns: Sequence[str], known: Patterns, writes: bool, untrusted: Collection[str]
+) -> bool:
     if known.name(command.text):
         return True
     if not command.argv or not assignments.are_safe(command):
         return False
     if not writes and any(redirect.writes for redirect in command.redirects):
         return False
-    if files_read(command) is not None:
-        return True
     inner = unwrapped(command)
-    if inner is None:
+    trusts = not untrusted or (inner is not None and not {*inner.wrappers, inner.argv[0]} & set(untrusted))
+    if trusts and files_read(command) is not None:
+        return True
+    if inner is None or set(inner.wrappers) & set(untrusted):
         return False
     name = inner.argv[0].rpartition("/")[2]
     if name in EVALUATES or name in NEVER_BY_PREFIX or name in WRAPPERS:
