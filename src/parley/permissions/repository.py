@@ -31,6 +31,7 @@ GITFILE = re.compile(rb"gitdir: ([^\0\n]+)\r?\n*")
 MOST_INDEX_BYTES = 1 << 25
 MOST_LINE_BYTES = 1 << 13
 MOST_SUBMODULES = 64
+MOST_ALTERNATES = 5
 GITLINK = b"\0\0\xe0\0"
 """The mode of a submodule in the index."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
@@ -200,15 +201,19 @@ class _Search:
                 yield Finding("elsewhere", path, f"{path} is a link")
         yield from self._alternates(os.path.join(found.common, "objects"))
 
-    def _alternates(self, objects: str) -> Iterator[Finding]:
+    def _alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = os.path.join(objects, "info", "alternates")
         if not self._view.has(file):
             return
         data = self._view.read(file, MOST_LINE_BYTES)
         for line in (data or b"/").split(b"\n"):
             way = self._view.way(os.path.join(objects, os.fsdecode(line)))
-            if line and not line.startswith(b"#") and not self._inside(way):
+            if not line or line.startswith(b"#"):
+                continue
+            if way.real is None or depth >= MOST_ALTERNATES or not self._inside(way):
                 yield Finding("elsewhere", file, f"{file} leads to {way.real}")
+            else:
+                yield from self._alternates(way.real, depth + 1)
 
     def _hooks(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
         home = os.path.join(self._view.home, "")
