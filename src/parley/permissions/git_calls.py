@@ -63,6 +63,8 @@ def git_words(command: Simple) -> Sequence[str] | None:
 def with_repository(facts: Facts, line: Line, request: Request, rules: Rules, made: Sequence[Way], view: View) -> Facts:
     """The facts of a line, less what the repository that its git commands find speaks against."""
     by_rule = git_concern(line, request, rules, made, view, "rule") if facts.allow else ""
+    if facts.allow and not by_rule:
+        return facts
     by_mode = git_concern(line, request, rules, made, view, "reader") if facts.standing != "other" else ""
     if not by_rule and not by_mode:
         return facts

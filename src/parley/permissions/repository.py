@@ -32,8 +32,8 @@ MOST_INDEX_BYTES = 1 << 25
 MOST_LINE_BYTES = 1 << 13
 MOST_SUBMODULES = 64
 MOST_ALTERNATES = 5
-GITLINK = b"\0\0\xe0\0"
-"""The mode of a submodule in the index."""
+GITLINK = b"\xe0\0"
+"""The mode of a submodule in the index, after two zeros: those are in every entry, and slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
 """Those that a command which only reads may run: it refreshes the index."""
 HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
@@ -41,7 +41,18 @@ HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
     "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"
 )
-KEPT_INSIDE = ("HEAD", "config", "index", "objects", "objects/pack", "refs", "packed-refs", "logs", "info")
+KEPT_INSIDE = (
+    "HEAD",
+    "config",
+    "index",
+    "objects",
+    "objects/pack",
+    "objects/info",
+    "refs",
+    "packed-refs",
+    "logs",
+    "info",
+)
 
 
 class Repository(Struct, frozen=True):
@@ -68,7 +79,7 @@ def candidates(folder: str, view: View, made: Collection[str] = ()) -> list[Repo
     here = view.way(folder).real
     while here is not None:
         own = os.path.join(here, OWN)
-        if view.has(own):
+        if view.has(own) and (not view.is_folder(own) or _has_marks(own, view, made)):
             found.append(_behind(here, own, view))
             if found[-1].sure:
                 return found
@@ -196,8 +207,8 @@ class _Search:
             if not linked_back and not self._inside(view.way(found.gitdir)):
                 yield Finding("elsewhere", found.gitdir, f"{found.top}/.git leads to {found.gitdir}")
         folders = dict.fromkeys((found.gitdir, found.common))
-        for path in (os.path.join(folder, name) for folder in folders for name in KEPT_INSIDE):
-            if view.way(path).real != path:
+        for path in (f"{folder}/{name}" for folder in folders for name in KEPT_INSIDE):
+            if view.link(path) is not None:  # the folders above are real
                 yield Finding("elsewhere", path, f"{path} is a link")
         yield from self._alternates(os.path.join(found.common, "objects"))
 
@@ -272,14 +283,15 @@ def _gitlinks(data: bytes, hash_bytes: int) -> Iterator[str | None]:
     """What looks like the entry of a submodule; a path that is none is harmless, for nothing is there."""
     place = data.find(GITLINK)
     while place >= 0:
-        if data[4:8] not in (b"\0\0\0\x02", b"\0\0\0\x03"):
-            yield None  # paths are compressed
-            return
-        flags = place + 4 + 12 + hash_bytes
-        begin = flags + (4 if data[flags : flags + 1] and data[flags] & 0x40 else 2)
-        end = data.find(b"\0", begin)
-        if begin < end:
-            yield os.fsdecode(data[begin:end])
+        if data[place - 2 : place] == b"\0\0":
+            if data[4:8] not in (b"\0\0\0\x02", b"\0\0\0\x03"):
+                yield None  # paths are compressed
+                return
+            flags = place + 2 + 12 + hash_bytes
+            begin = flags + (4 if data[flags : flags + 1] and data[flags] & 0x40 else 2)
+            end = data.find(b"\0", begin)
+            if begin < end:
+                yield os.fsdecode(data[begin:end])
         place = data.find(GITLINK, place + 1)
 
 
