@@ -71,6 +71,9 @@ def test_the_question_names_the_file_and_the_key(ground: Ground) -> None:
     assert isinstance(decision, Ask)
     assert f"{ground.work}/.git/config sets core.fsmonitor" in decision.reason
     assert "secret-value" not in decision.reason
+    denied = decided(opened(ground), "git status", ground.work, "dontAsk")
+    assert isinstance(denied, Deny)
+    assert "sets core.fsmonitor" in denied.message
 
 
 @pytest.mark.parametrize("make", RUNNING.values(), ids=RUNNING)
@@ -223,6 +226,13 @@ def test_an_alias_of_the_repository_is_not_meant_by_a_rule(ground: Ground) -> No
 
     assert is_ask(decided(book, "git st", ground.work))
     assert isinstance(decided(book, "git status", ground.work), Allow)
+
+
+def test_what_a_pipe_adds_to_the_words_of_git_may_be_denied(ground: Ground) -> None:
+    book = opened(ground, allowed=("Bash(xargs:*)", "Bash(git:*)"), denied=("Read(.env)",))
+
+    assert is_ask(decided(book, "ls | xargs git diff a.txt", ground.work))
+    assert isinstance(decided(book, "git push origin HEAD:.env2", ground.work), Allow)
 
 
 # Another repository than at the start.

@@ -9,7 +9,7 @@ from tree import Tree
 
 from parley.permissions.base import Allow, Ask, Decision, Request
 from parley.permissions.decision import decide
-from parley.permissions.repository import record
+from parley.permissions.repository import MARKS, record
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.permissions.view import Glance, RealView
@@ -60,6 +60,12 @@ def test_everything_else_is_as_it_was_there() -> None:
     assert isinstance(decided("git status", cwd="/w"), Allow)
     assert isinstance(decided("git status", files=["/w/.git"]), Allow)
     assert isinstance(decided("git status", files=[*PLANTED, "/w/sub/.git"]), Ask)
+
+
+def test_a_git_folder_without_a_head_is_not_a_repository() -> None:
+    assert isinstance(decided("git status", cwd="/w", files=["/w/.git", "/w/.git/config"]), Allow)
+    whole = ["/w/.git", "/w/.git/config", *(f"/w/.git/{mark}" for mark in MARKS)]
+    assert isinstance(decided("git status", cwd="/w", files=whole), Ask)
 
 
 def test_the_files_of_the_disk_count(tmp_path: Path) -> None:

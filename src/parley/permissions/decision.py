@@ -84,7 +84,7 @@ def by_mode(request: Request, facts: Facts, mode: str) -> Decision:
         kind = "subcommandResults" if request.tool == "Bash" and mode != "bypassPermissions" else "mode"
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, reach=reach)
     if verdict == "deny":
-        return unapproved(request, mode)
+        return unapproved(request, mode, facts.hazard or facts.reason)
     if facts.hazard:
         return Ask(reason=facts.hazard, reason_type="safetyCheck", blocked_path=facts.blocked_path, reach=facts.reach)
     if mode == "plan" and facts.changes:
@@ -101,12 +101,13 @@ def by_mode(request: Request, facts: Facts, mode: str) -> Decision:
 def must_ask(request: Request, facts: Facts, mode: str, reason: str, kind: str = "") -> Decision:
     """Nothing but a person's word is enough, and in dontAsk nobody is asked for it."""
     if mode == "dontAsk":
-        return unapproved(request, mode)
+        return unapproved(request, mode, reason)
     return Ask(reason=reason, reason_type=kind, rule=facts.ask, blocked_path=facts.blocked_path, reach=facts.reach)
 
 
-def unapproved(request: Request, mode: str) -> Deny:
+def unapproved(request: Request, mode: str, reason: str) -> Deny:
     text = f"{request.tool} was not approved in advance, and nobody is asked in the mode {mode}."
+    text += f" It would have to be asked about: {reason}." if reason else ""
     return Deny(message=text, source="mode", reason=mode, reason_type="mode")
 
 

@@ -23,7 +23,17 @@ from parley.permissions.repository import HOOKS, READ_HOOKS, candidates, finding
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, Rules
 from parley.permissions.shell import Line, Simple
-from parley.permissions.shell.git import WILD, Call, Printed, call_of, named, path_of, printed, shows_urls
+from parley.permissions.shell.git import (
+    PRINTS_NOTHING,
+    WILD,
+    Call,
+    Printed,
+    call_of,
+    named,
+    path_of,
+    printed,
+    shows_urls,
+)
 from parley.permissions.shell.readonly import files_read
 from parley.permissions.shell.wrappers import unwrapped
 
@@ -53,6 +63,8 @@ def git_words(command: Simple) -> Sequence[str] | None:
 def with_repository(facts: Facts, line: Line, request: Request, rules: Rules, made: Sequence[Way], view: View) -> Facts:
     """The facts of a line, less what the repository that its git commands find speaks against."""
     by_rule = git_concern(line, request, rules, made, view, "rule") if facts.allow else ""
+    if facts.allow and not by_rule:
+        return facts
     by_mode = git_concern(line, request, rules, made, view, "reader") if facts.standing != "other" else ""
     if not by_rule and not by_mode:
         return facts
@@ -158,6 +170,8 @@ def named_files(line: Line, request: Request, view: View) -> list[Way]:
     """Files that git commands name from the top of the working tree, as in `HEAD:path` and `:(top)path`."""
     found: dict[str, None] = {}
     for words in filter(None, map(git_words, line.commands)):
+        if call_of(words).subcommand in PRINTS_NOTHING - {"blame"}:
+            continue  # `HEAD:x` is a branch to `git push`, and any text in a message
         for path in named(words):
             for folder in _folders(line, request.cwd) or [request.cwd]:
                 place = os.path.join(folder, *call_of(words).folders)
@@ -172,10 +186,13 @@ def _tops(folder: str, view: View) -> list[str]:
 def prints_denied(line: Line, request: Request, rules: Rules, view: View) -> str:
     """Why git may print files that a rule denies; empty if it does not."""
     denying = rules.on_paths("deny", "Read", writing=False)
-    for words in filter(None, map(git_words, line.commands)) if denying else ():
-        found = printed(words)
-        if found is None:
+    for command in line.commands if denying else ():
+        words = git_words(command)
+        found = printed(words) if words else None
+        if not words or found is None:
             continue
+        if (inner := unwrapped(command)) and inner.open:
+            found = Printed(None)  # more files will be named
         for folder in _folders(line, request.cwd) or ["/"]:
             place = os.path.join(folder, *call_of(words).folders)
             tops = _tops(place, view)

@@ -31,8 +31,9 @@ GITFILE = re.compile(rb"gitdir: ([^\0\n]+)\r?\n*")
 MOST_INDEX_BYTES = 1 << 25
 MOST_LINE_BYTES = 1 << 13
 MOST_SUBMODULES = 64
-GITLINK = b"\0\0\xe0\0"
-"""The mode of a submodule in the index."""
+MOST_ALTERNATES = 5
+GITLINK = b"\xe0\0"
+"""The mode of a submodule in the index, after two zeros: those are in every entry, and slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
 """Those that a command which only reads may run: it refreshes the index."""
 HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
@@ -40,7 +41,18 @@ HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
     "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"
 )
-KEPT_INSIDE = ("HEAD", "config", "index", "objects", "objects/pack", "refs", "packed-refs", "logs", "info")
+KEPT_INSIDE = (
+    "HEAD",
+    "config",
+    "index",
+    "objects",
+    "objects/pack",
+    "objects/info",
+    "refs",
+    "packed-refs",
+    "logs",
+    "info",
+)
 
 
 class Repository(Struct, frozen=True):
@@ -67,7 +79,7 @@ def candidates(folder: str, view: View, made: Collection[str] = ()) -> list[Repo
     here = view.way(folder).real
     while here is not None:
         own = os.path.join(here, OWN)
-        if view.has(own):
+        if view.has(own) and (not view.is_folder(own) or _has_marks(own, view, made)):
             found.append(_behind(here, own, view))
             if found[-1].sure:
                 return found
@@ -195,20 +207,24 @@ class _Search:
             if not linked_back and not self._inside(view.way(found.gitdir)):
                 yield Finding("elsewhere", found.gitdir, f"{found.top}/.git leads to {found.gitdir}")
         folders = dict.fromkeys((found.gitdir, found.common))
-        for path in (os.path.join(folder, name) for folder in folders for name in KEPT_INSIDE):
-            if view.way(path).real != path:
+        for path in (f"{folder}/{name}" for folder in folders for name in KEPT_INSIDE):
+            if view.link(path) is not None:  # the folders above are real
                 yield Finding("elsewhere", path, f"{path} is a link")
         yield from self._alternates(os.path.join(found.common, "objects"))
 
-    def _alternates(self, objects: str) -> Iterator[Finding]:
+    def _alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = os.path.join(objects, "info", "alternates")
         if not self._view.has(file):
             return
         data = self._view.read(file, MOST_LINE_BYTES)
         for line in (data or b"/").split(b"\n"):
             way = self._view.way(os.path.join(objects, os.fsdecode(line)))
-            if line and not line.startswith(b"#") and not self._inside(way):
+            if not line or line.startswith(b"#"):
+                continue
+            if way.real is None or depth >= MOST_ALTERNATES or not self._inside(way):
                 yield Finding("elsewhere", file, f"{file} leads to {way.real}")
+            else:
+                yield from self._alternates(way.real, depth + 1)
 
     def _hooks(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
         home = os.path.join(self._view.home, "")
@@ -267,14 +283,15 @@ def _gitlinks(data: bytes, hash_bytes: int) -> Iterator[str | None]:
     """What looks like the entry of a submodule; a path that is none is harmless, for nothing is there."""
     place = data.find(GITLINK)
     while place >= 0:
-        if data[4:8] not in (b"\0\0\0\x02", b"\0\0\0\x03"):
-            yield None  # paths are compressed
-            return
-        flags = place + 4 + 12 + hash_bytes
-        begin = flags + (4 if data[flags : flags + 1] and data[flags] & 0x40 else 2)
-        end = data.find(b"\0", begin)
-        if begin < end:
-            yield os.fsdecode(data[begin:end])
+        if data[place - 2 : place] == b"\0\0":
+            if data[4:8] not in (b"\0\0\0\x02", b"\0\0\0\x03"):
+                yield None  # paths are compressed
+                return
+            flags = place + 2 + 12 + hash_bytes
+            begin = flags + (4 if data[flags : flags + 1] and data[flags] & 0x40 else 2)
+            end = data.find(b"\0", begin)
+            if begin < end:
+                yield os.fsdecode(data[begin:end])
         place = data.find(GITLINK, place + 1)
 
 

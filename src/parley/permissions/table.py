@@ -240,7 +240,8 @@ its files are read, each time:
 | other hooks | run | run in the repository of the session; asked in any other |
 | an alias | run | asked |
 | a remote that git fetches missing objects from by itself | asked | run |
-| parts that are links, or that lie elsewhere (`commondir`, `alternates`, `.git` as a file that nothing leads back to) | asked | run, but for `commondir` |
+| parts that are links or lie elsewhere (`alternates`, a `.git` that nothing leads back to) | asked | run |
+| `commondir` or `core.worktree` that lead elsewhere | asked | asked |
 | the same in a submodule that is checked out | asked | asked |
 | no `.git`, but a folder with `HEAD`, `objects` and `refs` | asked | run if the session was started in it |
 
