@@ -132,10 +132,10 @@ def left_behind(path: Path) -> int:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SessionError, match=r"the session cannot be held at .*: File exists"):
+    with pytest.raises(SessionError, match=r"the session cannot be held at .*: Not a directory"):
         take(tmp_path / "file" / "s", "s")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    with pytest.raises(SessionError, match="Too many levels of symbolic links"):
+    with pytest.raises(SessionError, match="link is a symbolic link"):
         take(tmp_path / "link", "s")
     assert (tmp_path / "file").read_text() == ""
 

@@ -27,6 +27,7 @@ from parley.stores.base import Agent, Entry, Hit, Info, Store, copied
 from parley.stores.opening import is_uuid
 from parley.stores.portable import adorn, fill, packed, unpacked
 from parley.stores.words import said
+from parley.workspace import private_files
 
 USAGE = """\
 usage: parley sessions list [--all] [--limit N] [--offset N]     those of this folder, or all, the latest first
@@ -251,11 +252,14 @@ def put_in_place(path: str, lines: Iterable[bytes]) -> None:
     """Write a file as a whole: one that is there already stays until there is another. Raises SessionError."""
     goal = os.path.realpath(path)
     # What is no file, e.g. a pipe, cannot be replaced.
-    half = goal if os.path.exists(goal) and not os.path.isfile(goal) else f"{goal}.{os.getpid()}.new"
+    half = goal if os.path.exists(goal) and not os.path.isfile(goal) else f"{goal}.{os.urandom(8).hex()}.new"
     try:
-        with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        # The person named the goal, so it may be a pipe or a device; the file beside it is ours.
+        opened = os.open(goal, os.O_WRONLY) if half == goal else private_files.open_file(half, private_files.NEW)
+        with open(opened, "wb") as file:
             file.writelines(lines)
-        os.replace(half, goal)
+        if half != goal:
+            os.replace(half, goal)
     except BaseException as flaw:
         if half != goal:
             with suppress(OSError):
