@@ -56,7 +56,7 @@ def test_whoever_names_a_source_on_the_command_line_trusts_it(
 
 def test_a_recorded_folder_is_trusted_until_it_is_forgotten(config: Path, project: Path) -> None:
     record(config, identify(project), True)
-    assert trust(config, project) == Trust(sources=BOTH)
+    assert trust(config, project) == Trust(sources=BOTH, covered=frozenset())
 
     record(config, identify(project), False)
     assert trust(config, project) == Trust()
@@ -67,7 +67,7 @@ def test_trust_is_in_the_folder_itself_by_whatever_name(config: Path, project: P
     (tmp_path / "link").symlink_to(project)
     record(config, identify(tmp_path / "link"), True)
 
-    assert trust(config, project) == Trust(sources=BOTH)
+    assert trust(config, project) == Trust(sources=BOTH, covered=frozenset())
     assert list(read(config).folders) == [str(project)]
 
 
