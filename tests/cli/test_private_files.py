@@ -280,3 +280,29 @@ def test_an_export_does_not_write_through_a_planted_name(machine: Machine) -> No
     assert done.returncode == 0
     assert [path.name for path in shared.iterdir()] == ["out.jsonl"]
     assert json.loads((shared / "out.jsonl").read_text().splitlines()[0])
+
+
+@pytest.mark.parametrize("place", ["{tmp}/claude-{uid}/{key}/{id}/tasks", "{config}/projects/{key}/{id}/tool-results"])
+def test_a_planted_link_makes_no_file_readable(machine: Machine, place: str) -> None:
+    """What the session puts aside for its model is read unasked: in its own folders, not where a link in them leads."""
+    machine.victim.write_text("precious\n")
+    names = {"tmp": machine.folder / "tmp", "config": machine.config, "uid": os.getuid(), "key": machine.key, "id": ID}
+    folder = Path(place.format(**names))
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(machine.victims)
+    prompt = f'call Read {{"file_path": "{folder}/victim"}}'
+    argv = ("--output-format", "stream-json", "--verbose", "--print", "--model", "offline", "--session-id", ID, prompt)
+
+    assert "precious" not in machine.run(*argv, TMPDIR=str(machine.folder / "tmp")).stdout
+
+
+def test_what_the_session_put_aside_is_read_by_whatever_name_the_user_gave_its_folder(machine: Machine) -> None:
+    machine.config.rename(machine.folder / "real")
+    machine.config.symlink_to(machine.folder / "real")
+    folder = machine.config / "projects" / machine.key / ID / "tool-results"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "x.txt").write_text("put aside\n")
+    prompt = f'call Read {{"file_path": "{folder}/x.txt"}}'
+    argv = ("--output-format", "stream-json", "--verbose", "--print", "--model", "offline", "--session-id", ID, prompt)
+
+    assert "put aside" in machine.run(*argv).stdout

@@ -33,14 +33,15 @@ def beside_log(basis: Basis, session_id: str) -> Path:
 
 
 def own_folders(basis: Basis, session_id: str) -> tuple[str, ...]:
-    """Where a session puts what its model shall read."""
+    """Where a session puts what its model shall read: by the names we use, and by those without a link above them.
+
+    What the user named may be a link; below that, a link is nobody's but a stranger's, and counts for nothing.
+    """
     place = task_place(basis, session_id)
-    return (
-        str(results_folder(basis, session_id)),
-        str(place.temporary.joinpath(*place.names)),
-        str(place.otherwise),
-        str(plan_file(basis, session_id)),
-    )
+    ours = [results_folder(basis, session_id), place.otherwise, plan_file(basis, session_id)]
+    roots = [*((basis.config, path) for path in ours), (place.temporary, place.temporary.joinpath(*place.names))]
+    real = (Path(os.path.realpath(root), path.relative_to(root)) for root, path in roots)
+    return tuple(dict.fromkeys(map(str, (*(path for _, path in roots), *real))))
 
 
 def file_history(basis: Basis, session_id: str) -> Path:
