@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -306,3 +307,17 @@ def test_what_the_session_put_aside_is_read_by_whatever_name_the_user_gave_its_f
     argv = ("--output-format", "stream-json", "--verbose", "--print", "--model", "offline", "--session-id", ID, prompt)
 
     assert "put aside" in machine.run(*argv).stdout
+
+
+@pytest.mark.parametrize("folder", ["file-history", "projects/{key}/{id}"])
+def test_a_deleted_session_takes_nothing_with_it_that_a_link_leads_to(machine: Machine, folder: str) -> None:
+    machine.first_turn()
+    (machine.victims / ID).mkdir()
+    (machine.victims / ID / "precious").write_text("precious")
+    linked = machine.config / folder.format(key=machine.key, id=ID)
+    if linked.exists():
+        shutil.rmtree(linked)
+    linked.symlink_to(machine.victims)
+    machine.run("sessions", "delete", ID)
+
+    assert (machine.victims / ID / "precious").read_text() == "precious"

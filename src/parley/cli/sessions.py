@@ -7,7 +7,6 @@ one, a session is found by its id in every layout we know.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from parley.cli.counter import Commands, chosen, handed_out, wants_help
 from parley.cli.streams import complain, read_stdin
 from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
-from parley.compose.places import file_history
+from parley.compose.places import forget_history
 from parley.compose.sessions import Sessions
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
@@ -155,7 +154,7 @@ class Desk:
         self.store(session_id).delete(session_id)
         memory.forget(self.basis, session_id)
         # The states of files it could go back to are of no use to anybody else.
-        shutil.rmtree(file_history(self.basis, session_id), ignore_errors=True)
+        forget_history(self.basis, session_id)
         return iter(())
 
     def repair(self, session_id: str) -> Iterator[bytes]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from parley.compose.basis import Basis
 from parley.engine.task import Place
 from parley.stores.claude import project_key
+from parley.workspace import private_files
 
 
 def plan_file(basis: Basis, session_id: str) -> Path:
@@ -46,6 +48,12 @@ def own_folders(basis: Basis, session_id: str) -> tuple[str, ...]:
 
 def file_history(basis: Basis, session_id: str) -> Path:
     return basis.config / "file-history" / session_id
+
+
+def forget_history(basis: Basis, session_id: str) -> None:
+    """Delete the earlier states of files of a session that is deleted."""
+    with suppress(OSError):
+        private_files.remove_tree(file_history(basis, session_id), below=1)
 
 
 def project_name(cwd: str) -> str:

@@ -141,12 +141,10 @@ class Folder(Files):
         describe(self._messages(session_id).parent, session_id)
 
     def delete(self, session_id: str) -> None:
-        import shutil
-
         path = self._known(session_id)
         with take(self._leases / session_id, session_id):
             try:
-                shutil.rmtree(path.parent)
+                private_files.remove_tree(path.parent, below=1)
             except OSError as flaw:
                 raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
 

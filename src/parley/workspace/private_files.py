@@ -192,6 +192,14 @@ def remove(path: str | Path, *, below: int = 0) -> None:
         os.unlink(os.path.basename(path), dir_fd=folder)
 
 
+def remove_tree(path: str | Path, *, below: int = 0) -> None:
+    """Remove a folder with all that is in it. Raises OSError, Unsafe."""
+    import shutil
+
+    with opened_folder(Path(path).parent, below=below) as (folder, _), suppress(FileNotFoundError):
+        shutil.rmtree(os.path.basename(path), dir_fd=folder)
+
+
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database. It follows no link to them itself, but opens whatever else is there."""
 
