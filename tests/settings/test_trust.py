@@ -80,6 +80,30 @@ def test_another_folder_in_the_same_place_is_not_trusted(config: Path, project: 
     assert trust(config, tmp_path / "away") == Trust()
 
 
+def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_trusted(config: Path, project: Path) -> None:
+    trusted = identify(project)
+    record(config, trusted, True)
+    project.rmdir()
+    for _ in range(200):
+        project.mkdir()
+        if project.stat().st_ino == trusted.inode:
+            break
+        project.rmdir()
+    else:
+        pytest.skip("this file system does not give inodes away again at once")
+
+    judged, flaw = judge(config, str(project), None)
+    assert judged == Trust()
+    assert f"{project} is another folder than the one on record" in str(flaw)
+
+
+def test_a_record_without_a_birth_time_counts_where_there_is_none(config: Path) -> None:
+    """As on file systems that do not record it: path, device and inode must do."""
+    record(config, identify("/proc"), True)
+    assert identify("/proc").born is None
+    assert trust(config, Path("/proc")).sources == BOTH
+
+
 def test_folders_within_a_trusted_one_are_not(config: Path, project: Path) -> None:
     (project / "vendored").mkdir()
     record(config, identify(project), True)

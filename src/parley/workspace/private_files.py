@@ -142,10 +142,11 @@ def kind_of(status: os.stat_result) -> str:
 def must_be_own(status: os.stat_result, path: str | Path, owner: int, *, writes: bool = False) -> None:
     """Raises Unsafe for what belongs to another user.
 
-    Root may use what belongs to the owner of the folder it was told to use; everybody may read what root owns.
+    Root may use what belongs to the owner of the folder that the user named; others may read that, and what root owns.
     """
     me = os.geteuid()
-    if status.st_uid != me and not (me == 0 and status.st_uid == owner) and (writes or status.st_uid != 0):
+    others = (owner,) if me == 0 else () if writes else (0, owner)
+    if status.st_uid != me and status.st_uid not in others:
         raise refuse(path, f"belongs to another user (uid {status.st_uid})")
 
 
