@@ -87,7 +87,8 @@ def opened_folder(
     at = max(len(parts) - below, 1 if os.path.isabs(path) else 0)
     top = Path(*parts[:at])
     if make:
-        top.mkdir(parents=True, exist_ok=True, mode=mode)
+        with suppress(FileExistsError):  # it is said below that it is no folder
+            top.mkdir(parents=True, exist_ok=True, mode=mode)
     kind = LIST if to_list else LOOK
     folder = os.open(top, kind)
     try:
@@ -144,7 +145,7 @@ def must_be_own(status: os.stat_result, path: str | Path, owner: int, *, writes:
 
     Root may use what belongs to the owner of the folder that the user named; others may read that, and what root owns.
     """
-    me = os.geteuid()
+    me = os.getuid()
     others = (owner,) if me == 0 else () if writes else (0, owner)
     if status.st_uid != me and status.st_uid not in others:
         raise refuse(path, f"belongs to another user (uid {status.st_uid})")
