@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,109 @@ def test_the_usage_is_told(parley: Any) -> None:
 
 def test_a_prompt_that_begins_with_the_word_may_be_given_behind_the_flags(parley: Any) -> None:
     assert parley("--print", "--model", "offline", "trust nobody")[2] == 0
+
+
+# Trust is in one folder, with what it said.
+
+
+def with_hook(project: Path, mark: Path) -> None:
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {mark}"}]}]}
+    (project / ".claude").mkdir(parents=True, exist_ok=True)
+    (project / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+
+
+def turn(parley: Any) -> str:
+    """What a turn says on stderr."""
+    _, stderr, code = parley("--print", "--model", "offline", "say Hi")
+    assert code == 0
+    return str(stderr)
+
+
+def recorded(tmp_path: Path) -> Path:
+    return tmp_path / "home" / ".claude" / "trust.json"
+
+
+def test_a_folder_that_was_given_the_inode_of_a_trusted_one_is_not_trusted(
+    parley: Any, project: Path, tmp_path: Path
+) -> None:
+    """File systems give away inodes again at once; here the record is made to name the new one's."""
+    with_hook(project, tmp_path / "ran")
+    parley("trust", ".")
+    project.rename(tmp_path / "away")
+    with_hook(project, tmp_path / "ran")
+    record = json.loads(recorded(tmp_path).read_text())
+    status = project.stat()
+    record["folders"][str(project)] |= {"device": status.st_dev, "inode": status.st_ino}
+    recorded(tmp_path).write_text(json.dumps(record))
+
+    assert f"{project} is another folder than the one on record" in turn(parley)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_folder_that_was_moved_away_and_back_is_still_trusted_and_a_copy_is_not(
+    parley: Any, project: Path, tmp_path: Path
+) -> None:
+    with_hook(project, tmp_path / "ran")
+    parley("trust", ".")
+    project.rename(tmp_path / "away")
+    shutil.copytree(tmp_path / "away", project)
+    turn(parley)
+    assert not (tmp_path / "ran").exists()
+
+    shutil.rmtree(project)
+    (tmp_path / "away").rename(project)
+    assert turn(parley) == ""
+    assert (tmp_path / "ran").exists()
+
+
+def test_what_was_changed_since_is_not_trusted_until_it_is_trusted_again(
+    parley: Any, project: Path, tmp_path: Path
+) -> None:
+    with_hook(project, tmp_path / "first")
+    parley("trust", ".")
+    assert turn(parley) == ""
+    assert (tmp_path / "first").exists()
+
+    with_hook(project, tmp_path / "second")
+    path = project / ".claude" / "settings.json"
+    assert turn(parley) == (
+        f"settings: {path}: without effect: hooks: it is new or was changed since the folder was trusted "
+        f"(`parley trust {project}` trusts it)\n"
+    )
+    assert not (tmp_path / "second").exists()
+
+    assert "in effect: hooks=" in parley("trust", ".")[0]
+    assert turn(parley) == ""
+    assert (tmp_path / "second").exists()
+
+
+def test_a_server_that_was_changed_since_is_not_started(parley: Any, project: Path, tmp_path: Path) -> None:
+    def server(mark: str) -> dict[str, Any]:
+        return {"command": "touch", "args": [str(tmp_path / mark)]}
+
+    path = project / ".mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": server("a"), "b": server("b")}}))
+    assert "in effect: .mcp.json.a=" in parley("trust", ".")[0]
+    path.write_text(json.dumps({"mcpServers": {"a": server("a"), "b": server("evil"), "c": server("evil")}}))
+
+    assert f"settings: {path}: without effect: MCP servers b, c: it is new or was changed" in turn(parley)
+    assert not (tmp_path / "evil").exists()
+
+
+def test_the_record_of_an_older_version_vouches_for_nothing(parley: Any, project: Path, tmp_path: Path) -> None:
+    with_hook(project, tmp_path / "ran")
+    status = project.stat()
+    old = {"device": status.st_dev, "inode": status.st_ino, "trusted": True, "consents": []}
+    recorded(tmp_path).parent.mkdir(mode=0o700)
+    recorded(tmp_path).write_text(json.dumps({"folders": {str(project): old}}))
+    recorded(tmp_path).chmod(0o600)
+
+    said = turn(parley)
+    assert f"the record of {project} is of an older version" in said
+    assert f"`parley trust {project}` trusts it" in said
+    assert parley("trust", "--list") == ("", "", 0)
+    assert not (tmp_path / "ran").exists()
+
+    parley("trust", ".")
+    assert turn(parley) == ""
+    assert (tmp_path / "ran").exists()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from parley.settings.base import NotWritten, Style, Value
+from parley.protocol.base import UNSET
+from parley.settings.base import CHANGED, NotWritten, Style, Value
 from parley.settings.desk import Desk
 from parley.settings.layers import Wanted
 
@@ -47,6 +48,36 @@ def test_settings_are_read_and_merged_with_what_is_on_record(folders: Path) -> N
 
     desk(folders).record_trust(False)
     assert desk(folders).merged.get("model") is None
+
+
+def test_agents_and_commands_act_as_they_were_when_the_folder_was_trusted(folders: Path) -> None:
+    tree = folders / "project" / ".claude"
+    for kind, name in (("agents", "a"), ("agents", "b"), ("commands", "a"), ("commands", "b")):
+        (tree / kind).mkdir(exist_ok=True)
+        (tree / kind / f"{name}.md").write_text(f"---\nname: {name}\ndescription: x\npermissionMode: plan\n---\nGo")
+    desk(folders).record_trust(True)
+    for kind in ("agents", "commands"):
+        with (tree / kind / "b.md").open("a") as file:
+            file.write("!`evil`")
+
+    agents, flaws = desk(folders).agents()
+    recipes, _ = desk(folders).recipes()
+    assert (agents["a"].permissionMode, agents["b"].permissionMode) == ("plan", UNSET)
+    assert [str(flaw) for flaw in flaws] == [
+        f"settings: {tree}/agents/b.md: without effect: permissionMode: {CHANGED}",
+    ]
+    assert {recipe.name: recipe.may_act for recipe in recipes} == {"a": True, "b": False}
+
+
+def test_what_a_person_agreed_to_counts_beside_what_was_trusted(folders: Path) -> None:
+    project(folders, permissions={"allow": ["Bash(ls:*)"]})
+    desk(folders).record_trust(True)
+    desk(folders).store.add_rules("projectSettings", "allow", ["Bash(make:*)"])
+    project(folders, permissions={"allow": ["Bash(ls:*)", "Bash(make:*)", "Bash(evil:*)"]})
+
+    assert [rule.text for rule in desk(folders).merged.rules] == ["Bash(ls:*)", "Bash(make:*)"]
+    named = desk(folders, sources=("user", "project"))
+    assert [rule.text for rule in named.merged.rules] == ["Bash(ls:*)", "Bash(make:*)", "Bash(evil:*)"]
 
 
 def test_what_does_not_count_is_told_in_one_line_that_can_do_no_harm_to_a_terminal(folders: Path) -> None:

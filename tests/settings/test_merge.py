@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.protocol.options import MODES
-from parley.settings.base import SOURCES, TREE, Inert, Layer, Merged, RuleText, Source, Trust, Value
-from parley.settings.merge import NOT_THE_TREES, NOT_TRUSTED, ONLY_TIGHTER, TIGHTER, merge
+from parley.settings.base import NOT_TRUSTED, SOURCES, TREE, Inert, Layer, Merged, RuleText, Source, Trust, Value
+from parley.settings.merge import NOT_THE_TREES, ONLY_TIGHTER, TIGHTER, merge
 
 TRUSTED = Trust(sources=frozenset({"project", "local"}))
 STRANGE = Trust()

@@ -56,7 +56,7 @@ def test_whoever_names_a_source_on_the_command_line_trusts_it(
 
 def test_a_recorded_folder_is_trusted_until_it_is_forgotten(config: Path, project: Path) -> None:
     record(config, identify(project), True)
-    assert trust(config, project) == Trust(sources=BOTH)
+    assert trust(config, project) == Trust(sources=BOTH, covered=frozenset())
 
     record(config, identify(project), False)
     assert trust(config, project) == Trust()
@@ -67,7 +67,7 @@ def test_trust_is_in_the_folder_itself_by_whatever_name(config: Path, project: P
     (tmp_path / "link").symlink_to(project)
     record(config, identify(tmp_path / "link"), True)
 
-    assert trust(config, project) == Trust(sources=BOTH)
+    assert trust(config, project) == Trust(sources=BOTH, covered=frozenset())
     assert list(read(config).folders) == [str(project)]
 
 
@@ -78,6 +78,30 @@ def test_another_folder_in_the_same_place_is_not_trusted(config: Path, project: 
 
     assert trust(config, project) == Trust()
     assert trust(config, tmp_path / "away") == Trust()
+
+
+def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_trusted(config: Path, project: Path) -> None:
+    trusted = identify(project)
+    record(config, trusted, True)
+    project.rmdir()
+    for _ in range(200):
+        project.mkdir()
+        if project.stat().st_ino == trusted.inode:
+            break
+        project.rmdir()
+    else:
+        pytest.skip("this file system does not give inodes away again at once")
+
+    judged, flaw = judge(config, str(project), None)
+    assert judged == Trust()
+    assert f"{project} is another folder than the one on record" in str(flaw)
+
+
+def test_a_record_without_a_birth_time_counts_where_there_is_none(config: Path) -> None:
+    """As on file systems that do not record it: path, device and inode must do."""
+    record(config, identify("/proc"), True)
+    assert identify("/proc").born is None
+    assert trust(config, Path("/proc")).sources == BOTH
 
 
 def test_folders_within_a_trusted_one_are_not(config: Path, project: Path) -> None:

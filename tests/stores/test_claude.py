@@ -409,12 +409,13 @@ def test_a_torn_last_line_is_skipped_and_does_not_swallow_the_next_one(tmp_path:
 # When the disk does not want.
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a full disk is a device of Linux")
-def test_a_full_disk_is_told_every_time(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     path = transcript(tmp_path)
-    path.parent.mkdir(parents=True)
-    path.symlink_to("/dev/full")
     log = store(tmp_path).create(FIRST)
+    monkeypatch.setattr(os, "write", full)
 
     for _ in range(2):
         with pytest.raises(SessionError) as raised:
@@ -454,13 +455,14 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_a_transcript_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(path: str, flags: int, *rest: int) -> int:
+    def forbidden(path: str, flags: int, *rest: int, **more: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     write(store(tmp_path), FIRST, user(0, "Hello"))
+    entries = store(tmp_path).read(FIRST)
     monkeypatch.setattr(os, "open", forbidden)  # as it is for somebody else's file; root may read any
     with pytest.raises(SessionError) as raised:
-        list(store(tmp_path).read(FIRST))
+        list(entries)
     assert str(raised.value) == f"the session cannot be read from {transcript(tmp_path)}: Permission denied"
 
 
@@ -477,15 +479,17 @@ def make_loop(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [make_folder, make_device, make_loop, os.mkfifo])
-def test_what_is_no_file_is_no_session_and_nobody_waits_for_it(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_what_is_no_file_is_refused_with_the_reason_and_nobody_waits_for_it(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     path = transcript(tmp_path)
     path.parent.mkdir(parents=True)
     make(path)
     there = store(tmp_path)
 
-    assert (there.exists(FIRST), there.list(), there.search("x"), there.newest()) == (False, [], [], None)
-    for act in (there.open, there.read, there.repair, there.delete):
-        with pytest.raises(UnknownSession):
+    assert (there.list(), there.search("x"), there.newest()) == ([], [], None)
+    for act in (there.exists, there.open, there.read, there.repair, there.delete):
+        with pytest.raises(SessionError, match=rf"refused, {path} is a (folder|symbolic link|named pipe)"):
             act(FIRST)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionBusy, SessionError
+from parley.stores import lease
 from parley.stores.lease import is_held, take
 
 HOLD = """
@@ -86,12 +87,12 @@ def test_a_robbed_holder_knows_it_and_leaves_the_thiefs_lease_alone(tmp_path: Pa
 
 
 def test_a_lease_without_words_is_still_a_lease(tmp_path: Path) -> None:
-    lease = take(tmp_path / "s", "s")
+    held = take(tmp_path / "s", "s")
     (tmp_path / "s").write_bytes(b"\xff not json")
 
     with pytest.raises(SessionBusy, match="another process"):
         take(tmp_path / "s", "s")
-    lease.release()
+    held.release()
 
 
 def test_the_lock_that_a_dead_holder_left_to_its_child_is_waited_for(tmp_path: Path) -> None:
@@ -104,8 +105,8 @@ def test_the_lock_that_a_dead_holder_left_to_its_child_is_waited_for(tmp_path: P
         if len(pauses) == 3:
             os.close(lock)
 
-    with take(tmp_path / "s", "s", pause=pause) as lease:
-        assert lease.is_ours()
+    with take(tmp_path / "s", "s", pause=pause) as held:
+        assert held.is_ours()
     assert len(pauses) == 3
 
 
@@ -132,10 +133,10 @@ def left_behind(path: Path) -> int:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SessionError, match=r"the session cannot be held at .*: File exists"):
+    with pytest.raises(SessionError, match=r"the session cannot be held at .*: Not a directory"):
         take(tmp_path / "file" / "s", "s")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    with pytest.raises(SessionError, match="Too many levels of symbolic links"):
+    with pytest.raises(SessionError, match="link is a symbolic link"):
         take(tmp_path / "link", "s")
     assert (tmp_path / "file").read_text() == ""
 
@@ -161,3 +162,73 @@ def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_pat
     assert not is_held(path)
     with take(path, "s"):
         assert is_held(path)
+
+
+RELEASE = """
+import os, sys
+from pathlib import Path
+from parley.stores.lease import take
+
+def at_removal(event, given):
+    if event == "os.remove" and os.path.basename(os.fsdecode(given[0])) == "s":
+        print("removing", flush=True)
+        sys.stdin.readline()
+
+lease = take(Path(sys.argv[1]), "s")
+print("held", flush=True)
+sys.stdin.readline()
+sys.addaudithook(at_removal)
+lease.release()
+print("released", flush=True)
+"""
+
+
+def test_a_holder_that_lets_go_does_not_remove_a_thiefs_lease(tmp_path: Path) -> None:
+    """The holder stops between its look at the file and the removal; a thief comes just then."""
+    command = [sys.executable, "-c", RELEASE, str(tmp_path / "s")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert said(process) == "held"
+        print("go", file=process.stdin, flush=True)
+        assert said(process) == "removing"
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                print("go", file=process.stdin, flush=True)
+                assert said(process) == "released"
+
+        thief = take(tmp_path / "s", "s", steal=True, pause=pause)
+        if not pauses:
+            print("go", file=process.stdin, flush=True)
+            assert said(process) == "released"
+
+        assert thief.is_ours()
+        thief.release()
+
+
+def test_where_folders_have_no_locks_a_lease_stays_and_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(folder: int) -> bool:
+        raise lease.NoFolderLocks(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(lease, "lock_folder", unsupported)
+    first = take(tmp_path / "s", "s")
+    thief = take(tmp_path / "s", "s", steal=True)
+    first.release()
+    assert thief.is_ours()
+    thief.release()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+    with take(tmp_path / "s", "s") as later:
+        assert later.is_ours()
+
+
+def test_a_pipe_in_place_of_a_lease_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "s")
+
+    assert not is_held(tmp_path / "s")
+    with pytest.raises(SessionError, match="is a named pipe"):
+        take(tmp_path / "s", "s")

@@ -37,6 +37,10 @@ def test_a_race_for_a_session_has_one_winner(tmp_path: Path) -> None:
     assert outcomes["won"] > 10
 
 
+def test_a_holder_that_lets_go_never_removes_the_lease_of_a_thief(tmp_path: Path) -> None:
+    assert lease_races.run_thefts(tmp_path, races=60, seed=1) == {"stolen": 60}
+
+
 def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
     seen = asyncio.run(kills.storm(tmp_path, kills=100, parallel=6, seed=1))
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +56,22 @@ def test_a_name_that_is_taken_is_left_alone(folder: int, tmp_path: Path) -> None
     with pytest.raises(FileExistsError):
         kernel.rename_to_free_name(folder, "new", "name")
     assert (tmp_path / "name").read_text() == "theirs"
+
+
+def test_the_birth_time_is_that_of_the_file_system(tmp_path: Path, folder: int) -> None:
+    told = subprocess.run(["stat", "-c", "%W", tmp_path], capture_output=True, text=True, check=True).stdout
+    if int(told) == 0:
+        pytest.skip("this file system has no birth times")
+    born = kernel.birth_time_ns(folder)
+
+    assert born is not None
+    assert born // 1_000_000_000 == int(told)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="a file system without birth times")
+def test_where_there_is_no_birth_time_there_is_none() -> None:
+    descriptor = os.open("/proc/self", os.O_RDONLY)
+    try:
+        assert kernel.birth_time_ns(descriptor) is None
+    finally:
+        os.close(descriptor)

@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_made_costs_the_file_and_nothing_else(tmp_path: 
         output.take(b"0123456789")
     output.close()
     assert (bytes(output.kept), output.total_bytes, output.path) == (b"0123", 30, None)
-    assert output.flaw == "it could not be saved: File exists"
+    assert output.flaw == "it could not be saved: Not a directory"
 
 
 def test_a_file_that_is_there_already_is_not_written_to(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from parley.protocol.messages.dialects import NOTES
 from parley.protocol.options import Options
 from parley.stores.base import Entry, Log
 from parley.transports.base import Transport
+from parley.workspace import private_files
 
 CATEGORIES = ("wire", "api", "log", "complaint")
 Write = Callable[[str], None]
@@ -67,8 +68,8 @@ def begun(options: Options, folder: Path, session_id: str, stamp: Stamp, to_stde
         return Debug(to_stderr, stamp.now, categories - {"complaint"})  # those are there already
     path = Path(options.debug_file) if options.debug_file else folder / f"{session_id}.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        file = private_files.open_file(path, flags, below=0 if options.debug_file else 1)
     except OSError as flaw:
         raise UsageError(f"option '--debug-file': {path} cannot be written: {flaw.strerror}") from None
     return Debug(Lines(file), stamp.now, categories)

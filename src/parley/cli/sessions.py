@@ -7,7 +7,6 @@ one, a session is found by its id in every layout we know.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from parley.cli.counter import Commands, chosen, handed_out, wants_help
 from parley.cli.streams import complain, read_stdin
 from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
-from parley.compose.places import file_history
+from parley.compose.places import forget_history
 from parley.compose.sessions import Sessions
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
@@ -27,6 +26,7 @@ from parley.stores.base import Agent, Entry, Hit, Info, Store, copied
 from parley.stores.opening import is_uuid
 from parley.stores.portable import adorn, fill, packed, unpacked
 from parley.stores.words import said
+from parley.workspace import private_files
 
 USAGE = """\
 usage: parley sessions list [--all] [--limit N] [--offset N]     those of this folder, or all, the latest first
@@ -154,7 +154,7 @@ class Desk:
         self.store(session_id).delete(session_id)
         memory.forget(self.basis, session_id)
         # The states of files it could go back to are of no use to anybody else.
-        shutil.rmtree(file_history(self.basis, session_id), ignore_errors=True)
+        forget_history(self.basis, session_id)
         return iter(())
 
     def repair(self, session_id: str) -> Iterator[bytes]:
@@ -251,11 +251,14 @@ def put_in_place(path: str, lines: Iterable[bytes]) -> None:
     """Write a file as a whole: one that is there already stays until there is another. Raises SessionError."""
     goal = os.path.realpath(path)
     # What is no file, e.g. a pipe, cannot be replaced.
-    half = goal if os.path.exists(goal) and not os.path.isfile(goal) else f"{goal}.{os.getpid()}.new"
+    half = goal if os.path.exists(goal) and not os.path.isfile(goal) else f"{goal}.{os.urandom(8).hex()}.new"
     try:
-        with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        # The person named the goal, so it may be a pipe or a device; the file beside it is ours.
+        opened = os.open(goal, os.O_WRONLY) if half == goal else private_files.open_file(half, private_files.NEW)
+        with open(opened, "wb") as file:
             file.writelines(lines)
-        os.replace(half, goal)
+        if half != goal:
+            os.replace(half, goal)
     except BaseException as flaw:
         if half != goal:
             with suppress(OSError):

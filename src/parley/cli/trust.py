@@ -44,15 +44,11 @@ def answer(argv: list[str]) -> list[str]:
 
 def trust(folder: str) -> list[str]:
     """Trust a folder, and say what a person lets into effect who does that."""
-    before = basis(folder).settings
-    after = basis(folder, setting_sources=("project", "local")).settings
-    still_inert = {item.entry for item in after.merged.inert}
-    news = [item for item in before.merged.inert if item.entry not in still_inert]
-    return [
-        f"{before.record_trust(True)} is trusted",
-        *(f"  in effect: {item.entry} ({item.path})" for item in news),
-    ]
+    desk = basis(folder).settings
+    acting = desk.acting()  # read once: what is shown is what is recorded
+    news = [f"  in effect: {said} ({path})" for said, path in acting if not desk.is_in_effect(said)]
+    return [f"{desk.record_trust(True, acting)} is trusted", *news]
 
 
-def basis(folder: str, **options: object) -> Basis:
-    return Basis(Options(**options), dict(os.environ), os.path.abspath(folder))
+def basis(folder: str) -> Basis:
+    return Basis(Options(), dict(os.environ), os.path.abspath(folder))

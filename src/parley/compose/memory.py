@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from parley.memory.keeper import LocalKeeper
     from parley.memory.tree import Tree
 
+PROJECTS, FILE = "projects", "memory.db"
 OFF, ON = ("off", "false", "none"), ("", "on", "true")
 
 
@@ -46,7 +47,7 @@ def usual_place(basis: Basis) -> Path:
     chosen = choose(basis.options, basis.environment)
     if chosen is not None and chosen.name == "sqlite":
         return Path(basis.cwd, os.path.expanduser(chosen.place))
-    return basis.config / "projects" / project_key(basis.cwd) / "memory.db"
+    return basis.config / PROJECTS / project_key(basis.cwd) / FILE
 
 
 def policy(basis: Basis) -> Policy:
@@ -72,9 +73,7 @@ def keeper(basis: Basis, sessions: Sessions, session_id: str) -> Callable[[], Ke
 
     @cache
     def made() -> Keeper:
-        from parley.memory.database import Database
-
-        return keeper_of(basis, sessions, session_id, Database(path))
+        return keeper_of(basis, sessions, session_id, opened(path))
 
     return made
 
@@ -99,7 +98,8 @@ def opened(path: Path, *, rehearsed: bool = False) -> Database:
     """The file, or a copy of it that nobody keeps. Raises SessionError."""
     from parley.memory.database import Database
 
-    database = Database(path)
+    is_usual = path.name == FILE and path.parent.parent.name == PROJECTS
+    database = Database(path, below=2 if is_usual else 0)
     return database.rehearsal() if rehearsed else database
 
 

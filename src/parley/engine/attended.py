@@ -8,6 +8,7 @@ As recorded, a command that takes longer than a few seconds is told as a task, a
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from parley.engine.task import CommandTask, run_id, short
 from parley.errors import ToolError
 from parley.protocol.messages.system import TaskNotification, TaskStarted
 from parley.tools.base import Order
-from parley.workspace.output import Output
+from parley.workspace import private_files
+from parley.workspace.output import BELOW, Output
 from parley.workspace.processes import Command, End, Finished, Processes
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def so_far(output: Output) -> list[bytes]:
         return [bytes(output.kept)]
     parts: list[bytes] = []
     try:
-        with open(output.path, "rb") as file:
+        with open(private_files.open_file(output.path, os.O_RDONLY, below=BELOW), "rb") as file:
             while part := file.read(PART_BYTES):
                 parts.append(part)
     except OSError:

@@ -15,7 +15,10 @@ from typing import Any
 
 from parley.protocol.base import Json, plain, spell
 from parley.tools.base import Result
+from parley.workspace import private_files
 
+BELOW = 4
+"""The folders above a saved result that are ours: `projects/<project>/<session>/tool-results`."""
 LINE_CAP_BYTES = 1_000_000
 ENVELOPE_BYTES = 4_096
 """What a line needs around the result."""
@@ -93,9 +96,7 @@ def text_in_file(text: str, new_file: Callable[[str], Path]) -> str:
 def saved(data: bytes, path: Path) -> str:
     """Where the data is, in words; a full disk costs the rest of an output, not the turn."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        path.write_bytes(data)
+        private_files.write(path, data, below=BELOW)
     except OSError as flaw:
         return f"could not be saved: {flaw.strerror}"
     return f"saved to: {path}"

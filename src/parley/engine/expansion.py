@@ -71,7 +71,7 @@ async def output(session: Session, recipe: Recipe, command: str) -> str:
     if not recipe.may_act:
         raise ToolError(
             f"/{recipe.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
-            f"(`parley trust` trusts it)"
+            f"with it as it is now (`parley trust` trusts it)"
         )
     json = {"type": "tool_use", "id": f"toolu_{session.setup.tool_context.new_id()}", "name": "Bash"}
     call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{recipe.name}"}})

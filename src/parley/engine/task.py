@@ -11,7 +11,8 @@ from parley.engine.stamp import Stamp
 from parley.errors import ToolError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.system import TaskNotification, TaskUpdated, TaskUsage
-from parley.workspace.output import Record, private_folder
+from parley.workspace import private_files
+from parley.workspace.output import BELOW, Record, private_folder
 from parley.workspace.processes import Command, End
 
 RUNNING = "running"
@@ -97,7 +98,7 @@ class Task:
     def tail(self, limit_bytes: int) -> Tail:
         """The end of its output; empty if somebody took the file away."""
         try:
-            with open(self.output_file, "rb") as file:
+            with open(private_files.open_file(self.output_file, os.O_RDONLY, below=BELOW), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size - limit_bytes))
                 data = file.read(limit_bytes)

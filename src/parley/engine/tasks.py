@@ -37,7 +37,8 @@ from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
 from parley.tools.base import Order
-from parley.workspace.output import Output, Record
+from parley.workspace import private_files
+from parley.workspace.output import BELOW, Output, Record
 from parley.workspace.processes import Finished, Processes
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Tasks:
             )
         except BaseException:
             record.close()
-            record.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                private_files.remove(record.path, below=BELOW)
             raise
         task = CommandTask(
             id=id,

@@ -9,14 +9,14 @@ thread that is given up leaves nothing open behind it, and whoever is killed lea
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from parley.errors import SessionError
+from parley.workspace import private_files
 
 VERSION = 1
 PATIENCE_SECONDS = 10
@@ -65,8 +65,10 @@ HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
 
 
 class Database:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, below: int = 0) -> None:
+        """`below`: how many of the folders above the file are ours, and no links."""
         self.path = path
+        self._below = below
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -98,7 +100,7 @@ class Database:
         return self.path.exists()
 
     def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
-        return closing(connect(self.path))
+        return closing(connect(self.path, self._below))
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -132,22 +134,20 @@ def copy_rows(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ..
         database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Raises SessionError, sqlite3.Error."""
+def connect(path: Path, below: int = 0) -> sqlite3.Connection:
+    """`below`: how many of the folders above it are ours. Raises SessionError, sqlite3.Error."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # One that is there is not opened: to close it would take away the locks of this process's other connections.
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        real = private_files.prepare_database(path, below=below)
+        made = sqlite3.connect(real, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            private_files.must_be_database(made, real)
+            made.execute("PRAGMA journal_mode = WAL")
+            made.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            made.close()
+            raise
     except OSError as flaw:
         raise SessionError(f"the memory {path} cannot be used: {flaw.strerror}") from None
-    made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        made.execute("PRAGMA journal_mode = WAL")
-        made.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        made.close()
-        raise
     return made
 
 

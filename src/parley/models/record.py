@@ -25,8 +25,8 @@ from parley.models.redaction import Redaction
 from parley.models.sameness import unmarked
 from parley.models.tape import Asked, Ended, Flaw, Head, Told
 from parley.protocol.base import Json
+from parley.workspace import private_files
 
-PRIVATE = 0o600
 PIECES = ("text", "thinking", "partial_json")
 """The fields of a delta that are a part of something longer."""
 
@@ -44,7 +44,7 @@ class Writer:
     ) -> None:
         """Raises UsageError. A tape that is there already is not touched."""
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
+            self._file = private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False)
         except FileExistsError:
             raise UsageError(f"option '--record': {path} is there already; a tape is never overwritten") from None
         except OSError as flaw:

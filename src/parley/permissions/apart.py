@@ -12,7 +12,7 @@ from __future__ import annotations
 from parley.permissions.base import View, Way
 from parley.permissions.paths import beneath
 from parley.permissions.rule import Behavior, Rule
-from parley.permissions.rules import EDITORS, Rules
+from parley.permissions.rules import EDITORS, Rules, lies_in
 from parley.workspace.base import Worktree
 
 
@@ -32,6 +32,9 @@ class Apart(Rules, frozen=True, kw_only=True, dict=True):
             around=rules,
             worktree=worktree,
         )
+
+    def is_at_hand(self, way: Way, view: View) -> bool:
+        return super().is_at_hand(way, view) or lies_in(way, (self.around.cwd,), view)
 
     def count_in(self, cwd: Way | None) -> bool:
         """Commands in the person's checkout are for somebody to be asked about."""

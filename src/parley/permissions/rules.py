@@ -156,7 +156,9 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def is_at_hand(self, way: Way, view: View) -> bool:
         """Whether a file may be read without a rule."""
-        return self.is_inside(way, view) or lies_in(way, self.readable, view)
+        # A folder of our own counts where it was put: not if a link leads from there to another place.
+        own = [folder for folder in self.readable if view.way(folder).real in self.readable]
+        return self.is_inside(way, view) or lies_in(way, own, view)
 
     # Hosts, delegates, parameters.
 

@@ -10,7 +10,6 @@ Everything here is synchronous, as it is in the official SDK, but `attach`, whic
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +18,7 @@ from typing import Any, Literal
 
 from parley.compose import memory
 from parley.compose.basis import Basis
-from parley.compose.places import file_history
+from parley.compose.places import forget_history
 from parley.compose.sessions import Sessions
 from parley.engine.stamp import Stamp
 from parley.errors import UnknownSession
@@ -201,7 +200,7 @@ def delete_session(
     found.delete(session_id)
     memory.forget(shelf.basis, session_id)
     # The states of files it could go back to are of no use to anybody else.
-    shutil.rmtree(file_history(shelf.basis, session_id), ignore_errors=True)
+    forget_history(shelf.basis, session_id)
 
 
 def fork_session(

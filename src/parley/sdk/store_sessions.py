@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from parley.sdk.sessions import (
 from parley.sdk.shapes import SessionKey, SessionSummaryEntry
 from parley.sdk.store import SessionStore, can
 from parley.stores.opening import is_uuid
+from parley.workspace import private_files
 
+BELOW = 2
+"""The folders above a transcript that are ours: `projects/<project>`."""
 BATCH_BYTES = 1 << 20
 
 
@@ -226,24 +230,27 @@ async def import_session_to_store(
     found, _ = shelf.known(session_id)
     path = Path(found.path(session_id))
     key: SessionKey = {"project_key": path.parent.name, "session_id": session_id}
-    await send(store, key, path, batch_size)
+    await send(store, key, path, batch_size, BELOW)
     if not include_subagents:
         return
     home = path.with_suffix("")
     for agent in sorted(home.glob("subagents/**/agent-*.jsonl")):
         subpath = agent.relative_to(home).as_posix().removesuffix(".jsonl")
-        below: SessionKey = {**key, "subpath": subpath}
+        part: SessionKey = {**key, "subpath": subpath}
+        below = BELOW + len(agent.relative_to(path.parent).parts) - 1
         meta = agent.with_suffix(".meta.json")
         if meta.exists():
-            head: Any = {**msgspec.json.decode(meta.read_bytes(), type=dict), "type": METADATA}
-            await store.append(below, [head])
-        await send(store, below, agent, batch_size)
+            data = private_files.read(meta, below=below)
+            head: Any = {**msgspec.json.decode(data, type=dict), "type": METADATA}
+            await store.append(part, [head])
+        await send(store, part, agent, batch_size, below)
 
 
-async def send(store: SessionStore, key: SessionKey, path: Path, batch_size: int) -> None:
+async def send(store: SessionStore, key: SessionKey, path: Path, batch_size: int, below: int) -> None:
+    """Raises OSError for a file that a link leads to: `below` is how many of the folders above it are ours."""
     batch: list[Any] = []
     size = 0
-    with path.open("rb") as file:
+    with os.fdopen(private_files.open_file(path, os.O_RDONLY, below=below), "rb") as file:
         for line in file:
             try:
                 batch.append(msgspec.json.decode(line, type=dict))

@@ -16,7 +16,7 @@ and is complained about.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +38,27 @@ KNOWN = frozenset(AgentDefinition.__struct_fields__)
 
 
 def gather(
-    folder: Path, beneath: tuple[str, ...] | None, *, withheld: str = ""
+    folder: Path,
+    beneath: tuple[str, ...] | None,
+    *,
+    withheld: str = "",
+    obstacle: Callable[[bytes], str | None] = lambda data: None,
 ) -> tuple[dict[str, AgentDefinition], list[Flaw]]:
     """The agents of one folder and those below it, and what is wrong with the rest.
 
-    `withheld` is the reason why what widens does not count, if it does not."""
+    `withheld` is the reason why what widens does not count, if it does not; `obstacle` says it file by file."""
     found: dict[str, AgentDefinition] = {}
     flaws: list[Flaw] = []
     for path in files_in(folder):
         try:
-            text = file.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
-            name, kind, dropped = read(text, path.stem, trusted=not withheld)
+            data = file.read(path, beneath, MOST_BYTES).data
+            reason = withheld or obstacle(data) or ""
+            name, kind, dropped = read(data.decode("utf-8-sig"), path.stem, trusted=not reason)
         except (file.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as flaw:
             flaws.append(Flaw(path=str(path), text=f"is not used as an agent: {flaw}"))
             continue
         if dropped:
-            flaws.append(Flaw(path=str(path), text=f"without effect: {', '.join(dropped)}: {withheld}"))
+            flaws.append(Flaw(path=str(path), text=f"without effect: {', '.join(dropped)}: {reason}"))
         if name in found:
             flaws.append(Flaw(path=str(path), text=f"is not used as an agent: there is another called {name!r}"))
             continue

@@ -26,7 +26,10 @@ WIRE_NAMES: dict[str, str] = {
     "project": "projectSettings",
     "user": "userSettings",
 }
+MCP_FILE = ".mcp.json"
 DEFAULT_STYLE = "default"
+NOT_TRUSTED = "the folder is not trusted"
+CHANGED = "it is new or was changed since the folder was trusted"
 MOST_SHOWN = 200
 
 
@@ -147,9 +150,32 @@ class Trust(Struct, frozen=True, kw_only=True):
     """What of the working tree may act."""
 
     sources: frozenset[str] = frozenset()
-    """The layers of the tree that are trusted as a whole."""
+    """The layers of the tree that are trusted."""
     consents: frozenset[str] = frozenset()
     """Single entries that the person agreed to; see `entry`."""
+    covered: frozenset[str] | None = None
+    """The digests of what the tree said when the person trusted it, and of it nothing else counts; None: all counts."""
+    named: frozenset[str] = frozenset()
+    """The layers that the command line names: all that they say counts."""
+
+    def obstacle(self, source: str, said: str | bytes) -> str | None:
+        """Why something that a layer of the tree says does not count; None if it does."""
+        if source not in self.sources:
+            return NOT_TRUSTED
+        if self.covered is None or source in self.named or digest(said) in self.covered:
+            return None
+        return CHANGED
+
+
+def digest(said: str | bytes) -> str:
+    """What a record of trust keeps of something that it covers."""
+    try:
+        from _blake2 import blake2b  # hashlib has the same, and loads OpenSSL, which takes longer than the rest
+    except ImportError:
+        from hashlib import blake2b
+
+    data = said.encode("utf-8", "surrogatepass") if isinstance(said, str) else said
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 class Merged(Struct, frozen=True, kw_only=True):

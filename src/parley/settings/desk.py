@@ -7,16 +7,20 @@ goes to (store.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from parley.protocol.base import Json
-from parley.settings import environment, layers, trust
+from parley.settings import environment, file, layers, trust
 from parley.settings.base import (
+    CHANGED,
     DEFAULT_STYLE,
+    MCP_FILE,
+    NOT_TRUSTED,
     SOURCES,
     Flaw,
     Inert,
@@ -27,11 +31,14 @@ from parley.settings.base import (
     Recipe,
     Source,
     Style,
+    Trust,
     Value,
+    digest,
+    entry,
     shown,
 )
 from parley.settings.keys import vetted
-from parley.settings.merge import NOT_TRUSTED, merge
+from parley.settings.merge import merge
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import AgentDefinition
@@ -39,7 +46,6 @@ if TYPE_CHECKING:
     from parley.settings.servers import Written
     from parley.settings.store import Store
 
-MCP_FILE = ".mcp.json"
 SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
 MOST_NAMED = 12
 
@@ -112,7 +118,13 @@ class Desk:
         from parley.settings.recipes import Place, gather
 
         own = Place(folder=str(wanted.config), source="user", may_act=True)
-        theirs = Place(folder=tree, source="project", beneath=(wanted.project,), may_act=trusted)
+        theirs = Place(
+            folder=tree,
+            source="project",
+            beneath=(wanted.project,),
+            may_act=trusted,
+            obstacle=lambda data: self.trust.obstacle("project", data),
+        )
         named = [Place(folder=one.path, source="plugin", prefix=f"{one.name}:", may_act=True) for one in plugins]
         return gather([*(place for place in (own, theirs) if place.folder in folders), *named])
 
@@ -128,18 +140,21 @@ class Desk:
     def agents(self) -> tuple[dict[str, AgentDefinition], list[Flaw]]:
         """The subagents that files define, the project's before the person's, and what is wrong with the files."""
         config, project = self._wanted.config, self._wanted.project
-        places: list[tuple[Path, tuple[str, ...] | None, bool]] = []
+        places: list[tuple[Path, tuple[str, ...] | None, bool, Callable[[bytes], str | None]]] = []
         if self._wanted.wants("user"):
-            places.append((config / "agents", None, True))
+            places.append((config / "agents", None, True, lambda data: None))
         if self._wanted.wants("project"):
-            places.append((Path(project, ".claude", "agents"), (project,), "project" in self.trust.sources))
+            trusted = "project" in self.trust.sources
+            folder = Path(project, ".claude", "agents")
+            places.append((folder, (project,), trusted, lambda data: self.trust.obstacle("project", data)))
         found: dict[str, AgentDefinition] = {}
         flaws: list[Flaw] = []
-        for folder, beneath, trusted in places:
+        for folder, beneath, trusted, obstacle in places:
             if os.path.isdir(folder):
                 from parley.settings.agents import NOT_TRUSTED, gather
 
-                kinds, wrong = gather(folder, beneath, withheld="" if trusted else NOT_TRUSTED)
+                withheld = "" if trusted else NOT_TRUSTED
+                kinds, wrong = gather(folder, beneath, withheld=withheld, obstacle=obstacle)
                 found |= kinds
                 flaws += wrong
         return found, flaws
@@ -245,18 +260,51 @@ class Desk:
 
     # Trust.
 
-    def record_trust(self, trusted: bool) -> str:
-        """Put on record whether the person trusts the project; its real path. Raises UsageError and NotWritten."""
+    def acting(self) -> list[tuple[str, str]]:
+        """What the project says that counts only if it is trusted: each entry, and the file it is in."""
+        inert = merge(self._layers, Trust()).inert
+        found = [(item.entry, item.path) for item in inert if item.reason == NOT_TRUSTED]
+        path = os.path.join(self._wanted.project, MCP_FILE)
+        with suppress(file.Unfit):
+            servers = file.json_object(file.read(path, beneath=(self._wanted.project,)).data).get("mcpServers")
+            for name, server in servers.items() if isinstance(servers, dict) else ():
+                found.append((entry(f"{MCP_FILE}.{name}", server), path))
+        return found
+
+    def is_in_effect(self, said: str) -> bool:
+        """Whether an entry of the project counts, by a record of the person's."""
+        return said in self.trust.consents or self.trust.obstacle("project", said) is None
+
+    def record_trust(self, trusted: bool, acting: Iterable[tuple[str, str]] | None = None) -> str:
+        """Put on record whether the person trusts the project; its real path. Raises UsageError and NotWritten.
+
+        It is trusted with what is `acting`, and with its agents, commands and skills as they are now.
+        """
         identity = trust.identify(self._wanted.project)
-        trust.record(self._wanted.config, identity, trusted)
+        covers: list[str] = []
+        if trusted:
+            entries = self.acting() if acting is None else acting
+            covers = [*(digest(said) for said, _ in entries), *map(digest, self._texts())]
+        trust.record(self._wanted.config, identity, trusted, covers)
         return identity.path
+
+    def _texts(self) -> Iterator[bytes]:
+        """The files of the project that define agents, commands and skills."""
+        from parley.settings.agents import files_in
+        from parley.settings.recipes import MOST_BYTES, command_files, skill_files
+
+        tree = os.path.join(self._wanted.project, ".claude")
+        recipes = [path for _, path in (*command_files(tree), *skill_files(tree))]
+        for path in [*map(str, files_in(Path(tree, "agents"))), *recipes]:
+            with suppress(file.Unfit):
+                yield file.read(path, (self._wanted.project,), MOST_BYTES).data
 
     def trusted_folders(self) -> list[str]:
         """Raises NotWritten if the record cannot be read."""
         book = trust.read(self._wanted.config)
         if book.flaw is not None:
             raise NotWritten(str(book.flaw))
-        return sorted(path for path, record in book.folders.items() if record.trusted)
+        return sorted(path for path, record in book.folders.items() if record.trusted and record.covers is not None)
 
 
 def absolute(folder: str, root: str, home: str) -> str:
@@ -276,5 +324,5 @@ def inert_lines(inert: tuple[Inert, ...], project: str) -> list[str]:
 def inert_line(path: str, reason: str, keys: list[str], project: str) -> str:
     names = list(dict.fromkeys(shown(key) for key in keys))
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    advice = f" (`parley trust {shown(project)}` trusts it)" if reason == NOT_TRUSTED else ""
+    advice = f" (`parley trust {shown(project)}` trusts it)" if reason in (NOT_TRUSTED, CHANGED) else ""
     return f"settings: {shown(path)}: without effect: {', '.join(names[:MOST_NAMED])}{more}: {reason}{advice}"

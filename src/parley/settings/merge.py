@@ -27,7 +27,6 @@ TIGHTER = {
     "plan": set[str](),
 }
 """For a mode, those that allow nothing that it does not allow."""
-NOT_TRUSTED = "the folder is not trusted"
 NOT_THE_TREES = "no project may set this"
 ONLY_TIGHTER = "a project may only tighten the mode"
 
@@ -104,9 +103,7 @@ class Merging:
             return None
         if reach == PERSON:
             return NOT_THE_TREES
-        if layer.source in self._trust.sources or written in self._trust.consents:
-            return None
-        return NOT_TRUSTED
+        return None if written in self._trust.consents else self._trust.obstacle(layer.source, written)
 
     def _mode(self) -> Value | None:
         """The mode, which a project may tighten where the person did not fix it for this very session."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -41,6 +41,8 @@ class Place(Struct, frozen=True, kw_only=True):
     beneath: tuple[str, ...] | None = None
     """The folders that no link may lead out of."""
     may_act: bool = False
+    obstacle: Callable[[bytes], str | None] = lambda data: None
+    """Why one of its files may not act all the same; None if it may."""
 
 
 def gather(places: Sequence[Place]) -> tuple[list[Recipe], list[Flaw]]:
@@ -104,7 +106,7 @@ def read(place: Place, kind: Literal["command", "skill"] | str, name: str, path:
         model=plain(head.get("model")) or None,
         for_model=not says(head, "disable-model-invocation", False),
         for_person=says(head, "user-invocable", True),
-        may_act=place.may_act,
+        may_act=place.may_act and place.obstacle(found.data) is None,
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.settings import file
-from parley.settings.base import TREE, Flaw, Merged, Trust, shown
+from parley.settings.base import MCP_FILE, TREE, Flaw, Merged, Trust, entry, shown
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -57,12 +57,12 @@ def given(text: str, cwd: str) -> Written:
 def in_settings(merged: Merged) -> list[Written]:
     return [
         Written(
-            source="dynamic" if entry.source == "flag" else entry.source,
-            place=shown(entry.path),
-            servers={name: entry.value},
-            by_tree=entry.source in TREE,
+            source="dynamic" if value.source == "flag" else value.source,
+            place=shown(value.path),
+            servers={name: value.value},
+            by_tree=value.source in TREE,
         )
-        for name, entry in merged.servers.items()
+        for name, value in merged.servers.items()
     ]
 
 
@@ -78,10 +78,12 @@ def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], 
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         return [], [str(Flaw(path=path, text="must have the object mcpServers; its MCP servers are not used"))]
-    if "project" not in trust.sources:
-        names = ", ".join(shown(name) for name in list(servers)[:12])
-        advice = f"the folder is not trusted (`parley trust {shown(folder)}` trusts it)"
-        return [], [f"settings: {shown(path)}: without effect: MCP servers {names}: {advice}"]
+    obstacles = {name: trust.obstacle("project", entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers}
+    flaws = []
+    for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):
+        names = ", ".join(shown(name) for name in [name for name in servers if obstacles[name] == reason][:12])
+        advice = f"{reason} (`parley trust {shown(folder)}` trusts it)"
+        flaws.append(f"settings: {shown(path)}: without effect: MCP servers {names}: {advice}")
     off = merged.get("disabledMcpjsonServers", ())
-    kept = {name: entry for name, entry in servers.items() if name not in off}
-    return [Written(source="project", place=shown(path), servers=kept, by_tree=True)], []
+    kept = {name: server for name, server in servers.items() if name not in off and obstacles[name] is None}
+    return [Written(source="project", place=shown(path), servers=kept, by_tree=True)] if kept else [], flaws

@@ -1,16 +1,23 @@
 """Which folders the person trusts, on record in `trust.json` of the config folder.
 
-A folder is known by its canonical path together with its device and inode: another folder
-at the same path, or a name that a repository's files lead to, is not it. Beside whole
-folders, single settings are on record that the person agreed to when they were asked.
+A folder is known by its canonical path together with its device, its inode and the time it was made: another folder
+at the same path, even one that was given the same inode, or a name that a repository's files lead to, is not it. Where
+the file system does not record that time, `born` is null, and the other three must do.
 
-    {"folders": {"/home/me/project": {"device": 1, "inode": 2, "trusted": true, "consents": []}}}
+A trusted folder is trusted with what its files said then: `covers` has the digests. Beside whole folders, single
+settings are on record that the person agreed to when they were asked.
+
+    {"folders": {"/home/me/project": {"device": 1, "inode": 2, "born": 3, "trusted": true, "covers": ["ab…"],
+                                      "consents": []}}}
+
+A record without `covers` was written by an older version, and vouches for nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +39,22 @@ class Identity(Struct, frozen=True):
     path: str
     device: int
     inode: int
+    born: int | None
+    """In nanoseconds since 1970; None where that is not known."""
 
 
 class Record(Struct, frozen=True, kw_only=True):
     device: int
     inode: int
+    born: int | None = None
     trusted: bool = False
+    covers: tuple[str, ...] | None = None
+    """Digests of what the folder is trusted with; None in the record of an older version."""
     consents: tuple[str, ...] = ()
+
+    def is_of(self, identity: Identity) -> bool:
+        same = (self.device, self.inode, self.born) == (identity.device, identity.inode, identity.born)
+        return same and self.covers is not None
 
 
 class Book(Struct, frozen=True, kw_only=True):
@@ -49,20 +65,33 @@ class Book(Struct, frozen=True, kw_only=True):
 
     def of(self, identity: Identity) -> Record:
         found = self.folders.get(identity.path)
-        if found is None or (found.device, found.inode) != (identity.device, identity.inode):
-            return Record(device=identity.device, inode=identity.inode)
+        if found is None or not found.is_of(identity):
+            return Record(device=identity.device, inode=identity.inode, born=identity.born, covers=())
         return found
 
 
 def identify(folder: Path | str) -> Identity:
     """Raises UsageError if it is no folder we can open."""
+    with opened(folder) as (descriptor, path):
+        return identity(descriptor, path)
+
+
+def identity(descriptor: int, path: str) -> Identity:
+    from parley.workspace.kernel import birth_time_ns
+
+    status = os.fstat(descriptor)
+    return Identity(path, status.st_dev, status.st_ino, birth_time_ns(descriptor))
+
+
+@contextmanager
+def opened(folder: Path | str) -> Iterator[tuple[int, str]]:
+    """A folder and its real path. Raises UsageError."""
     try:
         descriptor = os.open(folder, FOLDER)
     except (OSError, ValueError) as flaw:
         raise UsageError(f"{folder} is no folder that can be opened: {file.reason(flaw)}") from None
     try:
-        status = os.fstat(descriptor)
-        return Identity(file.real_path(descriptor, folder), status.st_dev, status.st_ino)
+        yield descriptor, file.real_path(descriptor, folder)
     finally:
         os.close(descriptor)
 
@@ -94,17 +123,42 @@ def judge(config: Path, project: str, sources: tuple[str, ...] | None) -> tuple[
     """What of a project may act. Whoever names a source of the tree on the command line trusts it."""
     named = frozenset(sources or ()) & {"project", "local"}
     known = read(config)
+    nothing = Trust(sources=named)
     try:
-        record = known.of(identify(project))
+        with opened(project) as (descriptor, path):
+            found = known.folders.get(path)
+            if found is None:
+                return nothing, known.flaw
+            # Only now: the call for the birth time takes some milliseconds to load.
+            is_same = found.is_of(identity(descriptor, path))
     except UsageError:
-        return Trust(sources=named), known.flaw
-    everything = frozenset({"project", "local"}) if record.trusted else named
-    return Trust(sources=everything, consents=frozenset(record.consents)), known.flaw
+        return nothing, known.flaw
+    if not is_same:
+        return nothing, Flaw(path=str(config / NAME), text=f"{why_not(found, path)}; `parley trust {path}` trusts it")
+    consents = frozenset(found.consents)
+    if not found.trusted:
+        return Trust(sources=named, consents=consents), known.flaw
+    covered = frozenset(found.covers or ())
+    return Trust(sources=frozenset({"project", "local"}), consents=consents, covered=covered, named=named), known.flaw
 
 
-def record(config: Path, identity: Identity, trusted: bool) -> None:
-    """Trust a folder, or trust it no more. Raises NotWritten."""
-    change(config, identity, lambda old: Record(device=old.device, inode=old.inode, trusted=trusted))
+def why_not(found: Record, path: str) -> str:
+    """Why a record does not vouch for the folder that is there now."""
+    if found.covers is None:
+        return f"the record of {path} is of an older version, which did not note when it was made nor what it said"
+    return f"{path} is another folder than the one on record, in the same place"
+
+
+def record(config: Path, identity: Identity, trusted: bool, covers: Iterable[str] = ()) -> None:
+    """Trust a folder with what has these digests, or trust it no more. Raises NotWritten."""
+    new = Record(
+        device=identity.device,
+        inode=identity.inode,
+        born=identity.born,
+        trusted=trusted,
+        covers=tuple(dict.fromkeys(covers)),
+    )
+    change(config, identity, lambda old: new)
 
 
 def consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:

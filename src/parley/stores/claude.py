@@ -12,14 +12,16 @@ import builtins
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files import Files, looking
+from parley.stores.files import Files, is_there, looking
 from parley.stores.lease import is_held, take
 from parley.stores.line import Context
-from parley.stores.transcript import Reader, Transcript
+from parley.stores.transcript import BELOW, Reader, Transcript
+from parley.workspace import private_files
 
 LONGEST_KEY = 200
 SESSION = re.compile(rf"(?!agent-){PLAIN_ID.pattern}")
@@ -86,9 +88,11 @@ class Claude(Files):
         path = self._known(session_id)
         with take(self._leases / session_id, session_id):
             try:
-                path.unlink(missing_ok=True)
-                # What its subagents said lies beside it.
-                shutil.rmtree(path.parent / session_id, ignore_errors=True)
+                with private_files.opened_folder(path.parent, below=BELOW) as (folder, _):
+                    with suppress(FileNotFoundError):
+                        os.unlink(path.name, dir_fd=folder)
+                    # What its subagents said lies beside it.
+                    shutil.rmtree(session_id, ignore_errors=True, dir_fd=folder)
             except OSError as flaw:
                 raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
 
@@ -103,7 +107,7 @@ class Claude(Files):
 
         folder = "*" if project is None else project_key(project)
         with looking():
-            found = by_age(self._projects.glob(f"{folder}/*.jsonl"))
+            found = by_age(self._projects.glob(f"{folder}/*.jsonl"), self._complain)
         return [(file.stem, file) for file in found if SESSION.fullmatch(file.stem)]
 
     def path(self, session_id: str) -> str:
@@ -122,10 +126,10 @@ class Claude(Files):
             return None
         here = self._folder / f"{session_id}.jsonl"
         with looking():
-            if here.is_file():
+            if is_there(here):
                 return here
             elsewhere = sorted(self._projects.glob(f"*/{session_id}.jsonl"))
-            return next((path for path in elsewhere if path.is_file()), None)
+            return next(filter(is_there, elsewhere), None)
 
 
 def project_key(cwd: str) -> str:

@@ -12,7 +12,8 @@ from parley.protocol.base import Json
 from parley.stores.base import Agent, Entry, Mended
 from parley.stores.lease import take
 from parley.stores.line import Context
-from parley.stores.transcript import Transcript
+from parley.stores.transcript import BELOW, Transcript
+from parley.workspace import private_files
 
 
 @contextmanager
@@ -22,6 +23,15 @@ def looking() -> Iterator[None]:
         yield
     except OSError as flaw:
         raise SessionError(f"sessions cannot be looked for at {flaw.filename}: {flaw.strerror}") from None
+
+
+def is_there(path: Path) -> bool:
+    """Whether a session has its log here. Raises OSError, Unsafe for what is no file of ours."""
+    try:
+        private_files.look(path, below=BELOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 class Files:

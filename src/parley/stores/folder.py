@@ -18,11 +18,12 @@ import msgspec
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files import Files, looking
+from parley.stores.files import Files, is_there, looking
 from parley.stores.glance import by_age, entitle, glance, label, listed, searched
 from parley.stores.lease import is_held, take
 from parley.stores.line import Context
-from parley.stores.transcript import Reader, Transcript
+from parley.stores.transcript import BELOW, Reader, Transcript
+from parley.workspace import private_files
 
 PROTOCOL_VERSION = "2024-11-05"
 MESSAGES, SESSION, STATE = "messages.jsonl", "session.json", "state.json"
@@ -95,7 +96,7 @@ class Folder(Files):
 
     def exists(self, session_id: str) -> bool:
         with looking():
-            return PLAIN_ID.fullmatch(session_id) is not None and self._messages(session_id).is_file()
+            return PLAIN_ID.fullmatch(session_id) is not None and is_there(self._messages(session_id))
 
     def is_held(self, session_id: str) -> bool:
         return is_held(self._leases / plain(session_id))
@@ -140,12 +141,10 @@ class Folder(Files):
         describe(self._messages(session_id).parent, session_id)
 
     def delete(self, session_id: str) -> None:
-        import shutil
-
         path = self._known(session_id)
         with take(self._leases / session_id, session_id):
             try:
-                shutil.rmtree(path.parent)
+                private_files.remove_tree(path.parent, below=1)
             except OSError as flaw:
                 raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
 
@@ -158,7 +157,8 @@ class Folder(Files):
     def _files(self) -> builtins.list[tuple[str, Path]]:
         """The ids and logs of all sessions, those written last first."""
         with looking():
-            return [(file.parent.name, file) for file in by_age(self._root.glob(f"*/{MESSAGES}"))]
+            found = by_age(self._root.glob(f"*/{MESSAGES}"), self._complain)
+        return [(file.parent.name, file) for file in found]
 
     def _messages(self, session_id: str) -> Path:
         return self._root / session_id / MESSAGES
@@ -181,7 +181,7 @@ def describe(folder: Path, session_id: str) -> None:
 def model_of(folder: Path) -> str | None:
     """The model that the session was last told to have; None if no model has spoken."""
     try:
-        state = msgspec.json.decode((folder / STATE).read_bytes())
+        state = msgspec.json.decode(private_files.read(folder / STATE, below=BELOW))
     except (OSError, msgspec.DecodeError):
         return None
     return state.get("model") if isinstance(state, dict) else None
@@ -189,14 +189,7 @@ def model_of(folder: Path) -> str | None:
 
 def replace(path: Path, content: Json) -> None:
     """Put a file in place as a whole. Raises SessionError."""
-    # Two may do so at once: the holder at the end of a turn, and somebody who renames the session.
-    half = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        file = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(file, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
-        finally:
-            os.close(file)
-        os.replace(half, path)
+        private_files.replace(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", below=BELOW)
     except OSError as flaw:
         raise SessionError(f"the session cannot be written to {path}: {flaw.strerror}") from None

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,30 @@ from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, spell
 from parley.stores.base import Hit, Info
 from parley.stores.labels import REACH
-from parley.stores.transcript import Reader
+from parley.stores.transcript import BELOW, Reader
 from parley.stores.words import first_prompt, hit, words
+from parley.workspace import private_files
 
 TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))
 LINES_FOR_BRANCH = 8
 
 
-def by_age(files: Iterable[Path]) -> list[Path]:
-    """The files, those written last first."""
+def by_age(files: Iterable[Path], complain: Callable[[str], None]) -> list[Path]:
+    """The files, those written last first. What we would not open is left out, and complained about."""
     aged: list[tuple[int, Path]] = []
+    owners: dict[Path, int | None] = {}
     for file in files:
         try:
-            aged.append((os.stat(file).st_mtime_ns, file))
+            if file.parent not in owners:
+                owners[file.parent] = None
+                with private_files.opened_folder(file.parent, below=BELOW) as (_, owner):
+                    owners[file.parent] = owner
+            if (owner_of_root := owners[file.parent]) is not None:
+                status = os.stat(file, follow_symlinks=False)
+                private_files.check(status, file, owner_of_root, writes=False)
+                aged.append((status.st_mtime_ns, file))
+        except private_files.Unsafe as exc:
+            complain(f"sessions are left out: {exc.strerror}")
         except OSError:
             continue  # it was deleted just now
     return [file for _, file in sorted(aged, key=lambda pair: pair[0], reverse=True)]
@@ -53,12 +63,12 @@ def listed(files: Iterable[tuple[str, Path]], limit: int | None, offset: int) ->
 def glance(path: Path, session_id: str) -> Info | None:
     """What a list says of a transcript; None if there is none, or nobody's conversation in it."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        file = private_files.open_file(path, os.O_RDONLY, below=BELOW)
     except OSError:
         return None
     try:
         status = os.fstat(file)
-        head = os.pread(file, REACH, 0) if stat.S_ISREG(status.st_mode) else b""
+        head = os.pread(file, REACH, 0)
         tail = os.pread(file, REACH, status.st_size - REACH) if status.st_size > REACH else head
     except OSError:
         return None
@@ -149,7 +159,7 @@ def label(path: Path, session_id: str, tag: str | None) -> None:
 def add(path: Path, line: Json) -> None:
     """A line that is no record of ours: whoever holds the session may write at the same time."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        file = private_files.open_file(path, os.O_RDWR | os.O_APPEND, below=BELOW)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be about to cut off what it finds torn
             size = os.fstat(file).st_size

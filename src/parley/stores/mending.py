@@ -13,8 +13,11 @@ from parley.protocol.base import Json
 from parley.stores.base import Mended
 from parley.stores.chain import Hole, Seal, checksum
 from parley.stores.origin import was_ours
+from parley.workspace import private_files
 
 BLOCK = 1 << 20
+BELOW = 2
+"""`projects/<project>`, or `sessions/<session>`."""
 
 
 def mend(path: Path) -> Mended | None:
@@ -27,7 +30,8 @@ def mend(path: Path) -> Mended | None:
         kept = path.with_name(f"{path.name}.mended")
         copy(path, kept, 0, end)
         copy(path, aside, end, size)
-        os.replace(kept, path)
+        with private_files.opened_folder(path.parent, below=BELOW) as (folder, _):
+            os.rename(kept.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as flaw:
         raise SessionError(f"the session cannot be repaired at {path}: {flaw.strerror}") from None
     return Mended(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
@@ -36,7 +40,7 @@ def mend(path: Path) -> Mended | None:
 def sound(path: Path) -> tuple[int, int]:
     """Where the part ends that is certainly whole, and the file. Raises OSError."""
     seal, end, at, doubtful = Seal(), 0, 0, False
-    with path.open("rb") as file:
+    with open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file:
         for raw in file:
             body = raw.rstrip(b"\n")
             try:
@@ -66,12 +70,16 @@ def free(path: Path) -> Path:
     """A name beside the file that nobody takes for a transcript."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{more}") for more in ("", *(f"-{n}" for n in range(2, 100))))
-    return next(name for name in names if not name.exists())
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def copy(source: Path, goal: Path, begin: int, end: int) -> None:
     """A part of a file as a file of its own, on the device. Raises OSError."""
-    with source.open("rb") as file, open(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as part:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with (
+        open(private_files.open_file(source, os.O_RDONLY, below=BELOW), "rb") as file,
+        open(private_files.open_file(goal, flags, below=BELOW), "wb") as part,
+    ):
         file.seek(begin)
         while begin < end and (block := file.read(min(BLOCK, end - begin))):
             part.write(block)

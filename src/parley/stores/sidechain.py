@@ -6,7 +6,6 @@ session holds these, too: nobody else knows of an agent while it runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from parley.protocol.base import Json
 from parley.stores.base import Agent, Entry, plain
 from parley.stores.lease import Lease
 from parley.stores.line import Context
-from parley.stores.transcript import Reader, Transcript
+from parley.stores.transcript import AGENT_BELOW, Reader, Transcript
+from parley.workspace import private_files
 
 
 class Held(Lease):
@@ -46,7 +46,8 @@ def beside(session_path: str) -> list[Agent]:
 def meta_of(path: Path) -> Json:
     """What the sidecar says; nothing if there is none that can be read."""
     try:
-        return msgspec.json.decode(path.with_suffix(".meta.json").read_bytes(), type=Json)
+        data = private_files.read(path.with_suffix(".meta.json"), below=AGENT_BELOW)
+        return msgspec.json.decode(data, type=Json)
     except (OSError, msgspec.DecodeError):
         return {}
 
@@ -70,13 +71,8 @@ def opened(
     if meta is None:
         return Transcript(path, session_id, context, Held(), complain)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        sidecar = os.open(path.with_name(f"agent-{agent_id}.meta.json"), flags, 0o600)
-        try:
-            os.write(sidecar, msgspec.json.encode(meta))
-        finally:
-            os.close(sidecar)
+        sidecar = path.with_name(f"agent-{agent_id}.meta.json")
+        private_files.write(sidecar, msgspec.json.encode(meta), below=AGENT_BELOW)
     except OSError as flaw:
         raise SessionError(f"the transcript of a subagent cannot be made at {path}: {flaw.strerror}") from None
     return Transcript(path, session_id, context, Held(), complain)

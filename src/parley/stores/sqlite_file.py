@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from parley.errors import SessionError
+from parley.workspace import private_files
 
 VERSION = 2
 PATIENCE_SECONDS = 10
@@ -49,39 +50,31 @@ def connect(path: Path) -> sqlite3.Connection:
     """Raises SessionError."""
     with told(path):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            make(path)
+            if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+                return read_only(path)
+            real = private_files.prepare_database(path)
+            made = sqlite3.connect(real, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+            try:
+                private_files.must_be_database(made, real)
+                prepare(made, path)
+            except BaseException:
+                made.close()
+                raise
         except OSError as flaw:
             raise SessionError(f"the database {path} cannot be used: {flaw.strerror}") from None
-        if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-            return read_only(path)
-        made = sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            prepare(made, path)
-        except BaseException:
-            made.close()
-            raise
         return made
 
 
-def make(path: Path) -> None:
-    """Make the file, for its user alone, if it is not there. Raises OSError.
-
-    One that is there is not even opened: to close it would take away the locks of this process's other connections,
-    and who comes next would take the database for closed and throw away the log that they write to.
-    """
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
 def read_only(path: Path) -> sqlite3.Connection:
-    """A connection to a file that we may read and not write. Raises SessionError, sqlite3.Error."""
+    """A connection to a file that we may read and not write. Raises SessionError, sqlite3.Error, OSError."""
+    path = Path(private_files.prepare_database(path, writes=False))
     log = path.with_name(f"{path.name}-wal")
     # SQLite wants to make files beside the database, even to read; it need not if nobody has left a log there.
     is_settled = not (log.exists() and log.stat().st_size)
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_settled else ''}"
     made = sqlite3.connect(address, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
     try:
+        private_files.must_be_database(made, str(path))
         version_of(made, path)
     except BaseException:
         made.close()

@@ -17,6 +17,7 @@ from parley.stores.line import Context
 from parley.stores.rows import Rows, follow
 from parley.stores.sqlite_file import connect, told
 from parley.stores.words import SAID, first_prompt, said, words
+from parley.workspace import private_files
 
 COLUMNS = "SELECT seq, kind, at, message, context, checksum FROM entries "
 ENTRIES = COLUMNS + "WHERE session = ? AND seq > ? ORDER BY seq"
@@ -91,15 +92,15 @@ class SqliteLog:
 
     def sync(self) -> None:
         try:
-            file = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            file = private_files.open_file(f"{self._path}-wal", os.O_RDONLY)
+            try:
+                os.fdatasync(file)
+            finally:
+                os.close(file)
         except FileNotFoundError:
             return  # all of it has been moved into the database, which SQLite syncs itself
-        try:
-            os.fdatasync(file)
         except OSError as flaw:
             raise SessionError(f"the database {self._path} cannot be written: {flaw.strerror}") from None
-        finally:
-            os.close(file)
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return entries(self._path, self._key, after)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -26,6 +25,10 @@ from parley.stores.chain import Hole, Seal, checksum
 from parley.stores.lease import Lease
 from parley.stores.line import Context, entry, line, next_parent
 from parley.stores.origin import is_label, was_ours
+from parley.workspace import private_files
+
+BELOW, AGENT_BELOW = 2, 4
+"""How many folders above a transcript are ours: `projects/<project>`; `projects/<project>/<session>/subagents`."""
 
 
 class Reader:
@@ -48,15 +51,13 @@ class Reader:
         self._session_id = session_id
         self._complain = complain
         self._of_agent = of_agent
+        self._below = AGENT_BELOW if of_agent else BELOW
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         """The entries with a higher number. Raises SessionError, DamagedSession."""
         try:
-            with open(self._path, "rb", opener=unblocked) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    return  # a device may have no end
-                self.size_bytes = status.st_size
+            with open(private_files.open_file(self._path, os.O_RDONLY, below=self._below), "rb") as file:
+                self.size_bytes = os.fstat(file.fileno()).st_size
                 ours = self._ours(file)
                 file.seek(0)
                 found = self._mixed(file) if ours is None else self._own(islice(file, ours))
@@ -151,11 +152,6 @@ class Reader:
 
 DAMAGED = object()
 DECODER = msgspec.json.Decoder()
-
-
-def unblocked(path: str, flags: int) -> int:
-    """Open what may turn out to be no file: a pipe would be waited for."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -273,21 +269,22 @@ class Transcript:
 
     def _opened(self) -> tuple[int, Reader]:
         """The file to append to, and where it ends. Raises OSError, SessionError."""
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        below = AGENT_BELOW if self._context.agent_id else BELOW
         if self._read is None:
+            with suppress(FileNotFoundError):
+                private_files.look(self._path, below=below, writes=True)
             for _ in self.entries():
                 pass
         assert self._read is not None
         if self._file is None:
-            self._file = self._open(self._read.size_bytes)
+            self._file = self._open(self._read.size_bytes, below)
         return self._file, self._read
 
-    def _open(self, known: int) -> int:
+    def _open(self, known: int, below: int) -> int:
         """The file, of which so much has been read. Raises OSError, SessionError."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | (0 if known else os.O_CREAT)
         try:
-            file = os.open(self._path, flags if known else flags | os.O_CREAT, 0o600)
+            file = private_files.open_file(self._path, flags, below=below)
         except FileNotFoundError:
             raise self._deleted() from None
         begin = max(known - labels.REACH, 0)

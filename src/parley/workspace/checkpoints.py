@@ -23,7 +23,10 @@ from pathlib import Path
 import msgspec
 
 from parley.protocol.base import Struct
+from parley.workspace import private_files
 
+BELOW = 2
+"""`file-history/<session>` in the config folder is ours."""
 CHUNK_BYTES = 1 << 20
 INDEX = "index.jsonl"
 HALF_MADE = "copy.tmp"
@@ -120,9 +123,9 @@ class Checkpoints:
         """The state of a file that may change. Its content is copied unless the same is there already."""
         mode = os.fstat(opened).st_mode & 0o7777
         sha256 = digest(opened)
-        if not (self.folder / f"tree-{sha256}").exists():
+        if not os.path.lexists(self.folder / f"tree-{sha256}"):
             sha256 = self._half_make(opened, durable=False)
-            (self.folder / HALF_MADE).rename(self.folder / f"tree-{sha256}")
+            self._name(f"tree-{sha256}")
         return State(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
 
     def add(self, change: Change) -> None:
@@ -149,7 +152,9 @@ class Checkpoints:
 
     def content(self, state: State) -> bytes:
         """What a file was. Raises Damaged if it was not kept as it was."""
-        data = (self.folder / str(state.copy)).read_bytes() if state.copy is not None else None
+        data = None
+        if state.copy is not None:
+            data = private_files.read(self.folder / os.path.basename(state.copy), below=BELOW)
         if data is None or fingerprint(data) != state.sha256:
             raise Damaged(f"the copy {state.copy} is missing or broken")
         return data
@@ -158,22 +163,28 @@ class Checkpoints:
         """Begin with the history of another session, of which this one is a fork."""
         if not (older.folder / INDEX).exists():
             return
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for file in older.folder.iterdir():
-            if file.name not in (INDEX, HALF_MADE):
-                # A copy is never written to again, so both may have the same.
-                try:
-                    os.link(file, self.folder / file.name)
-                except OSError:
-                    (self.folder / file.name).write_bytes(file.read_bytes())
-        (self.folder / INDEX).write_bytes((older.folder / INDEX).read_bytes())
-        (self.folder / INDEX).chmod(0o600)
+        with (
+            private_files.opened_folder(older.folder, below=BELOW, to_list=True) as (theirs, owner),
+            private_files.opened_folder(self.folder, below=BELOW, make=True) as (ours, _),
+        ):
+            for name in os.listdir(theirs):
+                if name not in (INDEX, HALF_MADE):
+                    path = older.folder / name
+                    status = os.stat(name, dir_fd=theirs, follow_symlinks=False)
+                    private_files.check(status, path, owner, writes=False)
+                    # A copy is never written to again, so both may have the same.
+                    try:
+                        os.link(name, name, src_dir_fd=theirs, dst_dir_fd=ours, follow_symlinks=False)
+                    except OSError:
+                        private_files.write(self.folder / name, private_files.read(path, below=BELOW), below=BELOW)
+        private_files.write(self.folder / INDEX, private_files.read(older.folder / INDEX, below=BELOW), below=BELOW)
 
     def forget(self) -> None:
         """Delete the whole history."""
         with suppress(FileNotFoundError):
-            for file in list(self.folder.iterdir()):
-                file.unlink()
+            with private_files.opened_folder(self.folder, below=BELOW, to_list=True) as (folder, _):
+                for name in os.listdir(folder):
+                    os.unlink(name, dir_fd=folder)
             self.folder.rmdir()
 
     # The index.
@@ -181,12 +192,16 @@ class Checkpoints:
     def _load(self) -> None:
         path = self.folder / INDEX
         try:
-            text = path.read_bytes()
+            text = private_files.read(path, below=BELOW)
         except FileNotFoundError:
             text = b""
         whole, _, torn = text.rpartition(b"\n")
         if torn:
-            os.truncate(path, len(text) - len(torn))
+            file = private_files.open_file(path, os.O_WRONLY, below=BELOW)
+            try:
+                os.ftruncate(file, len(text) - len(torn))
+            finally:
+                os.close(file)
         for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
             try:
                 self._fold(msgspec.json.decode(line, type=Row))
@@ -212,9 +227,8 @@ class Checkpoints:
             for row in rows:
                 self._fold(row)
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in self._unwritten)
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        index = os.open(self.folder / INDEX, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        index = private_files.open_file(self.folder / INDEX, flags, below=BELOW)
         try:
             end = os.lseek(index, 0, os.SEEK_END)
             try:
@@ -236,9 +250,9 @@ class Checkpoints:
         name = next((name for name, content in known.items() if content == sha256), None)
         if name is None:
             name = f"{fingerprint(path.encode())[:16]}@v{len(known) + 1}"
-            (self.folder / HALF_MADE).rename(self.folder / name)
+            self._name(name)
         else:
-            (self.folder / HALF_MADE).unlink()
+            private_files.remove(self.folder / HALF_MADE, below=BELOW)
         return State(sha256=sha256, mode=mode, copy=name)
 
     def _half_make(self, opened: int, *, durable: bool) -> str:
@@ -246,9 +260,8 @@ class Checkpoints:
         import hashlib
 
         hashed = hashlib.sha256()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        copy = os.open(self.folder / HALF_MADE, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        copy = private_files.open_file(self.folder / HALF_MADE, flags, below=BELOW)
         try:
             for part in parts(opened):
                 hashed.update(part)
@@ -258,6 +271,11 @@ class Checkpoints:
         finally:
             os.close(copy)
         return hashed.hexdigest()
+
+    def _name(self, name: str) -> None:
+        """From here on the copy counts, under this name."""
+        with private_files.opened_folder(self.folder, below=BELOW) as (folder, _):
+            os.rename(HALF_MADE, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _states(self, path: str) -> list[State]:
         changes = (row for row in self.rows() if isinstance(row, Change) and row.path == path)

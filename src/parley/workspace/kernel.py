@@ -1,9 +1,10 @@
-"""Two system calls of Linux that Python has no name for."""
+"""Three system calls of Linux that Python has no name for."""
 
 from __future__ import annotations
 
 import errno
 import os
+import struct
 import sys
 from functools import cache
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 OPENAT2 = 437
 BENEATH_WITHOUT_LINKS = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
 RENAME_NOREPLACE = 1
+AT_EMPTY_PATH, STATX_BTIME = 0x1000, 0x800
+STATX_BYTES, BTIME_OFFSET = 256, 80
 
 
 @cache
@@ -55,6 +58,26 @@ def rename_to_free_name(folder: int, old: str, new: str) -> bool:
     if flaw.errno in (errno.ENOSYS, errno.EINVAL):
         return False
     raise flaw
+
+
+def birth_time_ns(descriptor: int) -> int | None:
+    """When an opened file or folder was made; None where the file system does not record that."""
+    born: float | None = getattr(os.fstat(descriptor), "st_birthtime", None)
+    if born is not None:
+        return round(born * 1_000_000_000)
+    if not sys.platform.startswith("linux"):
+        return None
+    import ctypes
+
+    call = getattr(_libc()[0], "statx", None)
+    told = ctypes.create_string_buffer(STATX_BYTES)
+    if call is None or call(descriptor, b"", AT_EMPTY_PATH, ctypes.c_uint(STATX_BTIME), told) != 0:
+        return None
+    (mask,) = struct.unpack_from("=I", told)
+    if not mask & STATX_BTIME:
+        return None
+    seconds, nanoseconds = struct.unpack_from("=qI", told, BTIME_OFFSET)
+    return int(seconds * 1_000_000_000 + nanoseconds)
 
 
 def _failure(name: str) -> OSError:

@@ -8,12 +8,14 @@ wanted while it runs. A disk that is full costs the rest of the file, not the co
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from parley.errors import ToolError
+from parley.workspace import private_files
 
+BELOW = 4
+"""The folders above a file of output that are ours: four in the config folder and in the one for temporary files."""
 FILE_CAP_BYTES = 256 * 1024 * 1024
 """A file of output is not written further than this; what comes behind is counted and dropped."""
 
@@ -22,13 +24,12 @@ class Record:
     """A file of output, for its owner only; `again` goes on with one. Raises OSError if it cannot be made."""
 
     def __init__(self, path: Path, *, again: bool = False) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = path
         self.total_bytes = 0
         self.flaw = ""
         """Why the file is not complete, if it is not."""
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if again else os.O_EXCL) | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file: int | None = os.open(path, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if again else os.O_EXCL)
+        self._file: int | None = private_files.open_file(path, flags, below=BELOW)
 
     def take(self, data: bytes) -> None:
         before, self.total_bytes = self.total_bytes, self.total_bytes + len(data)
@@ -97,12 +98,14 @@ def private_folder(parent: Path, *names: str) -> Path:
     for name in names:
         folder = folder / name
         try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            found = folder.lstat()
+            with private_files.opened_folder(folder, below=1, make=True, to_list=True) as (opened, _):
+                found = os.fstat(opened)
+                if found.st_uid != os.geteuid():
+                    raise ToolError(f"{folder} is not a folder of ours")
+                if found.st_mode & 0o077:
+                    os.fchmod(opened, 0o700)
+        except private_files.Unsafe as exc:
+            raise ToolError(f"{folder} is not a folder of ours: {exc.strerror}") from None
         except OSError as flaw:
             raise ToolError(f"the folder {folder} cannot be made: {flaw.strerror}") from None
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise ToolError(f"{folder} is not a folder of ours")
-        if found.st_mode & 0o077:
-            folder.chmod(0o700)
     return folder

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.errors import ToolError
+from parley.workspace import private_files
 from parley.workspace.base import WORKTREES, Worktree
 from parley.workspace.processes import Processes
 
@@ -213,7 +214,7 @@ class Lock:
     def made(cls, path: str) -> Lock:
         """Raises ToolError."""
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            file = private_files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, below=len(WORKTREES))
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as flaw:
             raise ToolError(f"{path} cannot be made: {flaw.strerror}.") from None
@@ -223,7 +224,7 @@ class Lock:
     def taken(cls, path: str) -> Lock | None:
         """That of somebody who is gone; None if it is held."""
         try:
-            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = private_files.open_file(path, os.O_RDWR, below=len(WORKTREES))
         except OSError:
             return None
         try:
@@ -265,12 +266,14 @@ def made_folder(top: str) -> Path:
     """The same, made where it is not there yet. Raises ToolError."""
     folder = folder_of(top)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.path.realpath(folder) != os.path.join(os.path.realpath(folder.parents[1]), *WORKTREES):
-            raise ToolError(f"{folder} leads elsewhere by a link, so no worktree is made there.")
-        ignoring = folder / ".gitignore"
-        if not os.path.lexists(ignoring):
-            ignoring.write_text("*\n")  # what is in here is no part of the checkout around it
+        with (
+            private_files.opened_folder(folder, below=len(WORKTREES), make=True, mode=0o777) as (opened, owner),
+            suppress(FileExistsError),
+            open(private_files.open_in(opened, owner, str(folder / ".gitignore"), private_files.NEW), "wb") as ignoring,
+        ):
+            ignoring.write(b"*\n")  # what is in here is no part of the checkout around it
+    except private_files.Unsafe as exc:
+        raise ToolError(f"no worktree is made in {folder}: {exc.strerror}.") from None
     except OSError as flaw:
         raise ToolError(f"{folder} cannot be made: {flaw.strerror}.") from None
     return folder
