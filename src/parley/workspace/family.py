@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 SET_PDEATHSIG, SET_NAME, SET_CHILD_SUBREAPER = 1, 15, 36
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL."""
+HURRIED_GRACE_SECONDS = 0.5
+"""The same when the engine is gone, or has to be gone soon."""
 HOPELESS_SECONDS = 10.0
 """How long we try to kill what does not die."""
 

@@ -43,9 +43,13 @@ BOOT = (
 """Our own modules come last on the path, so that they cannot stand in for the standard library's."""
 FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables the guard gets: some interpreters do not start without."""
+END, HURRY = b"e", b"h"
+"""As guard.py has them."""
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long a command may take to end once it was told to. The guard kills within two."""
+HURRY_SECONDS = 0.5
+"""From the moment the engine has to be gone soon until what still runs is killed."""
 CUT_SECONDS = 2.0
 """How long an interrupt waits for the death of a command. It goes on dying without anybody who waits."""
 
@@ -75,6 +79,7 @@ class Processes:
         self._may_adopt = may_adopt
         self._commands: dict[Command, Guard] = {}
         self._turnstile = asyncio.Lock()
+        self._is_ended = False
 
     async def run(
         self,
@@ -122,6 +127,8 @@ class Processes:
         One whose stderr is taken by itself is talked to: what it shall read is given to its `feed`.
         """
         request = spelled(argv, cwd, environment)
+        if self._is_ended:
+            raise ToolError("the command could not be started: the session is ending")
         try:
             command = await self._handed_over(environment, take, take_errors)
         except OSError as flaw:
@@ -164,6 +171,15 @@ class Processes:
             await asyncio.wait({command.over}, timeout=CUT_SECONDS)
         finally:
             command.drop()
+
+    def hurry(self) -> None:
+        """The engine must be gone soon: what still runs in a moment is killed, and nothing can be started any more."""
+        asyncio.get_running_loop().call_later(HURRY_SECONDS, self._end_now)
+
+    def _end_now(self) -> None:
+        self._is_ended = True
+        for guard in (*self._given_up, *([] if self._guard is None else [self._guard])):
+            guard.hurry()
 
     async def close(self) -> None:
         """End everything that still runs; when this returns, it is gone."""
@@ -264,10 +280,16 @@ class Guard:
             except BlockingIOError:
                 await writable(self._control)
 
+    def hurry(self) -> None:
+        """Have it kill soon what does not end."""
+        if not self.gone:
+            self._send(HURRY)
+
     def dismiss(self) -> None:
         """Let it end everything, and itself."""
-        with contextlib.suppress(OSError):  # it may be gone
-            self._control.shutdown(socket.SHUT_WR)
+        if not self._send(END):  # it was stopped, and has not read what came before
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
         self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:
@@ -284,6 +306,12 @@ class Guard:
             self._process.kill()
         finally:
             self._forget()
+
+    def _send(self, word: bytes) -> bool:
+        try:
+            return self._control.send(word) > 0
+        except OSError:
+            return False
 
     def _lost(self) -> None:
         """It never speaks, so this is its end: it was killed, could not start, or is done."""
