@@ -72,6 +72,7 @@ OWED: dict[tuple[str, str], str] = {}
 # Imports that the rules forbid and we want all the same.
 ALLOWED = {
     ("parley.cli.door", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.cli.door", "parley.transports.reader"): "a door is the one who knows what it stands on",
     ("parley.sdk.link", "parley.protocol.dialects.stream_json"): "the client's own language; compose loads the engine",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
     ("parley.sdk.local", "parley.transports.memory"): "a door is the one who knows what it stands on",

@@ -185,12 +185,12 @@ class Processes:
         """End everything that still runs; when this returns, it is gone."""
         for command in list(self._commands):
             command.drop()
-        guards, self._given_up = self._given_up, []
         if self._guard is not None:
-            guards.append(self._guard)
+            self._given_up.append(self._guard)
             self._guard = None
-        for guard in guards:
-            await guard.end()
+        while self._given_up:
+            await self._given_up[0].end()
+            del self._given_up[0]
 
     async def _handed_over(
         self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
