@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from parley.cli.main import let_ctrl_c_end_us
+from parley.cli.process_secrets import erase
 from parley.cli.streams import complain, write
 from parley.cli.text import Printer
 from parley.compose.basis import working_directory
@@ -52,10 +53,12 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
 
     `guest`: the host who has said something already.
     """
-    stamp = Stamp()
+    stamp, environment = Stamp(), dict(os.environ)
+    erase()
     connection, begun = (guest.connection, guest.messages) if guest is not None else (connect(options, stamp), ())
     try:
-        setup = prepared(options, stamp)
+        setup = prepared(options, environment, stamp)
+        setup.tool_context.processes.hides_engine = True
         if options.debug is not None or options.debug_file is not None or options.debug_to_stderr:
             setup, debug = debugged(options, setup, stamp)
         else:
@@ -88,10 +91,10 @@ class CannotOpen(SessionError):
     """There is no session yet that could tell of the flaw itself."""
 
 
-def prepared(options: Options, stamp: Stamp) -> Setup:
+def prepared(options: Options, environment: dict[str, str], stamp: Stamp) -> Setup:
     """The parts of the session. Raises UsageError or CannotOpen."""
     try:
-        return Composer(options, dict(os.environ), working_directory(), stamp).setup(complain)
+        return Composer(options, environment, working_directory(), stamp).setup(complain)
     except SessionError as flaw:
         raise CannotOpen(str(flaw)) from None
     except OSError as flaw:

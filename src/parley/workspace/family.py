@@ -12,7 +12,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 
-SET_PDEATHSIG, SET_NAME, SET_CHILD_SUBREAPER = 1, 15, 36
+SET_PDEATHSIG, SET_DUMPABLE, SET_NAME, SET_CHILD_SUBREAPER = 1, 4, 15, 36
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL."""
 HURRIED_GRACE_SECONDS = 0.5
@@ -134,6 +134,11 @@ def listed_children(pid: int) -> list[int]:
 def adopt_orphans() -> bool:
     """Become a subreaper; False where that cannot be, or where processes cannot be looked at."""
     return os.path.exists("/proc/self/stat") and prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+    """Let no other process of the user trace this one or read its memory; root still can. No core is dumped either."""
+    prctl(SET_DUMPABLE, 0)
 
 
 def rename(name: bytes) -> None:

@@ -80,6 +80,8 @@ class Processes:
         self._commands: dict[Command, Guard] = {}
         self._turnstile = asyncio.Lock()
         self._is_ended = False
+        self.hides_engine = False
+        """Whether commands must not trace this process or read its memory; for a process that is all ours."""
 
     async def run(
         self,
@@ -233,6 +235,10 @@ class Processes:
         if self._guard is not None:
             self._given_up.append(self._guard)
             self._guard = None
+        if self.hides_engine:
+            from parley.workspace.family import hide_memory
+
+            hide_memory()
         self._guard = Guard(environment, self._may_adopt)
         return self._guard
 
