@@ -373,7 +373,7 @@ def clean_up(run: Run, watched: set[Process]) -> None:
 def run_all(states: list[str], runs: int, jobs: int, seed: int = 1, engine: str = ENGINE) -> list[Seen]:
     wanted = [(state, seed + number) for number in range(runs) for state in states]
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(lambda one: play(*one, engine), wanted))
+        return list(pool.map(lambda one: play(one[0], one[1], engine), wanted))
 
 
 def main() -> int:

@@ -109,7 +109,8 @@ class Models:
         return found
 
     def in_cloud(self, name: str, cls: Any) -> Model:
-        made: Model = cls(backends.cloud_options(name, self.basis.environment), warn=self.basis.complain)
+        options = backends.cloud_options(name, self.basis.environment)
+        made: Model = cls(options, deadlines=deadlines(self.basis), warn=self.basis.complain)
         return made
 
     def key_source(self, adapter: str) -> str:

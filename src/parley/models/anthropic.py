@@ -65,6 +65,7 @@ class Anthropic:
                                 event.quota = quota(answer.headers) if has_quota(endpoint) else None
                             elif event.type == "message_stop":
                                 answer.is_over = True
+                            answer.has_grown = answer.has_grown or is_content(event)
                             yield event
                     return
             except ModelError as flaw:
@@ -169,6 +170,11 @@ def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelErr
     if status == 429 and found is not None and found.status == "rejected":
         flaw.retryable = False  # it takes hours until the window opens again
     return flaw
+
+
+def is_content(event: Event) -> bool:
+    """Whether an event brings something of the answer; pings, and what we do not know, are signs of life."""
+    return event.type.startswith(("content_block_", "message_"))
 
 
 def understood(data: bytes) -> Event:

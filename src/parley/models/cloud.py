@@ -67,9 +67,9 @@ class Cloud:
         limits, stream = self._deadlines, None
         await asyncio.to_thread(__import__, "anthropic")
         try:
-            async with Patience(limits.request_seconds) as patience:
+            async with Patience(limits.request_seconds, limits.content_seconds) as patience:
                 call = self._call(await self._connected(), fields, betas)
-                stream = await patience.on(call, limits.first_byte_seconds)
+                stream = await patience.on(call, limits.first_byte_seconds, idle=True)
                 answers = aiter(stream)
                 while (answer := await patience.on(anext(answers, None), limits.silence_seconds)) is not None:
                     event = understood(answer.to_json(indent=None, exclude_unset=True).encode())

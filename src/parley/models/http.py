@@ -37,8 +37,6 @@ BAD_PROXY = (
     "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
     "(it must be http://host:port or https://host:port)"
 )
-PING, LONGEST_PING = b'"ping"', 30
-"""A sign of life is known by its first bytes; to read it would cost more than it is worth."""
 LATE = "the model did not answer in time"
 LINGER_SECONDS = 1.0
 """Behind an answer that says it is complete: a connection that is read to its end can be used again."""
@@ -63,7 +61,7 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     silence_seconds: float = 120
     """Between two signs of life, pings included."""
     content_seconds: float = 300
-    """Between two events that are no pings."""
+    """Between two events that bring something of the answer: pings, comments and half an event do not."""
     request_seconds: float = 60 * 60
     """The whole answer. The longest answers of slow models take most of it."""
 
@@ -88,6 +86,8 @@ class Answer:
         self._chunks = cast("AsyncIterable[bytes]", response.stream if is_plain else response.aiter_bytes())
         self.is_over = False
         """Whether the answer has said that it is complete: what comes behind it is of no interest."""
+        self.has_grown = False
+        """Whether the last batch brought something of the answer; set by the adapter, which understands it."""
         self._patience = patience
         self._silence_seconds = silence_seconds
 
@@ -97,13 +97,12 @@ class Answer:
         # Only waits for the backend are bounded: what happens between two events is the turn's own time.
         patience.begin(seconds)
         async for chunk in self._chunks:
-            batch = reader.feed(chunk)
-            # The first look spares the second one for almost every chunk.
-            patience.end(idle=not batch or (PING in chunk and all(PING in data[:LONGEST_PING] for data in batch)))
+            patience.end()
             if self.is_over:
                 return
-            yield batch
-            patience.begin(min(seconds, LINGER_SECONDS) if self.is_over else seconds)
+            self.has_grown = False
+            yield reader.feed(chunk)
+            patience.begin(min(seconds, LINGER_SECONDS) if self.is_over else seconds, idle=not self.has_grown)
         patience.end()
         yield reader.end()
 
@@ -128,7 +127,7 @@ class Pool:
         try:
             call = client.build_request("POST", url, content=content, headers=dict(headers))
             async with Patience(limits.request_seconds, limits.content_seconds) as patience:
-                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds)
+                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
                 if response.status_code != 200:
                     body = await patience.on(readable_body(response), limits.silence_seconds)
                     raise failure(response.status_code, response.headers, body)

@@ -74,6 +74,7 @@ class OpenAI:
                             for event in stream.feed(data):
                                 if event.type == "message_start":
                                     event.request_id = answer.headers.get("x-request-id")
+                                answer.has_grown = True
                                 yield event
                         answer.is_over = stream.is_done
                 for event in stream.end():
