@@ -29,6 +29,8 @@ from parley.models.sse import EventReader
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
@@ -37,6 +39,7 @@ BAD_PROXY = (
     "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
     "(it must be http://host:port or https://host:port)"
 )
+BAD_CERTIFICATES = "the model cannot be asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
 LATE = "the model did not answer in time"
 LINGER_SECONDS = 1.0
 """Behind an answer that says it is complete: a connection that is read to its end can be used again."""
@@ -48,6 +51,8 @@ EVENT_STREAM = {
     "user-agent": "parley",
 }
 
+Trust = Callable[[], "ssl.SSLContext"]
+"""Makes the context of a TLS client; slow. Raises OSError if its certificates cannot be read."""
 Failure = Callable[[int, Mapping[str, str], bytes], ModelError]
 """What an answer other than 200 means."""
 
@@ -110,9 +115,10 @@ class Answer:
 class Pool:
     """The connections to one server."""
 
-    def __init__(self, base_url: str, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, base_url: str, deadlines: Deadlines | None = None, trust: Trust | None = None) -> None:
         self._base_url = base_url
         self._deadlines = deadlines or Deadlines()
+        self._trust = trust
         self._client: httpx2.AsyncClient | None = None
 
     @asynccontextmanager
@@ -148,6 +154,15 @@ class Pool:
             await self._client.aclose()
             self._client = None
 
+    def _trusted(self) -> ssl.SSLContext:
+        """Raises ModelError."""
+        import httpx2
+
+        try:
+            return httpx2.create_ssl_context() if self._trust is None else self._trust()
+        except OSError as exc:
+            raise ModelError(f"{BAD_CERTIFICATES}: {exc}", kind="certificates") from None
+
     async def _connected(self) -> httpx2.AsyncClient:
         """Raises ModelError."""
         if self._client is None:
@@ -159,7 +174,7 @@ class Pool:
             # An idle connection may be dead: it is not used again after half a minute.
             limits = httpx2.Limits(keepalive_expiry=30)
             # Reading the certificates takes 40 ms; plain HTTP has no use for them.
-            verify = False if self._base_url.startswith("http:") else httpx2.create_ssl_context()
+            verify = False if self._base_url.startswith("http:") else await asyncio.to_thread(self._trusted)
             try:
                 self._client = httpx2.AsyncClient(
                     timeout=times,
