@@ -29,25 +29,28 @@ def erase() -> None:
         with open("/proc/self/stat", "rb") as file:
             # The name in parentheses may hold anything, so look after the last one.
             fields = file.read().rpartition(b")")[2].split()
-        arguments, arguments_end, variables, variables_end = map(int, fields[45:49])
+        words, words_end, variables, variables_end = map(int, fields[45:49])
+        shown = read_block("/proc/self/environ", variables_end - variables)
+        blots = [(variables + offset, b"\0" * length) for offset, length in secret_variables(shown)]
+        shown = read_block("/proc/self/cmdline", words_end - words)
+        blots += [(words + offset, b"x" * length) for offset, length in secret_words(shown)]
+        if not blots:
+            return
         memory = os.open("/proc/self/mem", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            for address, blot in blots:
+                os.pwrite(memory, blot, address)
+        finally:
+            os.close(memory)
     except (OSError, ValueError):
         return
-    try:
-        for path, start, end in (
-            ("/proc/self/environ", variables, variables_end),
-            ("/proc/self/cmdline", arguments, arguments_end),
-        ):
-            with open(path, "rb") as file:
-                shown = file.read()
-            if start and len(shown) == end - start:
-                found = secret_variables(shown) if path.endswith("environ") else secret_words(shown)
-                for offset, length in found:
-                    os.pwrite(memory, (b"\0" if start == variables else b"x") * length, start + offset)
-    except OSError:
-        return
-    finally:
-        os.close(memory)
+
+
+def read_block(path: str, length: int) -> bytes:
+    """What the kernel shows; nothing if it is not the memory that we think it is."""
+    with open(path, "rb") as file:
+        shown = file.read()
+    return shown if len(shown) == length else b""
 
 
 def secret_variables(block: bytes) -> list[tuple[int, int]]:
