@@ -14,6 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import host_death  # programmes are no package: their folder must be on the path first
+import survivors
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 WORKSHOP = Path(__file__).parents[1] / "mcp" / "programs" / "workshop.py"
@@ -72,6 +73,27 @@ def test_a_run_whose_output_has_no_reader_from_the_start_asks_no_model(
     os.close(writing)
     assert done.returncode == 1
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_helper_for_the_key_ends_with_the_run(tmp_path: Path, environment: dict[str, str]) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    settings = {"apiKeyHelper": f"sleep 600 & echo $$ $! > {ready}; wait"}
+    engine = subprocess.Popen(
+        [PARLEY, "-p", "--settings", json.dumps(settings), "hello"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+    )
+    try:
+        assert engine.stdout is not None
+        helpers = [int(pid) for pid in ready.read_text().split()]
+        engine.stdout.close()
+        assert engine.wait(PATIENCE_SECONDS) == 1
+    finally:
+        engine.kill()
+    assert [pid for pid in helpers if (stat := survivors.stat_of(pid)) is not None and stat[0] != b"Z"] == []
 
 
 def test_a_mere_end_of_input_ends_nothing(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -98,6 +98,14 @@ def program_of(pid: int) -> str:
         return ""
 
 
+def kill_beside(kept: set[int]) -> None:
+    """Kill what runs below this process, except the children that are kept and what is below those."""
+    for child in children()(os.getpid()) if os.path.exists("/proc/self/stat") else []:
+        if child not in kept:
+            for pid in (*descendants_of(child), child):
+                send(pid, signal.SIGKILL)
+
+
 def descendants_of(root: int) -> Iterator[int]:
     """Parents before their children. The children of each are looked up before it is given out, and may be killed."""
     children_of = children()

@@ -179,9 +179,13 @@ class Processes:
         asyncio.get_running_loop().call_later(HURRY_SECONDS, self._end_now)
 
     def _end_now(self) -> None:
+        from parley.workspace.family import kill_beside
+
         self._is_ended = True
-        for guard in (*self._given_up, *([] if self._guard is None else [self._guard])):
+        guards = (*self._given_up, *([] if self._guard is None else [self._guard]))
+        for guard in guards:
             guard.hurry()
+        kill_beside({guard.pid for guard in guards})  # a search, or a helper for the key, has no guard
 
     async def close(self) -> None:
         """End everything that still runs; when this returns, it is gone."""
@@ -275,6 +279,7 @@ class Guard:
         finally:
             theirs.close()
         self.gone = False
+        self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._lost)
 
     async def take(self, descriptors: list[int]) -> None:
