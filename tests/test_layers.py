@@ -47,6 +47,7 @@ SHARED = {
     "parley.models.fault": "what can go wrong: servers spoil their answers as adapters see them",
     "parley.models.script": "the format of scripts: test servers play the same files",
     "parley.models.sse": "how events are cut from bytes: servers and adapters read alike",
+    "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.opening": "which session is meant: whoever opens or names one needs it",
     "parley.tools.shelf": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.offer": "the names tools go by: whoever names a tool needs it",
@@ -75,6 +76,7 @@ OWED: dict[tuple[str, str], str] = {}
 # Imports that the rules forbid and we want all the same.
 ALLOWED = {
     ("parley.cli.door", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.cli.door", "parley.transports.reader"): "a door is the one who knows what it stands on",
     ("parley.sdk.link", "parley.protocol.dialects.stream_json"): "the client's own language; compose loads the engine",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
     ("parley.sdk.local", "parley.transports.memory"): "a door is the one who knows what it stands on",

@@ -91,7 +91,7 @@ def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) ->
     check_everything(room)
 
 
-def test_a_server_asks_the_person_through_the_host_and_nobody_there_is_a_no(tmp_path: Path) -> None:
+def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         await room.ask("initialize")
         room.prompt("go")
@@ -114,7 +114,7 @@ def test_a_server_asks_the_person_through_the_host_and_nobody_there_is_a_no(tmp_
     greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
     turns = script(greet, greet, greet, "Done.")
     room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
-    assert [content[0]["text"] for content in results(room)] == ["Hello, Ada.", "(cancel)", "(decline)"]
+    assert [content[0]["text"] for content in results(room)] == ["Hello, Ada.", "(cancel)", "(cancel)"]
 
 
 def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:

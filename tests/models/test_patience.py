@@ -159,11 +159,12 @@ def test_signs_of_life_are_enough_only_for_a_while(idle: bool, error: type[Excep
     async def work() -> None:
         loop = asyncio.get_running_loop()
         async with Patience(idle_seconds=5 * SOON) as patience:
-            end = loop.time() + 10 * SOON
+            has_begun, end = False, loop.time() + 10 * SOON
             while loop.time() < end:
-                patience.begin(NEVER)
+                patience.begin(NEVER, idle=idle and has_begun)
+                has_begun = True
                 await asyncio.sleep(SOON)
-                patience.end(idle=idle)
+                patience.end()
 
     if error is None:
         run(work())

@@ -54,6 +54,8 @@ def test_deadlines_are_in_seconds_and_what_is_no_time_is_none() -> None:
         "connect_seconds": 2.0,
         "first_byte_seconds": 600.0,
         "silence_seconds": 1.5,
+        "content_seconds": 1.5,
+        "request_seconds": 600.0,
     }
 
 

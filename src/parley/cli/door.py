@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from parley.cli.main import let_ctrl_c_end_us
+from parley.cli.process_secrets import erase
 from parley.cli.streams import complain, write
 from parley.cli.text import Printer
 from parley.compose.basis import working_directory
@@ -28,6 +29,7 @@ from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
+from parley.transports.reader import ReaderWatch
 from parley.transports.stdio import Stdio
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ ECHO_SECONDS = 0.1
 """Some send a signal to us and then to our group, which has us in it: so soon, the same one again is the same."""
 DRAIN_SECONDS = 2
 """How long the reader of stdout is waited for after a signal."""
+UNREAD_SECONDS = 1.4
+"""How long we take to end when stdout has no reader any more. What then still runs is killed by the guard."""
 
 
 def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> int:
@@ -49,10 +53,12 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
 
     `guest`: the host who has said something already.
     """
-    stamp = Stamp()
+    stamp, environment = Stamp(), dict(os.environ)
+    erase()
     connection, begun = (guest.connection, guest.messages) if guest is not None else (connect(options, stamp), ())
     try:
-        setup = prepared(options, stamp)
+        setup = prepared(options, environment, stamp)
+        setup.tool_context.processes.hides_engine = True
         if options.debug is not None or options.debug_file is not None or options.debug_to_stderr:
             setup, debug = debugged(options, setup, stamp)
         else:
@@ -85,10 +91,10 @@ class CannotOpen(SessionError):
     """There is no session yet that could tell of the flaw itself."""
 
 
-def prepared(options: Options, stamp: Stamp) -> Setup:
+def prepared(options: Options, environment: dict[str, str], stamp: Stamp) -> Setup:
     """The parts of the session. Raises UsageError or CannotOpen."""
     try:
-        return Composer(options, dict(os.environ), working_directory(), stamp).setup(complain)
+        return Composer(options, environment, working_directory(), stamp).setup(complain)
     except SessionError as flaw:
         raise CannotOpen(str(flaw)) from None
     except OSError as flaw:
@@ -125,6 +131,7 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
     """One prompt, for a host that is no stream; returns the exit code."""
     hub = Hub()
     session = opened(hub, setup, printer)
+    session.has_hung_up = True  # the printer answers nothing
     with Stop(session) as stop:
         session.handle(user(prompt))
         session.finish()
@@ -173,6 +180,7 @@ async def stream(
             if prompt is None:
                 await serve(transport, pump, session, begun)
             else:
+                pump.refuse_questions(session)
                 await serve_one(session, prompt, transport)
             transport.close()
             hub.close(session.id)
@@ -201,6 +209,8 @@ class Stop:
 
         with Stop(session) as stop: ...
 
+    The same happens, in a hurry, when stdout has no reader any more: the host has died, or does not want the rest.
+
     The second one does not wait for the loop, which may hang. SIGHUP stays ignored where it is: that is `nohup`. The
     loop's own `add_signal_handler` would load `inspect` for a look at the callback, some 5 ms.
     """
@@ -218,10 +228,12 @@ class Stop:
     def __enter__(self) -> Self:
         for number in self._heard:
             signal.signal(number, self._wake)
+        self._reader = ReaderWatch(1, self._abandon)
         return self
 
     def __exit__(self, *_: object) -> None:
         """The loop ends, and nobody would hear of a signal any more: it ends the process."""
+        self._reader.close()
         for number in self._heard:
             signal.signal(number, signal.SIG_DFL)
 
@@ -237,6 +249,12 @@ class Stop:
         self._session.stop()
         if self._transport is not None:
             self._transport.hurry(DRAIN_SECONDS)
+
+    def _abandon(self) -> None:
+        """Stdout has no reader any more. Whatever hangs, the kernel ends us in time."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, UNREAD_SECONDS)
+        self._session.abandon()
 
     def _leave(self, number: int) -> NoReturn:
         """Commands that still run are ended by the guard they were started through."""

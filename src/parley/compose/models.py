@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from parley.compose.basis import Basis
+from parley.compose.certificates import EXTRA, trust
 from parley.compose.limits import deadlines
 from parley.compose.rows import MODELS, variety
 from parley.errors import UsageError
@@ -109,7 +110,11 @@ class Models:
         return found
 
     def in_cloud(self, name: str, cls: Any) -> Model:
-        made: Model = cls(backends.cloud_options(name, self.basis.environment), warn=self.basis.complain)
+        options = backends.cloud_options(name, self.basis.environment)
+        # What the package trusts by itself follows SSL_CERT_FILE and SSL_CERT_DIR.
+        names_more = bool(self.basis.environment.get(EXTRA))
+        given = trust(self.basis.environment, self.basis.complain) if names_more else None
+        made: Model = cls(options, deadlines=deadlines(self.basis), warn=self.basis.complain, trust=given)
         return made
 
     def key_source(self, adapter: str) -> str:
@@ -151,6 +156,7 @@ OPENERS: dict[str, Callable[[Models, Any, Choice], Model]] = {
         lambda: models.endpoint(lambda: backends.anthropic(models.basis.credentials())),
         deadlines=deadlines(models.basis),
         warn=models.basis.complain,
+        trust=trust(models.basis.environment, models.basis.complain),
     ),
     "bedrock": lambda models, cls, choice: models.in_cloud("bedrock", cls),
     "vertex": lambda models, cls, choice: models.in_cloud("vertex", cls),
@@ -160,6 +166,7 @@ OPENERS: dict[str, Callable[[Models, Any, Choice], Model]] = {
         models.basis.short_id,
         deadlines=deadlines(models.basis),
         warn=models.basis.complain,
+        trust=trust(models.basis.environment, models.basis.complain),
     ),
     "scripted": lambda models, cls, choice: cls(
         Path(models.basis.cwd, choice.name), models.basis.short_id, lambda: deadlines(models.basis)

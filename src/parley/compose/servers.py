@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from parley.compose.basis import Basis
+from parley.compose.certificates import Trust, trust
 from parley.compose.permissions import prompt_tool
 from parley.compose.rows import WIRES
 from parley.compose.tools import denied_tools
@@ -22,13 +23,15 @@ from parley.tools.base import Context
 if TYPE_CHECKING:
     from parley.settings.servers import Written
 
-WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str], Wire]] = {
-    "sdk": lambda cls, spec, host, context, project: cls(spec.name, host),
-    "stdio": lambda cls, spec, host, context, project: cls(spec, context.processes, project, context.environment),
-    "sse": lambda cls, spec, host, context, project: cls(spec, proxy_before(spec.url)),
-    "http": lambda cls, spec, host, context, project: cls(spec, proxy_before(spec.url)),
+WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str, Trust], Wire]] = {
+    "sdk": lambda cls, spec, host, context, project, trust: cls(spec.name, host),
+    "stdio": lambda cls, spec, host, context, project, trust: cls(
+        spec, context.processes, project, context.environment
+    ),
+    "sse": lambda cls, spec, host, context, project, trust: cls(spec, proxy_before(spec.url), trust),
+    "http": lambda cls, spec, host, context, project, trust: cls(spec, proxy_before(spec.url), trust),
 }
-"""The last is the project folder: a server that is started again must not be another because the model did a `cd`."""
+"""`project` is the project folder: a server that is started again must not be another because the model did a `cd`."""
 
 
 def proxy_before(url: str) -> str | None:
@@ -60,13 +63,15 @@ def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]])
     for flaw in (*flaws, *found.flaws):
         basis.complain(flaw)
 
+    trusted = trust(basis.environment, basis.complain)
+
     async def open_wire(spec: Spec, host: Host) -> Wire:
         if options.offline and spec.url and not is_loopback(spec.url):
             raise Lost("this session runs with --offline, and the server is not on this machine")
         module, _, cls = WIRES[spec.kind].partition(":")
         # What a wire stands on may take a second to load; the loop must not wait for it.
         loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
-        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context, basis.cwd)
+        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context, basis.cwd, trusted)
         return made
 
     # The tool that answers permission questions is not for the model.

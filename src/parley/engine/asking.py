@@ -136,7 +136,8 @@ class Asker:
         try:
             answer = await self._answer(self._answerer, question(asking, request, call, tool, agent_id))
         except HostGone:
-            return self._attributed(unclear("Permission could not be asked for: the stream was closed."))
+            why = f" {asking.reason}." if asking.reason else ""
+            return self._attributed(unclear(f"Permission could not be asked for: the stream was closed.{why}"))
         except AnswerIsError as flaw:
             return self._attributed(unclear(f"Permission could not be asked for: {flaw}"))
         return self._attributed(self._taken(answer, asking, request, call, tool))

@@ -88,12 +88,15 @@ class Pump:
     def hang_up(self, session: Session) -> None:
         """The host closed its end: nothing more comes, and nobody will answer what we asked."""
         self.take(self._connection.end(), session)
-        self._hung_up = True
+        self.refuse_questions(session)
+        session.finish()
+
+    def refuse_questions(self, session: Session) -> None:
+        """The host cannot answer, now or later: every question ends at once."""
+        self._hung_up = session.has_hung_up = True
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(HostGone("the host hung up before it answered"))
-        session.has_hung_up = True
-        session.finish()
 
     def _dispatch(self, message: Message, session: Session) -> None:
         if isinstance(message, ControlResponse):

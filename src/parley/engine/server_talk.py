@@ -48,7 +48,7 @@ class Talk:
             )
 
     async def _elicit(self, server: Server, params: Json) -> Json:
-        """The person's answer. Where nobody can be asked, it is no."""
+        """The person's answer. Without one that can be read, the question is cancelled."""
         url = text(params.get("url"))
         if isinstance(url, str) and not url.startswith(("http://", "https://")):
             raise ServerError(INVALID_PARAMS, "only http and https addresses are shown to people")
@@ -66,9 +66,9 @@ class Talk:
         try:
             answer: ElicitationAnswer = convert(await self._ask(question), ElicitationAnswer)
         except (HostGone, AnswerIsError, SessionError, msgspec.ValidationError):
-            return {"action": "decline"}
+            return {"action": "cancel"}
         if answer.action not in ACTIONS:
-            return {"action": "decline"}
+            return {"action": "cancel"}
         content = answer.content if answer.action == "accept" and isinstance(answer.content, dict) else None
         return {"action": answer.action, **({} if content is None else {"content": content})}
 

@@ -270,6 +270,12 @@ class Session:
         self.control.drop()
         self.finish()
 
+    def abandon(self) -> None:
+        """End at once, for nobody reads what we say: as for a signal, and commands have no time to end politely."""
+        self.has_hung_up = True
+        self.stop()
+        self.setup.tool_context.processes.hurry()
+
     def open_model(self, choice: Choice) -> Model:
         """A model, opened when it is first needed. Raises UsageError or ModelError."""
         return self.access.open(choice)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -54,9 +55,14 @@ class Forgotten(Lost):
 class Remote:
     """What both transports have in common: two streams, and a task that lives between them."""
 
-    def __init__(self, spec: Spec, proxy: str | None = None) -> None:
+    def __init__(
+        self, spec: Spec, proxy: str | None = None, trust: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context
+    ) -> None:
         self._spec = spec
         self._proxy = proxy
+        self._trust = trust
+        """Makes the context of a TLS client."""
+        self._context: ssl.SSLContext | bool = True
         self._take: Callable[[Json], None] = lambda message: None
         self._lost: Callable[[Lost | str], None] = lambda reason: None
         self._write: Any = None
@@ -76,6 +82,10 @@ class Remote:
         """Raises Lost."""
         self._take, self._lost = take, lost
         loop = asyncio.get_running_loop()
+        try:
+            self._context = await asyncio.to_thread(self._trust)
+        except OSError as exc:
+            raise Lost(f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read: {exc}") from None
         self._opened = loop.create_future()
         self._life = loop.create_task(self._live(self._opened))
         await asyncio.shield(self._opened)
@@ -142,7 +152,7 @@ class Remote:
     def client(self, **more: Any) -> httpx2.AsyncClient:
         """An HTTP client for this server. Raises Lost if it cannot be had."""
         try:
-            inner = httpx2.AsyncHTTPTransport(proxy=self._proxy)
+            inner = httpx2.AsyncHTTPTransport(verify=self._context, proxy=self._proxy)
         except (ImportError, ValueError, httpx2.InvalidURL):  # its own words would show a password in the proxy's URL
             raise Lost(BAD_PROXY) from None
         given: dict[str, Any] = {

@@ -11,7 +11,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest, read_event
 from parley.models.endpoint import Endpoint
-from parley.models.http import EVENT_STREAM, Deadlines, Pool, refusal
+from parley.models.http import EVENT_STREAM, Deadlines, Pool, Trust, refusal
 from parley.models.optional import Dropped
 from parley.models.quota import quota
 from parley.protocol.base import Json
@@ -36,17 +36,19 @@ class Anthropic:
         endpoint: Endpoint | Callable[[], Endpoint],
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
+        trust: Trust | None = None,
     ) -> None:
         self._find = endpoint if callable(endpoint) else None
         self._endpoint: Endpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines
+        self._trust = trust
         self._pool: Pool | None = None
         self._dropped = Dropped(warn)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
         endpoint = await self._found()
-        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines)
+        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines, self._trust)
         while True:
             dropped = self._dropped.names
             fields, betas = without(body(request, endpoint.extra_body), dropped), wanted_betas(request, dropped)
@@ -65,6 +67,7 @@ class Anthropic:
                                 event.quota = quota(answer.headers) if has_quota(endpoint) else None
                             elif event.type == "message_stop":
                                 answer.is_over = True
+                            answer.has_grown = answer.has_grown or is_content(event)
                             yield event
                     return
             except ModelError as flaw:
@@ -169,6 +172,11 @@ def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelErr
     if status == 429 and found is not None and found.status == "rejected":
         flaw.retryable = False  # it takes hours until the window opens again
     return flaw
+
+
+def is_content(event: Event) -> bool:
+    """Whether an event brings something of the answer; pings, and what we do not know, are signs of life."""
+    return event.type.startswith(("content_block_", "message_"))
 
 
 def understood(data: bytes) -> Event:

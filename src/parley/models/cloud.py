@@ -18,7 +18,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.anthropic import BETA_HEADER, body, failure, optional_fields, understood, wanted_betas, without
 from parley.models.base import Event, ModelRequest
-from parley.models.http import LATE, Deadlines
+from parley.models.http import LATE, Deadlines, Trust
 from parley.models.optional import Dropped
 from parley.models.patience import Patience
 from parley.protocol.base import Json
@@ -40,8 +40,10 @@ class Cloud:
         make: Callable[..., Any],
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
+        trust: Trust | None = None,
     ) -> None:
         self._make = make
+        self._trust = trust
         self._deadlines = deadlines or Deadlines()
         self._client: Any = None
         self._dropped = Dropped(warn, OURS)
@@ -67,9 +69,9 @@ class Cloud:
         limits, stream = self._deadlines, None
         await asyncio.to_thread(__import__, "anthropic")
         try:
-            async with Patience(limits.request_seconds) as patience:
+            async with Patience(limits.request_seconds, limits.content_seconds) as patience:
                 call = self._call(await self._connected(), fields, betas)
-                stream = await patience.on(call, limits.first_byte_seconds)
+                stream = await patience.on(call, limits.first_byte_seconds, idle=True)
                 answers = aiter(stream)
                 while (answer := await patience.on(anext(answers, None), limits.silence_seconds)) is not None:
                     event = understood(answer.to_json(indent=None, exclude_unset=True).encode())
@@ -102,8 +104,14 @@ class Cloud:
 
             # Tries and times are ours to count.
             times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
-            self._client = await asyncio.to_thread(self._make, max_retries=0, timeout=times)
+            self._client = await asyncio.to_thread(self._made, times)
         return self._client
+
+    def _made(self, times: Any) -> Any:
+        import anthropic
+
+        more = {} if self._trust is None else {"http_client": anthropic.DefaultAsyncHttpxClient(verify=self._trust())}
+        return self._make(max_retries=0, timeout=times, **more)
 
 
 def meant(flaw: Exception) -> ModelError:

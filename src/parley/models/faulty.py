@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from parley.errors import ModelError
-from parley.models.anthropic import understood
+from parley.models.anthropic import is_content, understood
 from parley.models.base import Event, Model, ModelRequest
 from parley.models.fault import Fault, Plan, Reset
 from parley.models.http import LATE, Deadlines
@@ -59,15 +59,15 @@ async def read_again(
     fault: Fault, events: AsyncGenerator[Event, None], limits: Deadlines
 ) -> AsyncGenerator[Event, None]:
     """Raises ModelError, TimeoutError or Reset."""
-    reader, seconds = EventReader(), limits.first_byte_seconds
+    reader, seconds, has_grown = EventReader(), limits.first_byte_seconds, True
     chunks = fault.on_chunks(spelled(fault.on_events(events)))
     async with Patience(limits.request_seconds, limits.content_seconds) as patience:
         while True:
-            patience.begin(seconds)
+            patience.begin(seconds, idle=not has_grown)
             chunk = await anext(chunks, None)
             batch = [understood(data) for data in (reader.end() if chunk is None else reader.feed(chunk))]
-            patience.end(idle=all(event.type == "ping" for event in batch))
-            seconds = limits.silence_seconds
+            patience.end()
+            seconds, has_grown = limits.silence_seconds, any(map(is_content, batch))
             for event in batch:
                 yield event
             if chunk is None:

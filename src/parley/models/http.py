@@ -29,6 +29,8 @@ from parley.models.sse import EventReader
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
@@ -37,8 +39,7 @@ BAD_PROXY = (
     "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
     "(it must be http://host:port or https://host:port)"
 )
-PING, LONGEST_PING = b'"ping"', 30
-"""A sign of life is known by its first bytes; to read it would cost more than it is worth."""
+BAD_CERTIFICATES = "the model cannot be asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
 LATE = "the model did not answer in time"
 LINGER_SECONDS = 1.0
 """Behind an answer that says it is complete: a connection that is read to its end can be used again."""
@@ -50,6 +51,8 @@ EVENT_STREAM = {
     "user-agent": "parley",
 }
 
+Trust = Callable[[], "ssl.SSLContext"]
+"""Makes the context of a TLS client; slow. Raises OSError if its certificates cannot be read."""
 Failure = Callable[[int, Mapping[str, str], bytes], ModelError]
 """What an answer other than 200 means."""
 
@@ -63,7 +66,7 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     silence_seconds: float = 120
     """Between two signs of life, pings included."""
     content_seconds: float = 300
-    """Between two events that are no pings."""
+    """Between two events that bring something of the answer: pings, comments and half an event do not."""
     request_seconds: float = 60 * 60
     """The whole answer. The longest answers of slow models take most of it."""
 
@@ -88,6 +91,8 @@ class Answer:
         self._chunks = cast("AsyncIterable[bytes]", response.stream if is_plain else response.aiter_bytes())
         self.is_over = False
         """Whether the answer has said that it is complete: what comes behind it is of no interest."""
+        self.has_grown = False
+        """Whether the last batch brought something of the answer; set by the adapter, which understands it."""
         self._patience = patience
         self._silence_seconds = silence_seconds
 
@@ -97,13 +102,12 @@ class Answer:
         # Only waits for the backend are bounded: what happens between two events is the turn's own time.
         patience.begin(seconds)
         async for chunk in self._chunks:
-            batch = reader.feed(chunk)
-            # The first look spares the second one for almost every chunk.
-            patience.end(idle=not batch or (PING in chunk and all(PING in data[:LONGEST_PING] for data in batch)))
+            patience.end()
             if self.is_over:
                 return
-            yield batch
-            patience.begin(min(seconds, LINGER_SECONDS) if self.is_over else seconds)
+            self.has_grown = False
+            yield reader.feed(chunk)
+            patience.begin(min(seconds, LINGER_SECONDS) if self.is_over else seconds, idle=not self.has_grown)
         patience.end()
         yield reader.end()
 
@@ -111,9 +115,10 @@ class Answer:
 class Pool:
     """The connections to one server."""
 
-    def __init__(self, base_url: str, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, base_url: str, deadlines: Deadlines | None = None, trust: Trust | None = None) -> None:
         self._base_url = base_url
         self._deadlines = deadlines or Deadlines()
+        self._trust = trust
         self._client: httpx2.AsyncClient | None = None
 
     @asynccontextmanager
@@ -128,7 +133,7 @@ class Pool:
         try:
             call = client.build_request("POST", url, content=content, headers=dict(headers))
             async with Patience(limits.request_seconds, limits.content_seconds) as patience:
-                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds)
+                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
                 if response.status_code != 200:
                     body = await patience.on(readable_body(response), limits.silence_seconds)
                     raise failure(response.status_code, response.headers, body)
@@ -149,6 +154,15 @@ class Pool:
             await self._client.aclose()
             self._client = None
 
+    def _trusted(self) -> ssl.SSLContext:
+        """Raises ModelError."""
+        import httpx2
+
+        try:
+            return httpx2.create_ssl_context() if self._trust is None else self._trust()
+        except OSError as exc:
+            raise ModelError(f"{BAD_CERTIFICATES}: {exc}", kind="certificates") from None
+
     async def _connected(self) -> httpx2.AsyncClient:
         """Raises ModelError."""
         if self._client is None:
@@ -160,7 +174,7 @@ class Pool:
             # An idle connection may be dead: it is not used again after half a minute.
             limits = httpx2.Limits(keepalive_expiry=30)
             # Reading the certificates takes 40 ms; plain HTTP has no use for them.
-            verify = False if self._base_url.startswith("http:") else httpx2.create_ssl_context()
+            verify = False if self._base_url.startswith("http:") else await asyncio.to_thread(self._trusted)
             try:
                 self._client = httpx2.AsyncClient(
                     timeout=times,

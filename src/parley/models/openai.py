@@ -17,7 +17,7 @@ from parley.models.base import Event, ModelRequest
 from parley.models.chat_body import OPTIONAL, body
 from parley.models.chat_stream import ChatStream
 from parley.models.endpoint import Endpoint
-from parley.models.http import EVENT_STREAM, Deadlines, Pool, error_of, refusal
+from parley.models.http import EVENT_STREAM, Deadlines, Pool, Trust, error_of, refusal
 from parley.models.optional import Dropped
 from parley.protocol.base import Json
 
@@ -47,18 +47,20 @@ class OpenAI:
         new_id: Callable[[], str],
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
+        trust: Trust | None = None,
     ) -> None:
         self._find = endpoint if callable(endpoint) else lambda: endpoint
         self._name = name
         self._new_id = new_id
         self._deadlines = deadlines
+        self._trust = trust
         self._pool: Pool | None = None
         self._dropped = Dropped(warn)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The events of one answer. Raises ModelError."""
         endpoint = await asyncio.to_thread(self._find)
-        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines)
+        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines, self._trust)
         while True:
             fields = {**body(request, self._name, endpoint.declared, self._dropped.names), **endpoint.extra_body}
             content = msgspec.json.encode(fields)
@@ -74,6 +76,7 @@ class OpenAI:
                             for event in stream.feed(data):
                                 if event.type == "message_start":
                                     event.request_id = answer.headers.get("x-request-id")
+                                answer.has_grown = True
                                 yield event
                         answer.is_over = stream.is_done
                 for event in stream.end():

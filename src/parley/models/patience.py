@@ -25,12 +25,14 @@ T = TypeVar("T")
 
 class Patience:
     def __init__(self, longest_seconds: float = inf, idle_seconds: float = inf) -> None:
-        """No wait goes on after `longest_seconds`, counted from now, or while for `idle_seconds` nothing came of it."""
+        """No wait goes on after `longest_seconds`, counted from now.
+
+        None goes on while for `idle_seconds` nothing came of it either, counted from the first that is not `idle`.
+        """
         self._loop = asyncio.get_running_loop()
         self._last_moment = self._loop.time() + longest_seconds
         self._idle_seconds = idle_seconds
         self._idle_until = inf
-        self._was_idle = False
         self._deadline: float | None = None
         """When the present wait is too long; None between waits."""
         self._timer: asyncio.TimerHandle | None = None
@@ -55,27 +57,29 @@ class Patience:
             if ours_alone and kind is asyncio.CancelledError:
                 raise TimeoutError from None
 
-    async def on(self, awaited: Awaitable[T], seconds: float) -> T:
+    async def on(self, awaited: Awaitable[T], seconds: float, *, idle: bool = False) -> T:
         """Wait for it, but no longer than this."""
-        self.begin(seconds)
+        self.begin(seconds, idle=idle)
         try:
             return await awaited
         finally:
             self.end()
 
-    def begin(self, seconds: float) -> None:
-        """A wait begins, which must end in time."""
+    def begin(self, seconds: float, *, idle: bool = False) -> None:
+        """A wait begins, which must end in time.
+
+        `idle`: the last one brought only a sign of life, which is not enough for ever.
+        """
         now = self._loop.time()
-        if not self._was_idle:
+        if not idle:
             self._idle_until = now + self._idle_seconds
         deadline = self._deadline = min(now + seconds, self._idle_until, self._last_moment)
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
 
-    def end(self, *, idle: bool = False) -> None:
-        """The wait is over. An idle one brought only a sign of life, which is not enough for ever."""
+    def end(self) -> None:
+        """The wait is over."""
         self._deadline = None
-        self._was_idle = idle
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:

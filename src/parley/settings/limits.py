@@ -34,12 +34,13 @@ LIMITS: dict[str, Limit] = {
     "maxRetries": Limit(variable="CLAUDE_CODE_MAX_RETRIES", least=0),
     "maxOutputTokens": Limit(variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
     "structuredOutputAttempts": Limit(variable="MAX_STRUCTURED_OUTPUT_RETRIES"),
-    # Nobody waits for ever: what is no time at all is the default.
+    # No wait is endless: 0 is the default. A variable bounds all that it names: the whole request with its first
+    # byte, and a stream without content whether or not there are pings.
     "connectTimeoutMs": Limit(least=0),
     "firstByteTimeoutMs": Limit(variable="API_TIMEOUT_MS", least=0),
     "streamIdleTimeoutMs": Limit(variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS", least=0),
-    "contentTimeoutMs": Limit(least=0),
-    "requestTimeoutMs": Limit(least=0),
+    "contentTimeoutMs": Limit(variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS", least=0),
+    "requestTimeoutMs": Limit(variable="API_TIMEOUT_MS", least=0),
 }
 
 

@@ -9,25 +9,13 @@ import msgspec
 from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import SYNC_POLICIES
+from parley.settings.secret_variables import without_secrets
 from parley.workspace.search_path import with_absolute_path
-
-OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_", "OTEL_EXPORTER_")
-SECRETS = ("KEY", "TOKEN", "HEADERS")
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Whether a variable carries a key of a backend or of an exporter of spans, or an address with a password in it."""
-    name = name.upper()
-    if name in ("PARLEY_SEARCH_URL", "PARLEY_STORE") or (
-        name.startswith(OWNERS) and any(word in name for word in SECRETS)
-    ):
-        return True
-    return value.startswith(("http://", "https://")) and "@" in value.split("/", 3)[2].partition("?")[0]
 
 
 def child_environment(environment: dict[str, str]) -> dict[str, str]:
     """What commands see: everything but our keys, no address with a password in it, and a PATH of absolute folders."""
-    harmless = {name: value for name, value in environment.items() if not is_secret(name, value)}
+    harmless = without_secrets(environment)
     kept = with_absolute_path(harmless) if "PATH" in harmless else harmless
     return {**kept, "CLAUDECODE": "1"}
 

@@ -12,9 +12,11 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 
-SET_PDEATHSIG, SET_NAME, SET_CHILD_SUBREAPER = 1, 15, 36
+SET_PDEATHSIG, SET_DUMPABLE, SET_NAME, SET_CHILD_SUBREAPER = 1, 4, 15, 36
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL."""
+HURRIED_GRACE_SECONDS = 0.5
+"""The same when the engine is gone, or has to be gone soon."""
 HOPELESS_SECONDS = 10.0
 """How long we try to kill what does not die."""
 
@@ -96,6 +98,14 @@ def program_of(pid: int) -> str:
         return ""
 
 
+def kill_beside(kept: set[int]) -> None:
+    """Kill what runs below this process, except the children that are kept and what is below those."""
+    for child in children()(os.getpid()) if os.path.exists("/proc/self/stat") else []:
+        if child not in kept:
+            for pid in (*descendants_of(child), child):
+                send(pid, signal.SIGKILL)
+
+
 def descendants_of(root: int) -> Iterator[int]:
     """Parents before their children. The children of each are looked up before it is given out, and may be killed."""
     children_of = children()
@@ -132,6 +142,11 @@ def listed_children(pid: int) -> list[int]:
 def adopt_orphans() -> bool:
     """Become a subreaper; False where that cannot be, or where processes cannot be looked at."""
     return os.path.exists("/proc/self/stat") and prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> None:
+    """Let no other process of the user trace this one or read its memory; root still can. No core is dumped either."""
+    prctl(SET_DUMPABLE, 0)
 
 
 def rename(name: bytes) -> None:

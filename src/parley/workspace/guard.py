@@ -8,7 +8,9 @@ a subreaper: whatever the command starts, however often it forks, changes its se
 its descriptors or clears its environment, stays below the keeper, which can therefore find and
 kill all of it. It does so when its line is closed, half or whole: that is how the engine stops
 a command, and what the kernel does for an engine that is gone, whichever way it went. SIGTERM
-first, SIGKILL two seconds later. A keeper ends when nothing of its command is left.
+first, SIGKILL two seconds later, or half a second later if the engine is gone or says that it
+must be gone soon: then the guard closes its tie to the keepers. A keeper ends when nothing of
+its command is left.
 
 A command may attack those who keep it. If it kills its keeper, what it started falls to the
 guard, which kills it at once. If it kills the guard, the keepers lose their tie to it and end
@@ -22,7 +24,7 @@ in one go (`kill -9 -1`) takes the engine and its own main process along, and wh
 started survives: against malice there is the sandbox, this is against accidents.
 
     engine -> guard    a byte with descriptors: the keeper's end of the line, the command's output, and
-                       for a command that is talked to its input and its stderr
+                       for a command that is talked to its input and its stderr; `END` and `HURRY` come alone
     engine -> keeper   a length, and cwd, number of words, words, variables, each closed by a NUL
     keeper -> engine   `started` or `error <text>`; later `exit <code> <last words>`; each closed by a NUL
 
@@ -42,6 +44,7 @@ from typing import NoReturn
 from parley.workspace.family import (
     GRACE_SECONDS,
     HOPELESS_SECONDS,
+    HURRIED_GRACE_SECONDS,
     Group,
     Tree,
     adopt_orphans,
@@ -53,6 +56,8 @@ from parley.workspace.keeper import Keeper, Streams, child_alarm, ended_children
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """The end of the engine is our only signal to end."""
+END, HURRY = b"e", b"h"
+"""What the engine sends when it needs no more commands, and when it has to be gone soon."""
 
 
 def main(control: int, *, may_adopt: bool) -> None:
@@ -73,7 +78,8 @@ class Guard:
         self.adopts = adopts
         self.alarm = child_alarm()
         self.tie, self.held = os.pipe()
-        """Keepers watch the one end; the other is ours alone, so it closes when we die."""
+        """Keepers watch the one end; the other is ours alone, so it closes when we die, or when we close it."""
+        self.hurried_at: float | None = None
         self.keepers: set[int] = set()
 
     def run(self) -> None:
@@ -88,12 +94,14 @@ class Guard:
         self.end()
 
     def take_command(self) -> bool:
-        """Start a keeper; False when the engine is gone."""
+        """Start a keeper; False when no more commands will come."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self.control, 1, 4)
         except OSError:
-            return False
-        if not data:
+            data, descriptors = b"", []
+        if data in (b"", HURRY):
+            self.hurry()
+        if data in (b"", END):
             return False
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
@@ -117,7 +125,8 @@ class Guard:
     def become_keeper(self, line: socket.socket, streams: Streams) -> NoReturn:
         try:
             self.control.close()
-            os.close(self.held)
+            if self.hurried_at is None:
+                os.close(self.held)
             os.close(self.alarm)
             rename(b"parley-keeper")
             family = Tree() if self.adopts and adopt_orphans() else Group()
@@ -126,6 +135,12 @@ class Guard:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(0)
+
+    def hurry(self) -> None:
+        """All keepers end their commands with the short grace, and none starts another one."""
+        if self.hurried_at is None:
+            self.hurried_at = time.monotonic()
+            os.close(self.held)
 
     def tidy(self) -> bool:
         """Forget keepers that ended and kill what fell to us from one that was killed; True if there may be more."""
@@ -136,15 +151,21 @@ class Guard:
         return bool(killed)
 
     def end(self) -> None:
-        """The engine is gone. The keepers know it as well; those that do not act on it are killed."""
+        """No engine needs us any more. The keepers know it as well; those that do not act on it are killed."""
         for pid in self.keepers:
             send(pid, signal.SIGCONT)
         begun = time.monotonic()
         while self.tidy() or self.keepers:
-            elapsed = time.monotonic() - begun
-            if elapsed > GRACE_SECONDS + 1:
+            now = time.monotonic()
+            patience_ends = begun + GRACE_SECONDS + 1
+            if self.hurried_at is not None:
+                patience_ends = min(patience_ends, self.hurried_at + HURRIED_GRACE_SECONDS + 0.3)
+            if now > patience_ends:
                 for pid in self.keepers:
                     send(pid, signal.SIGKILL)
-            if elapsed > HOPELESS_SECONDS:
+            if now > begun + HOPELESS_SECONDS:
                 return
-            time.sleep(0.01)
+            if self.hurried_at is not None:
+                time.sleep(0.01)
+            elif select.select([self.control], [], [], 0.01)[0]:
+                self.take_command()

@@ -11,7 +11,15 @@ import struct
 import time
 from typing import NoReturn
 
-from parley.workspace.family import GRACE_SECONDS, HOPELESS_SECONDS, SET_PDEATHSIG, Group, Tree, prctl
+from parley.workspace.family import (
+    GRACE_SECONDS,
+    HOPELESS_SECONDS,
+    HURRIED_GRACE_SECONDS,
+    SET_PDEATHSIG,
+    Group,
+    Tree,
+    prctl,
+)
 
 LAST_WORDS = 199
 """The descriptor on which a command tells where it ended up. Scripts like to use the low ones."""
@@ -75,6 +83,10 @@ class Keeper:
         # The engine says nothing behind the request, so whatever can be read is an end.
         return line in ready or self.tie in ready
 
+    def is_hurried(self) -> bool:
+        """Whether the guard has closed the tie: the engine is gone or has to be gone soon, or the guard is gone."""
+        return bool(select.select([self.tie], [], [], 0)[0])
+
     def request(self) -> list[bytes] | None:
         """The parts of what the engine asks for; None if it is gone before all of it came."""
         data = bytearray()
@@ -127,7 +139,7 @@ class Keeper:
         pause_seconds = 0.0
         while self.is_any_left():
             elapsed = time.monotonic() - begun
-            if elapsed < GRACE_SECONDS:
+            if elapsed < (HURRIED_GRACE_SECONDS if self.is_hurried() else GRACE_SECONDS):
                 self.family.ask_to_end()
                 time.sleep(0.01)
             elif elapsed < HOPELESS_SECONDS:

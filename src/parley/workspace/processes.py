@@ -43,9 +43,13 @@ BOOT = (
 """Our own modules come last on the path, so that they cannot stand in for the standard library's."""
 FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables the guard gets: some interpreters do not start without."""
+END, HURRY = b"e", b"h"
+"""As guard.py has them."""
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long a command may take to end once it was told to. The guard kills within two."""
+HURRY_SECONDS = 0.5
+"""From the moment the engine has to be gone soon until what still runs is killed."""
 CUT_SECONDS = 2.0
 """How long an interrupt waits for the death of a command. It goes on dying without anybody who waits."""
 
@@ -75,6 +79,9 @@ class Processes:
         self._may_adopt = may_adopt
         self._commands: dict[Command, Guard] = {}
         self._turnstile = asyncio.Lock()
+        self._is_ended = False
+        self.hides_engine = False
+        """Whether commands must not trace this process or read its memory; for a process that is all ours."""
 
     async def run(
         self,
@@ -122,6 +129,8 @@ class Processes:
         One whose stderr is taken by itself is talked to: what it shall read is given to its `feed`.
         """
         request = spelled(argv, cwd, environment)
+        if self._is_ended:
+            raise ToolError("the command could not be started: the session is ending")
         try:
             command = await self._handed_over(environment, take, take_errors)
         except OSError as flaw:
@@ -165,16 +174,29 @@ class Processes:
         finally:
             command.drop()
 
+    def hurry(self) -> None:
+        """The engine must be gone soon: what still runs in a moment is killed, and nothing can be started any more."""
+        asyncio.get_running_loop().call_later(HURRY_SECONDS, self._end_now)
+
+    def _end_now(self) -> None:
+        from parley.workspace.family import kill_beside
+
+        self._is_ended = True
+        guards = (*self._given_up, *([] if self._guard is None else [self._guard]))
+        for guard in guards:
+            guard.hurry()
+        kill_beside({guard.pid for guard in guards})  # a search, or a helper for the key, has no guard
+
     async def close(self) -> None:
         """End everything that still runs; when this returns, it is gone."""
         for command in list(self._commands):
             command.drop()
-        guards, self._given_up = self._given_up, []
         if self._guard is not None:
-            guards.append(self._guard)
+            self._given_up.append(self._guard)
             self._guard = None
-        for guard in guards:
-            await guard.end()
+        while self._given_up:
+            await self._given_up[0].end()
+            del self._given_up[0]
 
     async def _handed_over(
         self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
@@ -217,6 +239,10 @@ class Processes:
         if self._guard is not None:
             self._given_up.append(self._guard)
             self._guard = None
+        if self.hides_engine:
+            from parley.workspace.family import hide_memory
+
+            hide_memory()
         self._guard = Guard(environment, self._may_adopt)
         return self._guard
 
@@ -253,6 +279,7 @@ class Guard:
         finally:
             theirs.close()
         self.gone = False
+        self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._lost)
 
     async def take(self, descriptors: list[int]) -> None:
@@ -264,10 +291,16 @@ class Guard:
             except BlockingIOError:
                 await writable(self._control)
 
+    def hurry(self) -> None:
+        """Have it kill soon what does not end."""
+        if not self.gone:
+            self._send(HURRY)
+
     def dismiss(self) -> None:
         """Let it end everything, and itself."""
-        with contextlib.suppress(OSError):  # it may be gone
-            self._control.shutdown(socket.SHUT_WR)
+        if not self._send(END):  # it was stopped, and has not read what came before
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_WR)
         self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:
@@ -284,6 +317,12 @@ class Guard:
             self._process.kill()
         finally:
             self._forget()
+
+    def _send(self, word: bytes) -> bool:
+        try:
+            return self._control.send(word) > 0
+        except OSError:
+            return False
 
     def _lost(self) -> None:
         """It never speaks, so this is its end: it was killed, could not start, or is done."""

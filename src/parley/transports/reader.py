@@ -1,0 +1,64 @@
+"""Whether stdout still has a reader, found out without a write.
+
+    watch = ReaderWatch(1, gone)     # gone() is called once, by the loop, when the last reader has closed its end
+    watch.close()
+
+A pipe reports it (POLLERR), and so does a socket whose peer has closed both directions (POLLHUP). Files, devices
+and terminals have no reader that could leave: for those nothing is watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import stat
+from collections.abc import Callable
+
+LOOK_SECONDS = 0.25
+"""How often the descriptor is looked at where the loop cannot wait for an error alone (no epoll)."""
+
+
+class ReaderWatch:
+    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._errors = None
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            return
+        if hasattr(select, "epoll"):
+            # A set of its own: with no event asked for, only errors and hang-ups make it readable.
+            self._errors = select.epoll()
+            self._errors.register(descriptor, 0)
+            self._loop.add_reader(self._errors.fileno(), self._report)
+        else:
+            self._look()
+
+    def close(self) -> None:
+        if self._errors is not None:
+            self._loop.remove_reader(self._errors.fileno())
+            self._errors.close()
+            self._errors = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _report(self) -> None:
+        self.close()
+        self._gone()
+
+    def _look(self) -> None:
+        if has_reader(self._descriptor):
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        else:
+            self._report()
+
+
+def has_reader(descriptor: int) -> bool:
+    """Whether the other end of a pipe or socket is open."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return not poll.poll(0)
