@@ -132,7 +132,6 @@ def test_a_folder_that_is_not_known_is_a_doubt(text: str) -> None:
     "text",
     [
         ";".join(f"cd a{number}" for number in range(20)),
-        ";".join(["cat a"] * 101),
         "cat " + " ".join(f"a{number}" for number in range(1_500)),
         "cat " + "a/../" * 1_900 + "a",
         "cat *" + "a" * 2_000,
@@ -147,7 +146,7 @@ def test_what_is_too_much_to_look_at_is_a_doubt(text: str) -> None:
 
 
 def test_the_folders_of_a_line_are_bounded() -> None:
-    line = read(";".join(f"cd a{number}" for number in range(90)))
+    line = read(";".join(f"cd a{number}" for number in range(45)))
     assert isinstance(line, Line)
 
     assert max(len(step.folders) for step in steps(line, "/w", Tree())) <= MOST_FOLDERS

@@ -32,13 +32,11 @@ GLOB = re.compile(r"[*?\[]")
 STATUS = "$?"
 SURE_BEFORE = ("", ";", "\n", "&&")
 """Operators after which a command of a chain runs for sure, if the one after it does."""
-MOST_COMMANDS = 100
 MOST_FOLDERS = 32
 MOST_NAMES = 1_000
 MOST_EFFORT = 100_000
 """How much is spent on paths: their characters, and as many as `PER_PATH` for each."""
 PER_PATH = 40
-TOO_MANY_COMMANDS = f"It has more than {MOST_COMMANDS} commands, too many to know all their files"
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MOST_FOLDERS} folders"
 TOO_MANY_NAMES = "It names too many files, or too long ones, to look at each"
 
@@ -234,8 +232,6 @@ def tracked(line: Line, cwd: str, view: View | None) -> tuple[Targets, tuple[Ste
     Without a view paths are folded as text, a pattern stands for the folder that its files are in, and it is not
     known where a bare `cd` leads.
     """
-    if len(line.commands) > MOST_COMMANDS:
-        return Targets(unknown=True, doubt=TOO_MANY_COMMANDS), (NOTHING,) * len(line.commands)
     tracker = _Tracker(cwd, view, line.text)
     for command in line.commands:
         tracker.command(command)
