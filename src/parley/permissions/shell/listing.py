@@ -79,7 +79,7 @@ def lines() -> Iterator[str]:
     yield from (f"- in the values of `{name}` {listed(words)}" for name, words in sorted(runners.OPTIONS.items()))
     yield ""
     yield "A command or a path that would take too long to judge is asked about in every mode: a command of more than"
-    yield f"{tree.MOST_CHARACTERS:,} characters beside its here-documents ({finder.MOST_CHARACTERS:,} with them), of"
+    yield f"{tree.MOST_CHARACTERS:,} characters beside its here-documents, or {finder.MOST_CHARACTERS:,} with them, of"
     yield f"more than {finder.MOST_COMMANDS} commands or deeper than {finder.DEEPEST}; a path of more than"
     yield f"{LONGEST_PATH:,} characters or {MOST_PARTS} folders."
     yield ""

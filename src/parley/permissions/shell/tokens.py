@@ -20,8 +20,8 @@ from functools import lru_cache
 from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear, names
 
 LONGEST = 10_000
-MOST_COMMANDS = 50
-MOST_WORDS = 400
+MOST_COMMANDS = 120
+MOST_WORDS = 1_600
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff]")
 # In a substitution bash takes a line for the end of a here-document that only begins with its mark.
