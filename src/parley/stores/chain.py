@@ -7,10 +7,11 @@ lost, it was half a line of a full disk. A record that does not follow on shows 
 
 There are two checksums: `check` of the bytes, which is quick, and `sum` of what they say (content.py).
 A record that somebody wrote again with other blanks or escapes, or with its fields in another order, as
-databases do, is still the same record.
+databases do, is still the same record. `own` is of the record alone: by it a copy in a fork that another engine made
+is known to be whole, though its neighbours are gone.
 
     seal = Seal()
-    record = seal.on(b'{"type":"user"}')     # {"type":"user","sum":"c5ac0da1","check":"…"}
+    record = seal.on(b'{"type":"user"}')     # {"type":"user","own":"…","sum":"…","check":"…"}
     seal.holds(record)                       # True: it follows on
 """
 
@@ -52,7 +53,8 @@ class Seal:
 
         It is part of the chain when `holds` has seen it: a write may fail.
         """
-        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(content.of(body), self._content()))
+        body, said = content.with_own(body)
+        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(said, self._content()))
         return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
 
     def holds(self, line: bytes) -> bool:
@@ -90,6 +92,11 @@ class Seal:
         if last is not None and zlib.crc32(said, last) == total:
             raise Hole
         return False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record has held yet."""
+        return self._sum == 0
 
     def _content(self) -> int:
         """The checksum of what all records say. It is seldom wanted, so it is looked up when it is."""

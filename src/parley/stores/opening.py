@@ -20,7 +20,7 @@ import msgspec
 
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Json, Struct
-from parley.stores.base import Entry, Log, Store, copied
+from parley.stores.base import Entry, Log, Store, copied, later
 
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients look for this very beginning
 
@@ -119,7 +119,7 @@ def taken_up(wanted: Wanted, log: Log) -> Log:
         entries = list(log.entries())
         if before_cut(entries, wanted.at, wanted.drops) != entries:
             last = entries[-1]
-            log.append(Entry(seq=last.seq + 1, kind="cut", at=last.at, message={"after": wanted.at}))
+            log.append(Entry(seq=last.seq + 1, kind="cut", at=later(last.at, last.at), message={"after": wanted.at}))
     except BaseException:
         log.close()
         raise

@@ -1,0 +1,112 @@
+"""Which lines an entry adds to a transcript.
+
+An answer is kept block by block while it streams, before each block is told. What the whole answer cost, and why it
+ended, is known only at its end, and programs that count tokens take both from the lines of the conversation. So an
+unfinished block is kept as a line of ours first (`held`). The lines of the conversation follow as soon as the
+answer is over: with the entry `usage`, which has the final figures, or without one with whatever comes next.
+
+    spelling = Spelling(session_id, context)
+    spelled = spelling.of(entry)          # nothing has changed yet: a write may fail
+    spelling.take(spelled)                # the lines are written
+
+`Reading` is the other direction: it knows which entries were read already as held blocks.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from parley.protocol.base import Json, Struct
+from parley.stores.base import USAGE, Entry
+from parley.stores.line import CHAINED, Context, held, line, next_parent
+
+
+class Spelled(Struct, frozen=True):
+    lines: list[Json]
+    parent: str | None
+    blocks: list[Entry]
+
+
+class Spelling:
+    """Spells the entries of one transcript, in their order."""
+
+    def __init__(self, session_id: str, context: Context) -> None:
+        self._session_id = session_id
+        self._context = context
+        self.parent: str | None = None
+        """The line that the next one of the conversation follows."""
+        self.blocks: list[Entry] = []
+        """The held blocks whose lines are still to come: of one answer."""
+
+    def of(self, entry: Entry) -> Spelled:
+        if not is_unfinished(entry):
+            final = entry.message if entry.kind == USAGE else {}
+            return self._with(self._released(final), entry)
+        if self.blocks and answer_id(self.blocks[0]) == answer_id(entry):
+            return Spelled([held(entry, self._session_id)], self.parent, [*self.blocks, entry])
+        before = self._released({})
+        return Spelled([*before.lines, held(entry, self._session_id)], before.parent, [entry])
+
+    def released(self) -> Spelled:
+        """The lines of the held blocks, which nothing more will be heard of."""
+        return self._released({})
+
+    def take(self, spelled: Spelled) -> None:
+        self.parent, self.blocks = spelled.parent, spelled.blocks
+
+    def _released(self, final: Json) -> Spelled:
+        found = Spelled([], self.parent, [])
+        for block in self.blocks:
+            is_final = answer_id(block) == final.get("id")
+            found = self._with(found, finished(block, final) if is_final else block)
+        return found
+
+    def _with(self, before: Spelled, entry: Entry) -> Spelled:
+        added = line(entry, self._session_id, self._context, before.parent)
+        return Spelled([*before.lines, added], next_parent(entry) or before.parent, [])
+
+
+class Reading:
+    """Follows a transcript line by line."""
+
+    def __init__(self) -> None:
+        self.parent: str | None = None
+        self.blocks: list[Entry] = []
+
+    def is_new(self, found: Entry, *, is_held: bool) -> bool:
+        """Whether an entry was not read before, as a held block."""
+        if is_held:
+            self.blocks.append(found)
+            return True
+        if found.kind not in CHAINED:
+            self.parent = next_parent(found) or self.parent
+            return True
+        known = any(block.message.get("uuid") == found.message.get("uuid") for block in self.blocks)
+        self.pass_by(str(found.message["uuid"]))
+        return not known
+
+    def pass_by(self, uuid: str) -> None:
+        """A line of the conversation, whoever wrote it. Held blocks that it does not stand for were passed over."""
+        self.parent = uuid
+        uuids = [block.message.get("uuid") for block in self.blocks]
+        self.blocks = self.blocks[uuids.index(uuid) + 1 :] if uuid in uuids else []
+
+
+def is_unfinished(entry: Entry) -> bool:
+    """Whether an entry is a block of an answer that may go on."""
+    return entry.kind == "assistant" and inner(entry).get("stop_reason") is None and answer_id(entry) is not None
+
+
+def answer_id(entry: Entry) -> object:
+    return inner(entry).get("id")
+
+
+def inner(entry: Entry) -> Json:
+    found = entry.message.get("message")
+    return found if isinstance(found, dict) else {}
+
+
+def finished(block: Entry, final: Json) -> Entry:
+    """A block with the final figures of its answer."""
+    figures = {name: value for name, value in final.items() if name != "id"}
+    return replace(block, message={**block.message, "message": {**inner(block), **figures}})
