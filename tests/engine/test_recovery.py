@@ -31,7 +31,9 @@ BYPASS = {"permission_mode": "bypassPermissions"}
 def test_only_what_is_certain_is_told(
     tool: str, allowed: bool, reads_only: bool, changes: list[str] | None, text: str
 ) -> None:
-    assert recovery.verdict(tool, allowed=allowed, reads_only=reads_only, changes=lambda: changes) == text
+    assert (
+        recovery.verdict(tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes) == text
+    )
 
 
 def call(name: str, **input: str) -> str:

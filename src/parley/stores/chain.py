@@ -47,6 +47,8 @@ class Seal:
         """The last record of the chain; "" if its content is summed up already."""
         self._content_sum = 0
         self._last_content: int | None = None
+        self._seen: set[int] = set()
+        """The checksums of the records that hold."""
 
     def on(self, body: bytes) -> bytes:
         """The next record, with its checksums as its last fields. `body` is a JSON object that is not empty.
@@ -65,10 +67,14 @@ class Seal:
         if line[-LENGTH:] == b"%b%08x%b" % (BEFORE, follows_on, BEHIND):
             self._sum = self._last_stored = follows_on
             self._last = line
+            self._seen.add(follows_on)
             return True
         if (ours := respelled(line)) != line:
             return self.holds(ours)
-        if (marks := content.marks(line)) is not None and self._holds_content(line, *marks):
+        marks = content.marks(line)
+        if marks is not None and marks[1] in self._seen and content.is_whole(line):
+            return False  # the same once more: stores of other programs repeat lines
+        if marks is not None and self._holds_content(line, *marks):
             return True
         stored = checksum(line)
         if stored is None:
@@ -87,6 +93,7 @@ class Seal:
         if zlib.crc32(said, self._content()) == total:
             self._content_sum, self._sum = total, check
             self._last_content, self._last_stored = total, check
+            self._seen.add(check)
             return True
         self._last_content = total
         if last is not None and zlib.crc32(said, last) == total:

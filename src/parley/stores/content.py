@@ -86,6 +86,12 @@ def session_sum(session_id: str) -> str:
     return f"{zlib.crc32(session_id.encode(errors='replace')):08x}"
 
 
+def is_whole(line: bytes) -> bool:
+    """Whether a line that can be read is a record as it was written."""
+    found = DECODER.decode(line)
+    return found.get(OWN) == own_of(found)
+
+
 def is_copy(line: bytes, session_id: str) -> bool:
     """Whether a line of a session is a whole record that was written for another one."""
     found = DECODER.decode(line)

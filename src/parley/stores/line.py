@@ -2,7 +2,7 @@
 
 What the layout has no place for goes into the field `parley` of a line, or into lines of the
 type `parley`; its readers skip both. Programs that count tokens add up `message.usage` of whatever line has it, so
-lines of ours keep their message under another name.
+a message of ours that has one stands under another name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ MIRRORED = "mirrored"
 BEGINNINGS = ("system", "conversation_reset")
 """Entries that begin a new chain: what follows them does not go back to what was before."""
 CHAINED = (*CONVERSATION, *BEGINNINGS)
+COUNTED = frozenset({"usage", "message"})
+"""What programs that count tokens look for in a message."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -74,7 +76,8 @@ def held(entry: Entry, session_id: str) -> Json:
 
 def aside(entry: Entry) -> Json:
     """What a line of ours says of an entry."""
-    body = {"kind": entry.kind, "seq": entry.seq, "entry": entry.message}
+    is_counted = not COUNTED.isdisjoint(entry.message)
+    body = {"kind": entry.kind, "seq": entry.seq, "entry" if is_counted else "message": entry.message}
     return {**body, "context": entry.context} if entry.context else body
 
 
@@ -90,7 +93,6 @@ def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> E
             json = {**json, "uuid": f"{session_id}/{seq}"}  # a line of the wire, as others keep them in a folder
         return spoken(json, session_id, seq, at) if is_said(json, of_agent=of_agent) else None
     if kind == "parley":
-        # Older versions have `message`.
         message, context = json.get("entry") or json.get("message") or {}, json.get("context") or {}
         at = at or str(json.get("at", ""))
         is_whole = isinstance(message, dict) and isinstance(context, dict)

@@ -9,7 +9,7 @@ answer is over: with the entry `usage`, which has the final figures, or without 
     spelled = spelling.of(entry)          # nothing has changed yet: a write may fail
     spelling.take(spelled)                # the lines are written
 
-`Reading` is the other direction: it knows which entries were read already as held blocks.
+`Reading` is the other direction: it gives each block once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Entry
-from parley.stores.line import CHAINED, Context, held, line, next_parent
+from parley.stores.line import Context, held, line, next_parent
 
 
 class Spelled(Struct, frozen=True):
@@ -67,34 +67,37 @@ class Spelling:
 
 
 class Reading:
-    """Follows a transcript line by line."""
+    """Follows a transcript line by line, and puts the lines of an answer in the place of its held blocks."""
 
     def __init__(self) -> None:
         self.parent: str | None = None
         self.blocks: list[Entry] = []
+        """The held blocks whose lines did not come yet."""
 
-    def is_new(self, found: Entry, *, is_held: bool) -> bool:
-        """Whether an entry was not read before, as a held block."""
+    def feed(self, found: Entry, *, is_held: bool) -> list[Entry]:
+        """The entries that are read with a line."""
         if is_held:
             self.blocks.append(found)
-            return True
-        if found.kind not in CHAINED:
-            self.parent = next_parent(found) or self.parent
-            return True
-        known = any(block.message.get("uuid") == found.message.get("uuid") for block in self.blocks)
-        self.pass_by(str(found.message["uuid"]))
-        return not known
+            return []
+        before, self.blocks = self.blocks, []
+        self.parent = next_parent(found) or self.parent
+        if not before or found.kind != before[0].kind or found.seq != before[0].seq:
+            return [*before, found]
+        block, *self.blocks = before
+        # It is the one that was told, unless a copy has ids of its own.
+        return [block if block.message.get("uuid") == found.message.get("uuid") else found]
 
-    def pass_by(self, uuid: str) -> None:
-        """A line of the conversation, whoever wrote it. Held blocks that it does not stand for were passed over."""
-        self.parent = uuid
-        uuids = [block.message.get("uuid") for block in self.blocks]
-        self.blocks = self.blocks[uuids.index(uuid) + 1 :] if uuid in uuids else []
+    def pass_by(self, uuid: str) -> list[Entry]:
+        """The same for a line of the conversation that is no entry: an attachment, a notice."""
+        before, self.blocks, self.parent = self.blocks, [], uuid
+        return before
 
 
 def is_unfinished(entry: Entry) -> bool:
     """Whether an entry is a block of an answer that may go on."""
-    return entry.kind == "assistant" and inner(entry).get("stop_reason") is None and answer_id(entry) is not None
+    if entry.kind != "assistant" or entry.message.get("is_api_error_message"):
+        return False
+    return inner(entry).get("stop_reason") is None and answer_id(entry) is not None
 
 
 def answer_id(entry: Entry) -> object:

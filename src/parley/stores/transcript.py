@@ -91,8 +91,8 @@ class Reader:
             found = entry(json, session_id, seq, of_agent=of_agent)
             if found is not None:
                 seq = found.seq + 1
-                if self.reading.is_new(found, is_held=is_held(json)):
-                    yield found
+                yield from self.reading.feed(found, is_held=is_held(json))
+        yield from self.reading.blocks
 
     def _mixed(self, file: BinaryIO) -> Iterator[Entry]:
         """The entries of a file that others have written to, or that is damaged. Raises DamagedSession."""
@@ -112,11 +112,12 @@ class Reader:
                 seq = found.seq + 1
             if dropped and uuid in dropped:
                 continue
-            if found is not None and self.reading.is_new(found, is_held=is_held(json)):
-                yield found
-            elif found is None and isinstance(uuid, str) and self._is_chained(json):
-                self.reading.pass_by(uuid)
+            if found is not None:
+                yield from self.reading.feed(found, is_held=is_held(json))
+            elif isinstance(uuid, str) and self._is_chained(json):
+                yield from self.reading.pass_by(uuid)
             self.names_leaf = self.names_leaf or json.get("type") == LEAF
+        yield from self.reading.blocks
         if lost:
             self._complain(f"line {lost} of {self._path} is torn or damaged, and is left out")
 
@@ -153,7 +154,7 @@ class Reader:
             return json, True
         if was_ours(json, body) and not (raw.endswith(b"\n") and is_copy(json, body, self._session_id, self.seal)):
             return None
-        if json.get("type") == "assistant" and MIRRORED not in json:
+        if json.get("type") == "assistant" and b'"tool_use"' in body and MIRRORED not in json:
             json[FOREIGN] = True  # what we noted about its calls is missing, or never was
         return json, False
 
