@@ -14,8 +14,8 @@ Each kind of play goes through all sequences of up to four turns:
     at         the last turn continues after the first one (--resume-session-at), and one more of each engine follows
     mixed      each turn does one of these, by the dice (--seed)
 
-In every turn, every earlier prompt, answer and tool result must be in the requests that reach the model: where a summary
-took the place of some, the summary. A killed call must have a result that does not claim it did not run.
+In every turn, every earlier prompt, answer and tool result must be in the requests that reach the model: where a
+summary took the place of some, the summary. A killed call must have a result that does not claim it did not run.
 
 The stand-in is in `tests/stores/recorded.py`. The model is our own, on loopback.
 """
@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -45,7 +46,7 @@ from parley.stores.claude import project_key
 from parley.testing.model_server import running
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from stores.recorded import StandIn
+from stores.recorded import StandIn, Told  # a package beside this folder
 
 KINDS = ("plain", "tools", "fork", "compact", "kill", "at", "mixed")
 MARKS = re.compile(r"(?:prompt|answer|tool|summary)-\d+[a-z]?")
@@ -97,15 +98,6 @@ class Turn:
             return {f"prompt-{n}", f"answer-{n}a"}
         more = {f"answer-{n}a", f"tool-{n}a", f"tool-{n}b"} if self.tools else set()
         return {f"prompt-{n}", f"answer-{n}"} | more
-
-
-@dataclass(frozen=True)
-class Told:
-    """What came of a turn."""
-
-    session_id: str
-    requests: list[str]
-    """The messages of each request, as JSON."""
 
 
 class Engine(Protocol):
@@ -217,10 +209,8 @@ def json_line(path: Path, kind: str) -> str:
 
 def end(process: subprocess.Popen[str]) -> None:
     """End the engine and what it started; it may have ended by itself."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def check(turn: Turn, told: Told, known: set[str]) -> None:

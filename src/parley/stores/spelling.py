@@ -14,6 +14,8 @@ answer is over: with the entry `usage`, which has the final figures, or without 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from parley.protocol.base import Json, Struct
@@ -113,3 +115,13 @@ def finished(block: Entry, final: Json) -> Entry:
     """A block with the final figures of its answer."""
     figures = {name: value for name, value in final.items() if name != "id"}
     return replace(block, message={**block.message, "message": {**inner(block), **figures}})
+
+
+def with_figures(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries, each block of an answer with the final figures."""
+    found = list(entries)
+    figures = {entry.message.get("id"): entry.message for entry in found if entry.kind == USAGE}
+    return [
+        finished(entry, figures[answer_id(entry)]) if is_unfinished(entry) and answer_id(entry) in figures else entry
+        for entry in found
+    ]
