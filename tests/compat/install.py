@@ -133,7 +133,7 @@ ANTHROPIC = Client("anthropic-2.8.0", "anthropic[bedrock,vertex]", "2.8.0", make
 OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
 CCUSAGE = Client("ccusage-17.2.1", "ccusage", "17.2.1", make_node, "node")
 """The last version without a native part, which no registry needs to have."""
-CODE_LOG = Client("claude-code-log-1.7.0", "claude-code-log", "1.7.0", make_wheel, "bin/claude-code-log")
+CODE_LOG = Client("claude-code-log-1.7.0", "claude-code-log", "1.7.0", make_wheel, "bin/python")
 CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI, CCUSAGE, CODE_LOG)
 
 

@@ -36,6 +36,15 @@ def test_only_what_is_certain_is_told(
     )
 
 
+@pytest.mark.parametrize(
+    ("tool", "reads_only", "text"),
+    [("Bash", False, recovery.UNKNOWN), ("Write", False, recovery.UNKNOWN), ("Read", True, recovery.READ_ONLY)],
+)
+def test_of_a_call_of_another_engine_only_its_kind_is_certain(tool: str, reads_only: bool, text: str) -> None:
+    told = recovery.verdict(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
+    assert told == text
+
+
 def call(name: str, **input: str) -> str:
     pairs = ", ".join(f"{key} = {value!r}" for key, value in input.items())
     return f"[[turn]]\ntools = [{{ name = {name!r}, id = 't1', input = {{ {pairs} }} }}]\n[[turn]]\ntext = 'Done.'\n"
