@@ -275,7 +275,7 @@ def plays(kind: str, sequence: str, dice: Random) -> Iterator[list[tuple[str, Tu
                 how = dice.choice(("tools", "fork", "kill", "compact"))
                 if how == "compact" and mixed and not mixed[-1][1].kill:
                     mixed.append((letter, Turn(turn.number + 10, compact=True)))
-                mixed.append((letter, replace(turn, **({how: True} if how in ("tools", "fork", "kill") else {}))))
+                mixed.append((letter, replace(turn, tools=how == "tools", fork=how == "fork", kill=how == "kill")))
             letter, turn = mixed[-1]
             yield [*mixed[:-1], (letter, replace(turn, kill=False))]
 
