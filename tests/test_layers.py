@@ -56,6 +56,7 @@ SHARED = {
     "parley.tools.seen": "what the model has seen of which file: a host may show it one, too",
     "parley.stores.portable": "sessions between stores: the same for all",
     "parley.stores.words": "what was said in an entry: pure",
+    "parley.stores.spelling": "which lines an entry adds to a transcript, and its final figures: pure",
     "parley.stores.choice": "which store the options name: pure",
     "parley.hooks.answer": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",

@@ -148,7 +148,10 @@ OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python"
 TYPESCRIPT = Client("node", NODE, version("0.3.325", newest_node, NODE), make_node, "node")
 ANTHROPIC = Client("anthropic-2.8.0", "anthropic[bedrock,vertex]", "2.8.0", make_wheel, "bin/python")
 OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
-CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI)
+CCUSAGE = Client("ccusage-17.2.1", "ccusage", "17.2.1", make_node, "node")
+"""The last version without a native part, which no registry needs to have."""
+CODE_LOG = Client("claude-code-log-1.7.0", "claude-code-log", "1.7.0", make_wheel, "bin/python")
+CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI, CCUSAGE, CODE_LOG)
 
 
 def ensure(client: Client, tell: Callable[[str], None]) -> None:

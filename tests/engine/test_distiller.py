@@ -153,7 +153,7 @@ def test_on_request_all_but_the_last_group_is_distilled_heeding_what_the_person_
         assert "heed the numbers" in asked.messages[0]["content"][0]["text"]
         assert "[#0 user]\nfirst" in asked.messages[0]["content"][0]["text"]
         assert [message["role"] for message in last.messages] == ["user", "assistant", "user"]
-        assert last.messages[0]["content"][1]["text"] == "[Summary of order 1, of the messages #0 to #4]\nCounted."
+        assert last.messages[0]["content"][1]["text"] == "[Summary of order 1, of the messages #0 to #5]\nCounted."
 
     run(talk)
 

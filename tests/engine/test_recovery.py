@@ -31,7 +31,18 @@ BYPASS = {"permission_mode": "bypassPermissions"}
 def test_only_what_is_certain_is_told(
     tool: str, allowed: bool, reads_only: bool, changes: list[str] | None, text: str
 ) -> None:
-    assert recovery.verdict(tool, allowed=allowed, reads_only=reads_only, changes=lambda: changes) == text
+    assert (
+        recovery.verdict(tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes) == text
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "reads_only", "text"),
+    [("Bash", False, recovery.UNKNOWN), ("Write", False, recovery.UNKNOWN), ("Read", True, recovery.READ_ONLY)],
+)
+def test_of_a_call_of_another_engine_only_its_kind_is_certain(tool: str, reads_only: bool, text: str) -> None:
+    told = recovery.verdict(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
+    assert told == text
 
 
 def call(name: str, **input: str) -> str:

@@ -596,8 +596,8 @@ def test_what_was_told_is_in_the_log_in_the_same_order(tmp_path: Path) -> None:
             room.prompt("first")
             await room.hear("result")
             entries = list(room.session.setup.log.entries())
-        assert [entry.kind for entry in entries] == ["user", "prompt", "assistant", "result"]
-        assert [entry.seq for entry in entries] == [0, 1, 2, 3]
+        assert [entry.kind for entry in entries] == ["user", "prompt", "assistant", "usage", "result"]
+        assert [entry.seq for entry in entries] == [0, 1, 2, 3, 4]
         told = {line["uuid"] for line in room.lines if line["type"] in ("assistant", "result")}
         assert told == {entry.message["uuid"] for entry in entries if entry.kind in ("assistant", "result")}
 

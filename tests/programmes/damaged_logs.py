@@ -27,7 +27,7 @@ from parley.stores.claude import Claude
 from parley.stores.line import Context
 
 SESSION = "11111111-1111-4111-8111-111111111111"
-KINDS = ("user", "assistant", "result", "permission", "prompt")
+KINDS = ("user", "assistant", "assistant", "usage", "result", "permission", "prompt")
 FOREIGN = (
     b'{"type":"custom-title","customTitle":"T","sessionId":"x"}',
     b'{"type":"summary","summary":"s"}',
@@ -44,12 +44,14 @@ class Wrong(Exception):
 def entry(seq: int, dice: Random) -> Entry:
     kind = dice.choice(KINDS)
     text = "".join(chr(dice.choice((65, 0x20AC, 0x1F600, 34, 92, 10))) for _ in range(dice.randrange(80)))
-    message: Json = {"text": text, "seq": seq}
+    message: Json = {"text": text, "seq": seq} if kind != "usage" else {"id": "msg_1", "stop_reason": "end_turn"}
     if kind in ("user", "assistant"):
         content = [{"type": "text", "text": text}]
+        # Some are blocks of an answer that is not finished: their lines follow later.
+        answer = {"id": "msg_1", "stop_reason": None} if kind == "assistant" and dice.random() < 0.7 else {}
         message = {
             "type": kind,
-            "message": {"role": kind, "content": content},
+            "message": {"role": kind, "content": content, **answer},
             "uuid": f"00000000-0000-4000-8000-{seq:012}",
             "session_id": SESSION,
             "timestamp": "2026-01-01T00:00:00.000Z",

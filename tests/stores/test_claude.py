@@ -59,8 +59,9 @@ def transcript(config: Path, session_id: str = FIRST, folder: str = FOLDER) -> P
 def lines(path: Path) -> list[Json]:
     """What the lines say, without the checksum that each of ours ends in."""
     found = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    assert all(list(line)[-2:] == ["sum", "check"] for line in found)
-    return [{key: value for key, value in line.items() if key not in ("sum", "check")} for line in found]
+    marks = ["own", "sum", "check"]
+    assert all(list(line)[-3:] == marks for line in found)
+    return [{key: value for key, value in line.items() if key not in marks} for line in found]
 
 
 def put(path: Path, *written: Json | bytes) -> None:
@@ -209,6 +210,7 @@ def test_lines_have_the_fields_that_readers_of_the_layout_look_for(tmp_path: Pat
         failed,
         assistant(3, CALL),
     )
+    unfinished = {"type": "parley", "sessionId": FIRST, "at": "2026-01-02T03:04:03.000Z", "kind": "assistant"}
 
     assert lines(transcript(tmp_path)) == [
         {
@@ -243,6 +245,7 @@ def test_lines_have_the_fields_that_readers_of_the_layout_look_for(tmp_path: Pat
             "isApiErrorMessage": True,
             "parley": {"error": "rate_limit"},
         },
+        {**unfinished, "seq": 3, "entry": assistant(3, CALL).message},
         {
             "parentUuid": uuid(2),
             "isSidechain": False,

@@ -26,7 +26,9 @@ def user(seq: int) -> Entry:
 
 
 def assistant(seq: int) -> Entry:
-    return assistant_entry(seq, TEXT)
+    entry = assistant_entry(seq, TEXT)
+    entry.message["message"]["stop_reason"] = "end_turn"
+    return entry
 
 
 def note(seq: int) -> Entry:

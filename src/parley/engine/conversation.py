@@ -271,6 +271,7 @@ class Conversation:
                 continue
             text = recovery.verdict(
                 tool,
+                recorded=call not in self.record.foreign_calls,
                 # A client that was told of a call may have run it, whatever was on record by then.
                 allowed=call in self.record.allowed or self.caller.runs_elsewhere(tool),
                 reads_only=self.caller.is_harmless(tool),

@@ -12,7 +12,7 @@ Not here: what is asked (conversation.py), when it is worth another try (retry.p
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +24,7 @@ from parley.engine.heartbeat import Silence
 from parley.engine.inbox import Prompt
 from parley.engine.retry import Trouble
 from parley.engine.usage import tokens_in
-from parley.errors import BudgetSpent, ModelError
+from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.base import Event
 from parley.models.growth import Growing
 from parley.models.names import Choice
@@ -169,6 +169,18 @@ class Exchange:
         finally:
             if growing.started:
                 self._book(choice, growing.final_usage, clock() - begun)
+            if growing.blocks:
+                self._keep_figures(growing)
+
+    def _keep_figures(self, growing: Growing) -> None:
+        """Record how the answer ended, for those who read its blocks from the log."""
+        with suppress(SessionError):  # a disk that fails also fails the next entry, and that ends the turn
+            self._conversation.record.keep_usage(
+                growing.id,
+                usage=growing.final_usage,
+                stop_reason=growing.stop_reason,
+                stop_sequence=growing.stop_sequence,
+            )
 
     def _book(self, choice: Choice, usage: Json, seconds: float) -> None:
         talk = self._conversation

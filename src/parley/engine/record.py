@@ -15,7 +15,7 @@ from parley.engine.prompt import date_in
 from parley.engine.stamp import Stamp
 from parley.engine.usage import Ledger
 from parley.protocol.base import Json, Message, plain
-from parley.stores.base import Entry, Log
+from parley.stores.base import FOREIGN, USAGE, Entry, Log, later
 
 ALWAYS, TURN, OFF = "always", "turn", "off"
 """When the device is waited for: at every record, before effects and at the end of a turn, or never."""
@@ -48,6 +48,8 @@ class Record:
         """The calls that may have run: their permission is on record."""
         self.decided: set[str] = set()
         """The calls with a decision on record, whichever it was."""
+        self.foreign_calls: set[str] = set()
+        """The calls that another engine made, or whose records it dropped: what became of them is not on record."""
         self.questions: dict[str, dict[str, str]] = {}
         """The ids of the questions that are open, by the calls they are about and by who wants to be asked."""
         self.awaited: set[str] = set()
@@ -63,6 +65,8 @@ class Record:
         self._stamp = stamp
         self._sync = sync
         self._next_seq = 0
+        self._last_at = ""
+        """The time of the last entry. Times rise, as other programs tell lines of one answer apart by them."""
 
     @property
     def is_empty(self) -> bool:
@@ -87,12 +91,17 @@ class Record:
         self.keep_json(plain(message), **context)
 
     def keep_json(self, json: Json, **context: Any) -> None:
-        at = json.get("timestamp") or self._stamp.now()
+        at = later(json.get("timestamp") or self._stamp.now(), self._last_at)
         self._append(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
+
+    def keep_usage(self, answer: str, **final: Any) -> None:
+        """Record how an answer ended: its final usage, and why it stopped. Raises SessionError."""
+        self.note(USAGE, {"id": answer, **final})
 
     def note(self, kind: str, message: Json) -> None:
         """Record what is never told. Raises SessionError."""
-        self._append(Entry(seq=self._next_seq, kind=kind, at=self._stamp.now(), message=message))
+        at = later(self._stamp.now(), self._last_at)
+        self._append(Entry(seq=self._next_seq, kind=kind, at=at, message=message))
 
     def _append(self, entry: Entry) -> None:
         self._log.append(entry)
@@ -120,7 +129,8 @@ class Record:
         self.elicited.apply(entry)
 
     def _fold(self, entry: Entry) -> None:
-        self._next_seq = entry.seq + 1
+        self._next_seq = max(self._next_seq, entry.seq + 1)
+        self._last_at = max(self._last_at, entry.at)
         self.history.apply(entry)
         if self.tasks is not None or entry.kind == "task":
             self._fold_task(entry)
@@ -130,6 +140,10 @@ class Record:
                 self._knows(uuid)
         elif entry.kind != "assistant":
             self._fold_note(entry)
+        elif entry.context.get(FOREIGN):
+            content = entry.message["message"]["content"]
+            blocks = content if isinstance(content, list) else ()
+            self.foreign_calls |= {str(block.get("id")) for block in blocks if block.get("type") == "tool_use"}
 
     def _fold_note(self, entry: Entry) -> None:
         """What is no part of the conversation."""

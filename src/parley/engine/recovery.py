@@ -2,6 +2,7 @@
 
 The log tells how far each had come: allowed or not. Whether a file was changed, its
 checkpoints tell. Nothing is run again here; the model hears what is certain, and decides.
+Other engines record neither, so of a call of theirs only the kind of its tool is certain.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ UNKNOWN = (
 )
 
 
-def verdict(tool: str, *, allowed: bool, reads_only: bool, changes: Callable[[], list[str] | None]) -> str:
-    """What to tell the model of a call that has no result. `changes` gives the files it changed, None if unknown."""
-    if not allowed:
+def verdict(
+    tool: str, *, recorded: bool, allowed: bool, reads_only: bool, changes: Callable[[], list[str] | None]
+) -> str:
+    """What to tell the model of a call that has no result.
+
+    `recorded`: this engine made the call, so that its permission and its changes are on record if there are any.
+    `changes` gives the files it changed, None if unknown.
+    """
+    if recorded and not allowed:
         return NOT_RUN
     if reads_only:
         return READ_ONLY
-    if tool not in FILE_TOOLS:
+    if tool not in FILE_TOOLS or not recorded:
         return UNKNOWN
     changed = changes()
     if changed is None:

@@ -24,8 +24,9 @@ from parley.engine.stamp import Stamp
 from parley.errors import UnknownSession
 from parley.protocol.options import Options as Flags
 from parley.stores.base import Entry, Info, Store, copied
-from parley.stores.opening import before_cut, is_prompt, is_uuid, talk
+from parley.stores.opening import about_answers, before_cut, is_prompt, is_uuid, talk
 from parley.stores.portable import adorn, fill
+from parley.stores.spelling import with_figures
 
 NOT_FOUND = "there is no session {}"
 
@@ -131,7 +132,7 @@ def get_session_messages(
     if not is_uuid(session_id):
         return []
     try:
-        entries = list(Shelf(directory, store, env).store(session_id).read(session_id))
+        entries = with_figures(Shelf(directory, store, env).store(session_id).read(session_id))
     except UnknownSession:
         return []
     return page([entry for _, entry in talk(entries)], session_id, limit, offset)
@@ -157,7 +158,7 @@ def get_subagent_messages(
 ) -> list[SessionMessage]:
     if not is_uuid(session_id):
         return []
-    entries = list(Shelf(directory, store, env).store(session_id).read_agent(session_id, agent_id))
+    entries = with_figures(Shelf(directory, store, env).store(session_id).read_agent(session_id, agent_id))
     return page([entry for _, entry in talk(entries)], session_id, limit, offset)
 
 
@@ -217,7 +218,8 @@ def fork_session(
     found, info = shelf.known(session_id)
     entries = list(found.read(session_id))
     if up_to_message_id is not None:
-        entries = before_cut(entries, up_to_message_id, None)
+        kept = before_cut(entries, up_to_message_id, None)
+        entries = [*kept, *about_answers(kept, entries[len(kept) :])]
     if not any(is_prompt(entry.message) for entry in entries if entry.kind == "user"):
         raise ValueError(f"the session {session_id} has nothing to be forked")
     if directory is None and info.cwd:

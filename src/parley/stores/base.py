@@ -14,6 +14,10 @@ from parley.protocol.base import Json, Struct
 
 TOLD = ("user", "assistant", "result")
 """The kinds of entries that are lines of the wire."""
+USAGE = "usage"
+"""The kind of an entry that says how an answer ended: its `id`, and what of its message is final."""
+FOREIGN = "foreign"
+"""In the context of an answer that another engine wrote or copied: of its calls nothing else is on record."""
 PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 """Ids come from outside and become file names: they must not lead out of the folder, nor be a pattern."""
 
@@ -170,6 +174,19 @@ class Ranking(Protocol):
 
         Raises SessionError.
         """
+
+
+def later(at: str, last: str) -> str:
+    """A time as lines spell it, or the first millisecond after the last one if that is not later."""
+    if at > last:
+        return at
+    from datetime import datetime, timedelta
+
+    try:
+        after = datetime.fromisoformat(last) + timedelta(milliseconds=1)
+        return after.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        return at
 
 
 def plain(session_id: str) -> str:

@@ -3,7 +3,8 @@
 Each line names the line it follows. Whoever goes back in a conversation and says something else
 begins a branch; the branch that the last line stands on counts. Calls that ran side by side look
 like branches and are none: each result follows its own call, and the answer follows one of them.
-A boundary, behind which the conversation begins anew, names no parent but its logical one.
+A boundary, behind which the conversation begins anew, names no parent but its logical one. Lines that it preserves
+stand after its summary from then on, though they were written before it: the original continues on the last of them.
 
     dropped = abandoned(lines)      # the uuids of the lines that do not count
 
@@ -28,6 +29,17 @@ class Inner(Struct, frozen=True):
     content: str | list[Part] = ""
 
 
+class Segment(Struct, frozen=True, rename="camel"):
+    """The lines that a boundary preserves: they follow `anchor_uuid`, which is its summary."""
+
+    anchor_uuid: str | None = None
+    tail_uuid: str | None = None
+
+
+class Metadata(Struct, frozen=True, rename="camel"):
+    preserved_segment: Segment | None = None
+
+
 class Link(Struct, frozen=True, rename="camel"):
     """What of a line says where it belongs."""
 
@@ -38,6 +50,11 @@ class Link(Struct, frozen=True, rename="camel"):
     logical_parent_uuid: str | None = None
     is_sidechain: bool = False
     kind: str = ""
+    compact_metadata: Metadata | None = None
+
+    @property
+    def preserved(self) -> Segment | None:
+        return self.compact_metadata.preserved_segment if self.compact_metadata is not None else None
 
     @property
     def follows(self) -> str | None:
@@ -119,11 +136,17 @@ def tree(lines: Iterable[bytes]) -> Iterator[Node]:
     known: set[str] = set()
     last: str | None = None
     was_cut = False
+    moved: dict[str, str] = {}
+    """What stands for a preserved line: the summary after which it is said again."""
     for link, line in links(lines):
         if link.uuid is None:
             was_cut = True
             continue
         follows = link.follows
+        if (summary := moved.get(follows or "")) in known:
+            follows = summary
+        if (segment := link.preserved) is not None and segment.tail_uuid and segment.anchor_uuid:
+            moved[segment.tail_uuid] = segment.anchor_uuid
         if was_cut or (follows is not None and follows not in known):
             follows = last
         message = said(line)

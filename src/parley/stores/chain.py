@@ -7,10 +7,11 @@ lost, it was half a line of a full disk. A record that does not follow on shows 
 
 There are two checksums: `check` of the bytes, which is quick, and `sum` of what they say (content.py).
 A record that somebody wrote again with other blanks or escapes, or with its fields in another order, as
-databases do, is still the same record.
+databases do, is still the same record. `own` is of the record alone: by it a copy in a fork that another engine made
+is known to be whole, though its neighbours are gone.
 
     seal = Seal()
-    record = seal.on(b'{"type":"user"}')     # {"type":"user","sum":"c5ac0da1","check":"…"}
+    record = seal.on(b'{"type":"user"}')     # {"type":"user","own":"…","sum":"…","check":"…"}
     seal.holds(record)                       # True: it follows on
 """
 
@@ -46,13 +47,16 @@ class Seal:
         """The last record of the chain; "" if its content is summed up already."""
         self._content_sum = 0
         self._last_content: int | None = None
+        self._seen: set[int] = set()
+        """The checksums of the records that hold."""
 
     def on(self, body: bytes) -> bytes:
         """The next record, with its checksums as its last fields. `body` is a JSON object that is not empty.
 
         It is part of the chain when `holds` has seen it: a write may fail.
         """
-        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(content.of(body), self._content()))
+        body, said = content.with_own(body)
+        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(said, self._content()))
         return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
 
     def holds(self, line: bytes) -> bool:
@@ -63,10 +67,14 @@ class Seal:
         if line[-LENGTH:] == b"%b%08x%b" % (BEFORE, follows_on, BEHIND):
             self._sum = self._last_stored = follows_on
             self._last = line
+            self._seen.add(follows_on)
             return True
         if (ours := respelled(line)) != line:
             return self.holds(ours)
-        if (marks := content.marks(line)) is not None and self._holds_content(line, *marks):
+        marks = content.marks(line)
+        if marks is not None and marks[1] in self._seen and content.is_whole(line):
+            return False  # the same once more: stores of other programs repeat lines
+        if marks is not None and self._holds_content(line, *marks):
             return True
         stored = checksum(line)
         if stored is None:
@@ -85,11 +93,17 @@ class Seal:
         if zlib.crc32(said, self._content()) == total:
             self._content_sum, self._sum = total, check
             self._last_content, self._last_stored = total, check
+            self._seen.add(check)
             return True
         self._last_content = total
         if last is not None and zlib.crc32(said, last) == total:
             raise Hole
         return False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record has held yet."""
+        return self._sum == 0
 
     def _content(self) -> int:
         """The checksum of what all records say. It is seldom wanted, so it is looked up when it is."""

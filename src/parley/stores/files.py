@@ -53,7 +53,7 @@ class Files:
 
         path = self._known(session_id)
         with take(self._leases / session_id, session_id):
-            return mend(path)
+            return mend(path, session_id)
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
         from parley.stores.sidechain import opened

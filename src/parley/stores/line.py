@@ -1,7 +1,8 @@
 """An entry as the layout of the original CLI spells it, and back.
 
 What the layout has no place for goes into the field `parley` of a line, or into lines of the
-type `parley`; its readers skip both.
+type `parley`; its readers skip both. Programs that count tokens add up `message.usage` of whatever line has it, so
+a message of ours that has one stands under another name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ MIRRORED = "mirrored"
 BEGINNINGS = ("system", "conversation_reset")
 """Entries that begin a new chain: what follows them does not go back to what was before."""
 CHAINED = (*CONVERSATION, *BEGINNINGS)
+COUNTED = frozenset({"usage", "message"})
+"""What programs that count tokens look for in a message."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -39,9 +42,7 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
     if entry.kind in BEGINNINGS:
         return beginning(entry, session_id, context, parent)
     if entry.kind not in CONVERSATION:
-        body = {"kind": entry.kind, "seq": entry.seq, "message": entry.message}
-        more = {"context": entry.context} if entry.context else {}
-        return {"type": "parley", "sessionId": session_id, "timestamp": entry.at, **body, **more}
+        return {"type": "parley", "sessionId": session_id, "timestamp": entry.at, **aside(entry)}
     told = dict(entry.message)
     spelled: Json = {
         "parentUuid": parent,
@@ -60,7 +61,24 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
     left = {key: value for key, value in told.items() if key not in IMPLIED}
     if told.get("parent_tool_use_id") is not None:
         left["parent_tool_use_id"] = told["parent_tool_use_id"]
+    if told.get("timestamp", entry.at) != entry.at:
+        left["timestamp"] = told["timestamp"]
     return {**spelled, **entry.context, **({"parley": left} if left else {})}
+
+
+def held(entry: Entry, session_id: str) -> Json:
+    """A block of an answer that is not finished, as a line that no other program takes for a part of the conversation.
+
+    It has no `timestamp`: the line that takes its place has it, and times rise from line to line.
+    """
+    return {"type": "parley", "sessionId": session_id, "at": entry.at, **aside(entry)}
+
+
+def aside(entry: Entry) -> Json:
+    """What a line of ours says of an entry."""
+    is_counted = not COUNTED.isdisjoint(entry.message)
+    body = {"kind": entry.kind, "seq": entry.seq, "entry" if is_counted else "message": entry.message}
+    return {**body, "context": entry.context} if entry.context else body
 
 
 def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> Entry | None:
@@ -75,7 +93,8 @@ def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> E
             json = {**json, "uuid": f"{session_id}/{seq}"}  # a line of the wire, as others keep them in a folder
         return spoken(json, session_id, seq, at) if is_said(json, of_agent=of_agent) else None
     if kind == "parley":
-        message, context = json.get("message") or {}, json.get("context") or {}
+        message, context = json.get("entry") or json.get("message") or {}, json.get("context") or {}
+        at = at or str(json.get("at", ""))
         is_whole = isinstance(message, dict) and isinstance(context, dict)
         return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context) if is_whole else None
     if kind == "custom-title" and isinstance(own, int):  # ours: others do not number them
@@ -213,6 +232,7 @@ OWN = frozenset(
         "seq",
         "agentId",
         "parley",
+        "own",
         "check",
         "sum",
         MIRRORED,

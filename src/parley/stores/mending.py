@@ -11,8 +11,8 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Mended
-from parley.stores.chain import Hole, Seal, checksum
-from parley.stores.origin import was_ours
+from parley.stores.chain import Hole, Seal
+from parley.stores.origin import is_copy, was_ours
 from parley.workspace import private_files
 
 BLOCK = 1 << 20
@@ -20,10 +20,10 @@ BELOW = 2
 """`projects/<project>`, or `sessions/<session>`."""
 
 
-def mend(path: Path) -> Mended | None:
+def mend(path: Path, session_id: str) -> Mended | None:
     """None if nothing is wrong with it. The caller holds the session. Raises SessionError."""
     try:
-        end, size = sound(path)
+        end, size = sound(path, session_id)
         if end == size:
             return None
         aside = free(path)
@@ -37,7 +37,7 @@ def mend(path: Path) -> Mended | None:
     return Mended(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
 
 
-def sound(path: Path) -> tuple[int, int]:
+def sound(path: Path, session_id: str) -> tuple[int, int]:
     """Where the part ends that is certainly whole, and the file. Raises OSError."""
     seal, end, at, doubtful = Seal(), 0, 0, False
     with open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file:
@@ -51,17 +51,20 @@ def sound(path: Path) -> tuple[int, int]:
             if is_ours:
                 # It follows on our last good record, so what was between them was nothing of ours.
                 end, doubtful = at, False
-            elif checksum(body) is None and raw.endswith(b"\n") and readable(body):
+            elif raw.endswith(b"\n") and readable(body, session_id, seal):
                 end = end if doubtful else at
             else:
                 doubtful = True
         return end, os.fstat(file.fileno()).st_size
 
 
-def readable(body: bytes) -> bool:
-    """Whether it is a line of somebody else, or none at all."""
+def readable(body: bytes, session_id: str, seal: Seal) -> bool:
+    """Whether it is a line of another program, a copy of ours, or none at all."""
+    if not body.strip():
+        return True
     try:
-        return not body.strip() or not was_ours(msgspec.json.decode(body, type=Json), body)
+        json = msgspec.json.decode(body, type=Json)
+        return not was_ours(json, body) or is_copy(json, body, session_id, seal)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from parley.protocol.base import Json, Message, spell
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.stores.base import Entry, Log
-from parley.stores.line import MIRRORED, Context, line, next_parent
+from parley.stores.line import MIRRORED, Context
+from parley.stores.spelling import Spelling
 
 
 class Mirror:
@@ -38,11 +39,9 @@ class Mirror:
         self._log = log
         self._told = told
         self._path = path
-        self._session_id = session_id
-        self._context = context
+        self._spelling = Spelling(session_id, context)
         self._most_bytes = most_bytes
         self._complain = complain
-        self._parent: str | None = None
         self._is_behind = is_copy
         self._head = head
 
@@ -63,19 +62,20 @@ class Mirror:
     def entries(self, after: int = -1) -> Iterator[Entry]:
         for entry in self._log.entries(after):
             if not self._is_behind:
-                self._parent = next_parent(entry) or self._parent
+                self._spelling.take(self._spelling.of(entry))
             yield entry
 
     def close(self) -> None:
         self._log.close()
 
     def _tell(self, entry: Entry) -> None:
-        spelled = line(entry, self._session_id, self._context, self._parent)
-        self._parent = next_parent(entry) or self._parent
-        frame = TranscriptMirror(filePath=self._path, entries=[{**spelled, MIRRORED: True}])
-        # Clients break off at a line that is too long, and lose more than this one.
-        size = len(spell(frame))
-        if size > self._most_bytes:
-            self._complain(f"entry {entry.seq} of the session is not mirrored: it would be a line of {size} bytes")
-        else:
-            self._told(frame)
+        spelled = self._spelling.of(entry)
+        self._spelling.take(spelled)
+        for line in spelled.lines:
+            frame = TranscriptMirror(filePath=self._path, entries=[{**line, MIRRORED: True}])
+            # Clients break off at a line that is too long, and lose more than this one.
+            size = len(spell(frame))
+            if size > self._most_bytes:
+                self._complain(f"entry {entry.seq} of the session is not mirrored: it would be a line of {size} bytes")
+            else:
+                self._told(frame)

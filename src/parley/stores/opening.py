@@ -20,7 +20,7 @@ import msgspec
 
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Json, Struct
-from parley.stores.base import Entry, Log, Store, copied
+from parley.stores.base import USAGE, Entry, Log, Store, copied, later
 
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients look for this very beginning
 
@@ -104,7 +104,7 @@ def copy(wanted: Wanted, store: Store, old: str, session_id: str) -> Log:
     entries = list(store.read(old))  # all of it, as a copy of the good half of a damaged session is worse than none
     if wanted.at is not None:
         kept = before_cut(entries, wanted.at, wanted.drops)
-        entries = [*kept, *decisions(kept, entries[len(kept) :])]
+        entries = [*kept, *about_answers(kept, entries[len(kept) :])]
     log = place(wanted, store).create(session_id)
     for seq, entry in enumerate(copied(entries, session_id)):
         log.append(msgspec.structs.replace(entry, seq=seq))
@@ -119,7 +119,7 @@ def taken_up(wanted: Wanted, log: Log) -> Log:
         entries = list(log.entries())
         if before_cut(entries, wanted.at, wanted.drops) != entries:
             last = entries[-1]
-            log.append(Entry(seq=last.seq + 1, kind="cut", at=last.at, message={"after": wanted.at}))
+            log.append(Entry(seq=last.seq + 1, kind="cut", at=later(last.at, last.at), message={"after": wanted.at}))
     except BaseException:
         log.close()
         raise
@@ -136,15 +136,19 @@ def before_cut(entries: list[Entry], at: str, drops: str | None) -> list[Entry]:
     return entries[: places[0] + 1]
 
 
-def decisions(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
-    """What was decided on calls whose results are cut off: they have run, and nobody may say that they did not."""
-    called = {
-        block.get("id")
-        for entry in kept
-        if entry.kind == "assistant" and isinstance(entry.message["message"]["content"], list)
-        for block in entry.message["message"]["content"]
-    }
-    return (entry for entry in behind if entry.kind == "permission" and entry.message.get("tool_use_id") in called)
+def about_answers(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
+    """What was noted about answers after the cut: their figures, and what was decided on their calls.
+
+    Calls whose results are cut off have run, and nobody may say that they did not.
+    """
+    answers = [entry.message["message"] for entry in kept if entry.kind == "assistant"]
+    ids = {answer.get("id") for answer in answers}
+    contents = [answer["content"] for answer in answers if isinstance(answer["content"], list)]
+    called = {block.get("id") for content in contents for block in content}
+    for entry in behind:
+        is_figure = entry.kind == USAGE and entry.message.get("id") in ids
+        if is_figure or (entry.kind == "permission" and entry.message.get("tool_use_id") in called):
+            yield entry
 
 
 def talk(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:

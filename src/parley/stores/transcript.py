@@ -11,6 +11,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -18,13 +19,14 @@ from typing import BinaryIO
 import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.protocol.base import spell
+from parley.protocol.base import Json, spell
 from parley.stores import labels
-from parley.stores.base import Entry
-from parley.stores.chain import Hole, Seal, checksum
+from parley.stores.base import FOREIGN, Entry
+from parley.stores.chain import Hole, Seal
 from parley.stores.lease import Lease
-from parley.stores.line import Context, entry, line, next_parent
-from parley.stores.origin import is_label, was_ours
+from parley.stores.line import BEGINNINGS, CONVERSATION, MIRRORED, Context, entry
+from parley.stores.origin import is_copy, is_label, was_ours
+from parley.stores.spelling import Reading, Spelled, Spelling
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
@@ -44,7 +46,9 @@ class Reader:
     ) -> None:
         """`of_agent`: it is the transcript of a subagent."""
         self.seal = Seal()
-        self.parent: str | None = None
+        self.reading = Reading()
+        self.names_leaf = False
+        """Whether another engine says in the file which line it continues on."""
         self.size_bytes = 0
         """How much there was to read."""
         self._path = path
@@ -84,26 +88,37 @@ class Reader:
         """The entries of records of ours: each follows on the one before it, so there are no branches."""
         seq, session_id, of_agent = 0, self._session_id, self._of_agent
         for raw in lines:
-            found = entry(DECODER.decode(raw), session_id, seq, of_agent=of_agent)
+            json = DECODER.decode(raw)
+            found = entry(json, session_id, seq, of_agent=of_agent)
             if found is not None:
                 seq = found.seq + 1
-                self.parent = next_parent(found) or self.parent
-                yield found
+                yield from self.reading.feed(found, is_held=is_held(json))
+        yield from self.reading.blocks
 
     def _mixed(self, file: BinaryIO) -> Iterator[Entry]:
         """The entries of a file that others have written to, or that is damaged. Raises DamagedSession."""
         seq, lost = 0, 0
         dropped = self._abandoned(file)
         for number, raw in enumerate(file, 1):
-            found = self._read(raw, number, seq)
-            if found is DAMAGED:
+            line = self._read(raw, number)
+            if line is None:
                 lost = lost or number
-            elif isinstance(found, Entry):
+                continue
+            json, is_ours = line
+            found = entry(json, self._session_id, seq, of_agent=self._of_agent)
+            if found is not None and not is_ours:
+                found = self._checked(found, number)
+            uuid = json.get("uuid") if found is None else found.message.get("uuid")
+            if found is not None:
                 seq = found.seq + 1
-                if dropped and found.message.get("uuid") in dropped:
-                    continue
-                self.parent = next_parent(found) or self.parent
-                yield found
+            if dropped and uuid in dropped:
+                continue
+            if found is not None:
+                yield from self.reading.feed(found, is_held=is_held(json))
+            elif isinstance(uuid, str) and self._is_chained(json):
+                yield from self.reading.pass_by(uuid)
+            self.names_leaf = self.names_leaf or json.get("type") == LEAF
+        yield from self.reading.blocks
         if lost:
             self._complain(f"line {lost} of {self._path} is torn or damaged, and is left out")
 
@@ -114,31 +129,39 @@ class Reader:
         found: frozenset[str] = frozenset()
         if not branches.is_straight(file):
             file.seek(0)
-            found = branches.abandoned(whole(file))
+            found = branches.abandoned(whole(file, self._session_id))
         file.seek(0)
         return found
 
-    def _read(self, raw: bytes, number: int, seq: int) -> Entry | object | None:
-        """The entry of a line, DAMAGED, or None where there is nothing for us."""
+    def _read(self, raw: bytes, number: int) -> tuple[Json, bool] | None:
+        """The object of a line, and whether it is a record in its place; None if it is damaged.
+
+        Raises DamagedSession.
+        """
         body = raw.rstrip(b"\n")
         try:
             is_ours = self.seal.holds(body)
         except Hole:
             raise DamagedSession(self._session_id, f"line {number - 1} of {self._path}") from None
         if not is_ours and not body.strip():
-            return None
-        if not is_ours and checksum(body) is not None:
-            return DAMAGED
+            return {}, False
         try:
             json = DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return DAMAGED
-        if not isinstance(json, dict):
             return None
-        if not is_ours and was_ours(json, body):
-            return DAMAGED
-        found = entry(json, self._session_id, seq, of_agent=self._of_agent)
-        return found if is_ours or found is None else self._checked(found, number)
+        if not isinstance(json, dict):
+            return {}, False
+        if is_ours:
+            return json, True
+        if was_ours(json, body) and not (raw.endswith(b"\n") and is_copy(json, body, self._session_id, self.seal)):
+            return None
+        if json.get("type") == "assistant" and b'"tool_use"' in body and MIRRORED not in json:
+            json[FOREIGN] = True  # what we noted about its calls is missing, or never was
+        return json, False
+
+    def _is_chained(self, json: Json) -> bool:
+        """Whether a line that is no entry stands in the chain of the conversation: an attachment, a notice."""
+        return "parentUuid" in json and bool(json.get("isSidechain")) is self._of_agent
 
     def _checked(self, found: Entry, number: int) -> Entry | None:
         """The entry of somebody else's line, unless it would be in the way for ever."""
@@ -150,16 +173,22 @@ class Reader:
         return None
 
 
-DAMAGED = object()
+LEAF = "last-prompt"
+"""The type of the line by which the original names the line that it continues on."""
 DECODER = msgspec.json.Decoder()
 
 
-def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
+def is_held(json: Json) -> bool:
+    """Whether a line of ours holds a block whose own line is to come."""
+    return json["type"] == "parley" and json.get("kind") in CONVERSATION
+
+
+def whole(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
     """The lines that are not damaged, up to the first hole."""
-    reader = Reader(Path(), "")
+    reader = Reader(Path(), session_id)
     for raw in lines:
         try:
-            if reader._read(raw, 0, 0) is not DAMAGED:
+            if reader._read(raw, 0) is not None:
                 yield raw
         except DamagedSession:
             return
@@ -189,28 +218,41 @@ class Transcript:
         self._torn = False
         """Whether the file ends in the middle of a line."""
         self._labels = labels.Labels()
+        self._spelling = Spelling(session_id, context)
+        self._seal = Seal()
+        self._names_leaf = self._leaf_due = False
+        """Whether the original would continue on another line than ours."""
 
     def append(self, entry: Entry) -> None:
         try:
-            file, reader = self._opened()
+            file = self._opened()
             fcntl.flock(file, fcntl.LOCK_EX)  # a thief waits here for a write that is under way
             try:
-                self._write(file, reader, entry)
+                self._write(file, self._spelling.of(entry))
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
         except OSError as flaw:
             raise SessionError(f"the session cannot be written to {self._path}: {flaw.strerror}") from None
 
-    def _write(self, file: int, reader: Reader, entry: Entry) -> None:
+    def _write(self, file: int, spelled: Spelled) -> None:
         """Raises OSError, SessionError."""
         if self._lease is None or not self._lease.is_ours():
             raise SessionBusy(self._session_id, "whoever took it over")
         self._listen(file)
-        body = spell(line(entry, self._session_id, self._context, reader.parent))
-        record = reader.seal.on(body)
-        self._add(file, record + b"\n")
-        reader.seal.holds(record)
-        reader.parent = next_parent(entry) or reader.parent
+        seal, records, leaf_due = copy(self._seal), b"", self._leaf_due
+        for json in spelled.lines:
+            record = seal.on(spell(json))
+            seal.holds(record)
+            records += record + b"\n"
+            if self._names_leaf:
+                leaf_due = leaf_due or json["type"] in BEGINNINGS or json.get("kind") == "cut"
+            if leaf_due and json["type"] in CONVERSATION:
+                # The original follows the chain from the line that is named.
+                records += spell({"type": LEAF, "leafUuid": json["uuid"], "sessionId": self._session_id}) + b"\n"
+                leaf_due = False
+        self._add(file, records)
+        self._seal, self._leaf_due = seal, leaf_due
+        self._spelling.take(spelled)
         if due := self._labels.due(self._end):
             with suppress(OSError, SessionError):  # the entry is kept, and that is what counts
                 self._add(file, due)
@@ -261,14 +303,17 @@ class Transcript:
 
     def close(self) -> None:
         if self._file is not None:
+            if self._spelling.blocks:
+                with suppress(OSError, SessionError):  # whoever opens the session next does it
+                    self._write(self._file, self._spelling.released())
             os.close(self._file)
             self._file = None
         if self._lease is not None:
             self._lease.release()
             self._lease = None
 
-    def _opened(self) -> tuple[int, Reader]:
-        """The file to append to, and where it ends. Raises OSError, SessionError."""
+    def _opened(self) -> int:
+        """The file to append to. Raises OSError, SessionError."""
         below = AGENT_BELOW if self._context.agent_id else BELOW
         if self._read is None:
             with suppress(FileNotFoundError):
@@ -278,7 +323,11 @@ class Transcript:
         assert self._read is not None
         if self._file is None:
             self._file = self._open(self._read.size_bytes, below)
-        return self._file, self._read
+            reading = self._read.reading
+            self._spelling.parent, self._spelling.blocks = reading.parent, reading.blocks
+            self._seal = self._read.seal
+            self._names_leaf = self._leaf_due = self._read.names_leaf
+        return self._file
 
     def _open(self, known: int, below: int) -> int:
         """The file, of which so much has been read. Raises OSError, SessionError."""
