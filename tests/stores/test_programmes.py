@@ -53,7 +53,7 @@ def test_an_engine_that_dies_at_any_record_loses_nothing_and_does_nothing_twice(
 
 
 def test_a_disk_that_fails_costs_no_result_and_nothing_that_was_told(tmp_path: Path) -> None:
-    failed = failing_disk.run(tmp_path, most=80, every=3)
+    failed = failing_disk.run(tmp_path, most=120, every=4)
 
     assert failed["write"] > 10
     assert failed["fdatasync"] > 0
