@@ -337,7 +337,7 @@ def broken(run: Run, model: SlowModel | None) -> Iterator[str]:
     entries = [json.loads(line) for line in transcript.read_text().splitlines()]
     if model is not None and model.requests != 1:
         yield f"the model was asked {model.requests} times"
-    last = [entry["message"] for entry in entries if entry.get("kind") == "result"][-1:]
+    last = [entry["entry"] for entry in entries if entry.get("kind") == "result"][-1:]
     if run.has_turn and not (last and last[0].get("terminal_reason") in ("aborted_tools", "aborted_streaming")):
         yield f"the end of the turn is not in the transcript: {last}"
     argv = [run.engine_command, "--print", "--output-format", "json", "--resume", transcript.stem]
