@@ -24,7 +24,7 @@ from functools import lru_cache
 from parley.permissions import gitconfig
 from parley.permissions.base import Finding, Recorded, View, Way
 from parley.permissions.paths import beneath
-from parley.permissions.view import list_ahead, signature
+from parley.permissions.view import list_ahead, may_be_in, signature
 from parley.protocol.base import Struct
 
 OWN = ".git"
@@ -242,9 +242,10 @@ class _Search:
         for folder in dict.fromkeys(folders):
             if self._hook_names != READ_HOOKS:
                 list_ahead(self._view, folder)
-            for name in self._hook_names:
+            there = may_be_in(self._view, folder, self._hook_names)
+            for name in self._hook_names if self._made else there:
                 path = f"{folder}/{name}"
-                if self._view.has(path) or path in self._made:
+                if path in self._made or (name in there and self._view.has(path)):
                     yield Finding("read hook" if name in READ_HOOKS else "hook", path, f"{path} is a hook")
 
     # Submodules.

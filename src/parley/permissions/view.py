@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from parley.permissions.base import Entry, Links, View, Way
 from parley.permissions.budget import OverBudget, too_much
@@ -113,6 +113,10 @@ def _scan(path: str, most: int) -> Mapping[str, Entry] | None:
     return found
 
 
+def _unknown(*_: object) -> None:
+    """The answer of a view that does not have a method."""
+
+
 class Glance:
     """A view for one decision: during it, a link leads to one place only, and is looked at once."""
 
@@ -128,13 +132,7 @@ class Glance:
         self._ahead: dict[str, tuple[Mapping[str, Entry], frozenset[str]]] = {}
         """Folders that were listed ahead: the names in them, and these in the spelling that is compared."""
         # A view that cannot list folders knows of no folder what is in it.
-        self._list = getattr(view, "entries", lambda path, most: None)
-        # A view that cannot read files knows of none what is in it.
-        self._read = getattr(view, "read", lambda path, most_bytes: None)
-        self._is_folder = getattr(view, "is_folder", lambda path: False)
-        self._identity = getattr(view, "identity", lambda path: None)
-        self._listing = getattr(view, "listing", lambda path, most: None)
-        self._signature = getattr(view, "signature", lambda path: None)
+        self._list = getattr(view, "entries", _unknown)
 
     def spend(self, steps: int) -> None:
         """Raises OverBudget for a call that names more than can be looked at."""
@@ -159,10 +157,14 @@ class Glance:
         if folder in self._ahead:
             return
         self.spend(4)
-        found = self._listing(folder, MOST_LISTED)
+        found: Mapping[str, Entry] | None = getattr(self._view, "listing", _unknown)(folder, MOST_LISTED)
         if found is not None:
             self._ahead[folder] = found, frozenset(folded("/".join(found)).split("/"))
             self._links.update((f"{folder}/{name}", None) for name, kind in found.items() if kind != "link")
+
+    def may_be_in(self, folder: str, names: Collection[str]) -> Collection[str]:
+        known = self._ahead.get(folder)
+        return names if known is None else known[1].intersection(names)
 
     def _is_listed(self, path: str) -> bool | None:
         """Whether a name is in a folder that was listed ahead; None if that has to be looked up."""
@@ -198,32 +200,46 @@ class Glance:
         return self._entries[real]
 
     def is_folder(self, path: str) -> bool:
-        return bool(self._is_folder(path))
+        return bool(getattr(self._view, "is_folder", _unknown)(path))
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        found: bytes | None = self._read(path, most_bytes)
+        # A view that cannot read files knows of none what is in it.
+        found: bytes | None = getattr(self._view, "read", _unknown)(path, most_bytes)
         return found
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = self._identity(path)
+        found: tuple[int, int] | None = getattr(self._view, "identity", _unknown)(path)
         return found
 
     def signature(self, path: str) -> tuple[int, ...] | None:
-        found: tuple[int, ...] | None = self._signature(path)
+        found: tuple[int, ...] | None = getattr(self._view, "signature", _unknown)(path)
         return found
 
     def way(self, path: str) -> Way:
         known = self._ways.get(path)
         if known is None:
             self.spend(4)
-            known = self._ways[path] = follow(path, self.link)
+            known = self._ways[path] = self._beside(path) or follow(path, self.link)
         return known
+
+    def _beside(self, path: str) -> Way | None:
+        """The way to a file right in a folder that was gone to before, if neither is reached by a link."""
+        folder, _, name = path.rpartition("/")
+        known = self._ways.get(folder)
+        if known is None or known.names != (folder,) or name in ("", ".", "..") or path.count("/") >= MOST_PARTS:
+            return None
+        return Way((path,), path) if len(path) <= LONGEST_PATH and self.link(path) is None else None
 
 
 def list_ahead(view: View, folder: str) -> None:
     """Look at a folder once for many names; only a view for one decision keeps what it saw."""
     if isinstance(view, Glance):
         view.list_ahead(folder)
+
+
+def may_be_in(view: View, folder: str, names: Collection[str]) -> Collection[str]:
+    """Those of some names in lower case that a folder may have, as far as it was listed ahead."""
+    return view.may_be_in(folder, names) if isinstance(view, Glance) else names
 
 
 def signature(view: View, path: str) -> tuple[int, ...] | None:
