@@ -35,6 +35,7 @@ BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
 IN_WORKTREE = re.compile(rf"(?:/{re.escape('/'.join(WORKTREES))}/[^/]+)+(?:/|$)", re.IGNORECASE)
 """What denies a file of a checkout denies it in every worktree that was made of it for an agent."""
 MCP = "mcp__"
+DEEP = 32
 MOST_KEPT = 512
 """Names of tools come from the model: what is kept of them has an end."""
 
@@ -206,8 +207,9 @@ def spend(view: View, steps: int) -> None:
 
 
 def weight(way: Way) -> int:
-    """What it costs to compare a file with a rule: long names cost more."""
-    return sum(1 + name.count("/") // 8 for name in way.names)
+    """What it costs to compare a file with a rule: long names cost more, and deeper ones than anyone has much more."""
+    depths = [name.count("/") for name in way.names]
+    return sum([1 + depth // 8 if depth < DEEP else depth for depth in depths])
 
 
 def lies_in(way: Way, folders: tuple[str, ...], view: View) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 
 from parley.permissions.base import Entry, Links, View, Way
 from parley.permissions.budget import OverBudget, too_much
@@ -105,12 +106,10 @@ class RealView:
 def _scan(path: str, most: int) -> Mapping[str, Entry] | None:
     found: dict[str, Entry] = {}
     with os.scandir(path) as folder:
-        for entry in folder:
-            if len(found) >= most:
-                return None
+        for entry in islice(folder, most + 1):
             is_folder = entry.is_dir(follow_symlinks=False)
             found[entry.name] = "folder" if is_folder else "link" if entry.is_symlink() else "file"
-    return found
+    return found if len(found) <= most else None
 
 
 def _unknown(*_: object) -> None:
@@ -142,7 +141,7 @@ class Glance:
 
     def link(self, path: str) -> str | None:
         if path not in self._links:
-            if self._ahead and self._is_listed(path) is False:
+            if (self._ahead or self._entries) and self._is_known_not_to_be_a_link(path):
                 return None
             self.spend(2)
             self._links[path] = self._view.link(path)
@@ -160,7 +159,16 @@ class Glance:
         found: Mapping[str, Entry] | None = getattr(self._view, "listing", _unknown)(folder, MOST_LISTED)
         if found is not None:
             self._ahead[folder] = found, frozenset(folded("/".join(found)).split("/"))
-            self._links.update((f"{folder}/{name}", None) for name, kind in found.items() if kind != "link")
+
+    def _is_known_not_to_be_a_link(self, path: str) -> bool:
+        """Whether a folder that was listed has the name as something else, or was listed ahead and does not have it."""
+        folder, _, name = path.rpartition("/")
+        known = self._ahead.get(folder)
+        names = known[0] if known is not None else self._entries.get(folder or "/")
+        kind = names.get(name) if names else None
+        if kind is not None:
+            return kind != "link"
+        return known is not None and folded(name) not in known[1]
 
     def may_be_in(self, folder: str, names: Collection[str]) -> Collection[str]:
         known = self._ahead.get(folder)
@@ -195,8 +203,6 @@ class Glance:
         if real not in self._entries:
             found = self._entries[real] = self._list(real, min(most, self._left))
             self._left -= len(found) if found is not None else self._left
-            top = real.rstrip("/")
-            self._links.update((f"{top}/{name}", None) for name, kind in (found or {}).items() if kind != "link")
         return self._entries[real]
 
     def is_folder(self, path: str) -> bool:
@@ -220,6 +226,7 @@ class Glance:
         if known is None:
             self.spend(4)
             known = self._ways[path] = self._beside(path) or follow(path, self.link)
+            self.spend(max(0, len(known.names) - 3))  # past the first link, each costs as much as a way
         return known
 
     def _beside(self, path: str) -> Way | None:
