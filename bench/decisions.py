@@ -2,14 +2,16 @@
 
     python bench/decisions.py
 
-Each figure is the median of many rounds in microseconds; nothing is kept from one round to the next. The
-first column is `decide` with a handful of allow rules on a real folder, the second the same with deny rules
+Each figure is the median of many rounds in microseconds of processor time; what was read from a command is not kept
+from one round to the next. The first column is `decide` with a handful of allow rules on a real folder, the second the same with deny rules
 as well, the third reading and judging alone, the last the search for denied commands. The exit code is 1 if
-a plain command costs more than 100 us without deny or ask rules.
+a plain command costs more than 100 us without deny or ask rules, or a git command more than 400 us: what its
+repository could make it run is read anew each time, in a linked worktree from two folders.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import sys
@@ -27,7 +29,8 @@ from parley.permissions.shell.tokens import _read
 from parley.permissions.shell.wrappers import unwrapped
 from parley.permissions.view import RealView
 
-PLAIN = ("git status", "npm test", "ls -la", "git log --oneline -5", "touch x.txt")
+PLAIN = ("npm test", "ls -la", "touch x.txt")
+GIT = ("git status", "git log --oneline -5", "git commit -m x")
 LONGER = ("ls -la src | head -20", "grep -rn 'TODO' src --include='*.py'", "cd src && make && npm test")
 UNPROVEN = ('for f in *.py; do wc -l "$f"; done', "echo $(git rev-parse HEAD)")
 ALLOWED = ("npm test:*", "git commit *", "make *", "ls:*")
@@ -36,7 +39,7 @@ CWD = os.getcwd()
 PATH = os.environ.get("PATH", "")
 VIEW = RealView(os.path.expanduser("~"))
 ROUNDS = 1_000
-MOST_MICROSECONDS = 100.0
+MOST_MICROSECONDS = {**dict.fromkeys(PLAIN, 100.0), **dict.fromkeys(GIT, 400.0)}
 KEPT = (_read, _surveyed, files_read, unwrapped)
 
 
@@ -71,9 +74,9 @@ def microseconds(work: Callable[[str], None], command: str) -> float:
     for _ in range(ROUNDS):
         for function in KEPT:
             function.cache_clear()
-        begun = time.perf_counter_ns()
+        begun = time.thread_time_ns()
         work(command)
-        taken.append((time.perf_counter_ns() - begun) / 1_000)
+        taken.append((time.thread_time_ns() - begun) / 1_000)
     return statistics.median(taken)
 
 
@@ -81,13 +84,13 @@ WORKS = (decision(rules(allow=ALLOWED)), decision(rules(allow=ALLOWED, deny=DENI
 
 
 def main() -> int:
-    slowest = 0.0
+    is_over = False
     sys.stdout.write("decide   + deny    judge   search\n")
-    for command in (*PLAIN, *LONGER, *UNPROVEN):
+    for command in (*PLAIN, *GIT, *LONGER, *UNPROVEN):
         taken = [microseconds(work, command) for work in WORKS]
-        slowest = max(slowest, taken[0]) if command in PLAIN else slowest
+        is_over = is_over or taken[0] > MOST_MICROSECONDS.get(command, math.inf)
         sys.stdout.write(f"{'  '.join(f'{each:6.1f}' for each in taken)}  us  {command}\n")
-    return 1 if slowest > MOST_MICROSECONDS else 0
+    return 1 if is_over else 0
 
 
 if __name__ == "__main__":

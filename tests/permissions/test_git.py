@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from hostile_git import ENVIRONMENT, NAMING, RUNNING, Ground, broken_head, git, 
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.book import Book, Given
+from parley.permissions.decision import decide
+from parley.permissions.rules import Rules
 from parley.permissions.view import RealView
 
 Json = dict[str, Any]
@@ -565,3 +568,58 @@ def test_a_path_behind_a_revision_starts_at_the_top(ground: Ground, command: str
     book = opened(ground, denied=("Read(/conf/key.txt)",))
 
     assert isinstance(decided(book, command, sub, "bypassPermissions"), Deny) == denied
+
+
+class Settled(RealView):
+    """A file system on which every change was some time ago."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__(home)
+        self.read_paths: list[str] = []
+
+    def signature(self, path: str) -> tuple[int, ...] | None:
+        found = super().signature(path)
+        return None if found is None else (*found[:-1], found[-1] - 10_000_000_000)
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        self.read_paths.append(path)
+        return super().read(path, most_bytes)
+
+
+def test_an_index_is_read_once_until_it_changes(ground: Ground) -> None:
+    view, index = Settled(str(ground.home)), ground.work / ".git" / "index"
+    rules = Rules(cwd=str(ground.work))
+
+    def status() -> Decision:
+        request = Request(tool="Bash", input={"command": "git status"}, cwd=str(ground.work))
+        return decide(request, rules, "default", view)
+
+    assert isinstance(status(), Allow)
+    assert isinstance(status(), Allow)
+    assert view.read_paths.count(str(index)) == 1
+
+    # The same size, and the time of the last change set back: another time is left that no program can set.
+    before, data = index.stat(), index.read_bytes()
+    sub = ground.work / "a.tx"
+    sub.mkdir()
+    make_repository(sub, ground.home)
+    ground.git("config", "core.fsmonitor", str(ground.program), cwd=sub)
+    place = data.index(b"\0\0\x81\xa4")
+    changed = data[:place] + b"\0\0\xe0\0" + data[place + 4 :].replace(b"a.txt", b"a.tx\0", 1)
+    index.write_bytes(changed)
+    os.utime(index, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert (index.stat().st_size, index.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert isinstance(status(), Ask)
+
+
+def test_what_was_found_in_an_index_that_has_just_changed_is_not_kept(ground: Ground) -> None:
+    view = Settled(str(ground.home))
+    request = Request(tool="Bash", input={"command": "git status"}, cwd=str(ground.work))
+    frozen = (1, 2, 3, 4, time.time_ns())
+    view.signature = lambda path: frozen  # type: ignore[method-assign]
+
+    for _ in range(2):
+        assert isinstance(decide(request, Rules(cwd=str(ground.work)), "default", view), Allow)
+
+    assert view.read_paths.count(str(ground.work / ".git" / "index")) == 2

@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tree import Tree
 
 from parley.permissions.base import Way
-from parley.permissions.view import MOST_LINKS, Glance, RealView, follow
+from parley.permissions.view import MOST_LINKS, MOST_LISTED, Glance, RealView, follow
 
 
 @pytest.fixture
@@ -72,3 +73,62 @@ def test_a_glance_sees_a_path_lead_to_one_place_only(view: RealView, tmp_path: P
 
 def test_a_name_that_can_be_none_is_no_link(view: RealView) -> None:
     assert view.way("/w/a\x00b").real == "/w/a\x00b"
+
+
+class Watched(RealView):
+    """Takes note of what is looked at, on a file system that takes names in any case."""
+
+    def __init__(self) -> None:
+        super().__init__("/home/me")
+        self.seen: list[str] = []
+
+    def has(self, path: str) -> bool:
+        self.seen.append(path)
+        return super().has(path) or super().has(path.lower())
+
+
+def test_a_folder_that_is_listed_ahead_needs_no_look_at_what_is_not_in_it(tmp_path: Path) -> None:
+    (tmp_path / "config").touch()
+    (tmp_path / "link").symlink_to("config")
+    view = Watched()
+    glance = Glance(view)
+
+    glance.list_ahead(str(tmp_path))
+
+    assert [glance.has(f"{tmp_path}/{name}") for name in ("config", "hooks", "link")] == [True, False, True]
+    assert [glance.link(f"{tmp_path}/{name}") for name in ("config", "hooks", "link")] == [None, None, "config"]
+    assert view.seen == []
+
+
+def test_a_name_that_is_there_in_another_spelling_is_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "head").touch()
+    glance = Glance(Watched())
+
+    glance.list_ahead(str(tmp_path))
+
+    assert glance.has(f"{tmp_path}/HEAD")
+
+
+def test_a_folder_that_cannot_be_listed_is_looked_at_name_by_name(tmp_path: Path) -> None:
+    class Closed(RealView):
+        def listing(self, path: str, most: int) -> None:
+            return None
+
+    (tmp_path / "hook").touch()
+    for view in (Closed("/home/me"), Tree(files=[f"{tmp_path}/hook"])):
+        glance = Glance(view)
+        glance.list_ahead(str(tmp_path))
+        assert glance.has(f"{tmp_path}/hook")
+
+
+def test_a_folder_with_many_names_is_looked_at_name_by_name(tmp_path: Path) -> None:
+    for number in range(MOST_LISTED + 1):
+        (tmp_path / str(number)).touch()
+    view = Watched()
+    glance = Glance(view)
+
+    glance.list_ahead(str(tmp_path))
+
+    assert glance.has(f"{tmp_path}/0")
+    assert not glance.has(f"{tmp_path}/x")
+    assert len(view.seen) == 2

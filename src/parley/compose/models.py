@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.compose.basis import Basis
-from parley.compose.certificates import EXTRA, trust
 from parley.compose.limits import deadlines
 from parley.compose.rows import MODELS, variety
 from parley.errors import UsageError
@@ -19,6 +18,9 @@ from parley.models.endpoint import Endpoint
 from parley.models.names import Choice, Facts, facts, resolve
 from parley.models.prices import Prices
 from parley.settings import backends, credentials
+
+if TYPE_CHECKING:
+    from parley.compose.certificates import Trust
 
 CLOUDS = tuple(backends.CLOUDS)
 ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {
@@ -109,11 +111,18 @@ class Models:
             self.wraps.redaction.add(found.auth[1].removeprefix("Bearer "))  # a helper's key is known only now
         return found
 
+    def trust(self) -> Trust:
+        from parley.compose.certificates import trust
+
+        return trust(self.basis.environment, self.basis.complain)
+
     def in_cloud(self, name: str, cls: Any) -> Model:
         options = backends.cloud_options(name, self.basis.environment)
+        from parley.compose.certificates import EXTRA
+
         # What the package trusts by itself follows SSL_CERT_FILE and SSL_CERT_DIR.
         names_more = bool(self.basis.environment.get(EXTRA))
-        given = trust(self.basis.environment, self.basis.complain) if names_more else None
+        given = self.trust() if names_more else None
         made: Model = cls(options, deadlines=deadlines(self.basis), warn=self.basis.complain, trust=given)
         return made
 
@@ -156,7 +165,7 @@ OPENERS: dict[str, Callable[[Models, Any, Choice], Model]] = {
         lambda: models.endpoint(lambda: backends.anthropic(models.basis.credentials())),
         deadlines=deadlines(models.basis),
         warn=models.basis.complain,
-        trust=trust(models.basis.environment, models.basis.complain),
+        trust=models.trust(),
     ),
     "bedrock": lambda models, cls, choice: models.in_cloud("bedrock", cls),
     "vertex": lambda models, cls, choice: models.in_cloud("vertex", cls),
@@ -166,7 +175,7 @@ OPENERS: dict[str, Callable[[Models, Any, Choice], Model]] = {
         models.basis.short_id,
         deadlines=deadlines(models.basis),
         warn=models.basis.complain,
-        trust=trust(models.basis.environment, models.basis.complain),
+        trust=models.trust(),
     ),
     "scripted": lambda models, cls, choice: cls(
         Path(models.basis.cwd, choice.name), models.basis.short_id, lambda: deadlines(models.basis)

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from parley.compose.basis import Basis
-from parley.compose.certificates import Trust, trust
 from parley.compose.permissions import prompt_tool
 from parley.compose.rows import WIRES
 from parley.compose.tools import denied_tools
@@ -21,6 +20,7 @@ from parley.settings.variables import whole
 from parley.tools.base import Context
 
 if TYPE_CHECKING:
+    from parley.compose.certificates import Trust
     from parley.settings.servers import Written
 
 WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str, Trust], Wire]] = {
@@ -63,11 +63,12 @@ def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]])
     for flaw in (*flaws, *found.flaws):
         basis.complain(flaw)
 
-    trusted = trust(basis.environment, basis.complain)
-
     async def open_wire(spec: Spec, host: Host) -> Wire:
         if options.offline and spec.url and not is_loopback(spec.url):
             raise Lost("this session runs with --offline, and the server is not on this machine")
+        from parley.compose.certificates import trust
+
+        trusted = trust(basis.environment, basis.complain)
         module, _, cls = WIRES[spec.kind].partition(":")
         # What a wire stands on may take a second to load; the loop must not wait for it.
         loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)

@@ -16,7 +16,7 @@ import msgspec
 from parley.permissions import shell, suggestions
 from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import doubts
-from parley.permissions.facts import AGAINST, ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
+from parley.permissions.facts import ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.git_calls import named_files, with_repository
 from parley.permissions.glimpses import Against, against_files, glimpsed
 from parley.permissions.links import keys_below, met, shown
@@ -209,8 +209,8 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
     links = met(targets.followed, rules, view)
     known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
     found = keys_below(line, steps, view)
-    reads = dict.fromkeys((*targets.reads, *links.links, *found, *(former.path for former in known or ())))
-    against = sum(len(rules.on_paths(kind, "Read", writing=False)) for kind in AGAINST)
+    reads = dict.fromkeys((*targets.reads, *links.links, *found, *[former.path for former in known or ()]))
+    against = len(rules.on_paths("deny", "Read", writing=False)) + len(rules.on_paths("ask", "Read", writing=False))
     if targets.plain and not against:
         # They are where their folder is, which is judged as well.
         reads = dict.fromkeys(path for path in reads if path not in targets.plain or holds_keys(path))
@@ -256,7 +256,7 @@ def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rul
         return "other"
     if touched.merges or strays(line, request.cwd):
         return "other"
-    if shell.is_read_only(line, cwd=request.cwd) and not touched.writes:
+    if not touched.writes and all(map(reads_only, line.commands)):
         return "harmless"
     return "edit" if all(rules.is_inside(way, view) for way in touched.writes) else "other"
 
@@ -277,10 +277,12 @@ def gravity(
 
 
 def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: Rules, view: View) -> str:
-    if any(is_protected(name) for way in touched.writes for name in way.names):
-        return PROTECTED
-    if any(way.real is None for way in touched.reads + touched.writes):
-        return ENDLESS
+    for way in touched.writes:
+        if any(map(is_protected, way.names)):
+            return PROTECTED
+    for way in touched.reads + touched.writes:
+        if way.real is None:
+            return ENDLESS
     if go_by_a_link(touched.formers, view):
         return MOVED_A_LINK
     if why := shadows(touched.writes, request, view) or replaces(touched.steps, request, rules, view):

@@ -52,7 +52,8 @@ def climbs_a_link(line: Line, steps: Sequence[Step], view: View) -> bool:
     left, moves = MOST_PATHS, 0
     for command, step in zip(line.commands, steps, strict=True):
         named = (*command.argv, *(redirect.target for redirect in command.redirects))
-        paths = [os.path.join(folder, word) for word in named if UP.search(word) for folder in step.folders]
+        climbing = [word for word in named if ".." in word and UP.search(word)]
+        paths = [os.path.join(folder, word) for word in climbing for folder in step.folders]
         left, moves = left - len(paths), moves + (command.argv[:1] == ("cd",))
         if left < 0 or (paths and moves > MOST_MOVES) or any(leads_elsewhere(path, view) for path in paths):
             return True

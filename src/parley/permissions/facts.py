@@ -63,21 +63,25 @@ class Facts(Struct, frozen=True, kw_only=True):
 def gathered(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     """Everything that counts for a call. Rules for whole tools come before those for some calls."""
     facts = kind_of(request.tool)(request, rules, mode, view)
-    allow = rules.bare("allow", request.tool, request.server)
+    tool, server = request.tool, request.server
+    deny, ask = rules.bare("deny", tool, server), rules.bare("ask", tool, server)
+    allow = rules.bare("allow", tool, server)
+    if deny is None and ask is None and allow is None:
+        return facts
     return msgspec.structs.replace(
         facts,
-        deny=rules.bare("deny", request.tool, request.server) or facts.deny,
-        ask=rules.bare("ask", request.tool, request.server) or facts.ask,
+        deny=deny or facts.deny,
+        ask=ask or facts.ask,
         allow=allow or facts.allow,
         allow_type="rule" if allow else facts.allow_type,
     )
 
 
 def kind_of(tool: str) -> Callable[[Request, Rules, str, View], Facts]:
-    if tool == "Bash":
+    if tool == "Bash" and tool not in KINDS:
         from parley.permissions.command import of_command
 
-        return of_command
+        KINDS[tool] = of_command
     return KINDS.get(tool, of_others)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from parley.permissions.base import Request, View, Way
 from parley.permissions.doubts import MAY_MEET_DENIED, may_stand_for
-from parley.permissions.facts import AGAINST, PROTECTED, first
+from parley.permissions.facts import AGAINST, PROTECTED
 from parley.permissions.protected import is_protected
 from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import Rules
@@ -50,9 +50,11 @@ def against_files(
     behavior: Behavior, reads: Sequence[Way], writes: Sequence[Way], rules: Rules, view: View
 ) -> Rule | None:
     """The rule against some file that is read or written."""
-    reading = (rules.against(behavior, way, "Read", view, writing=False) for way in reads)
-    writing = (rules.against(behavior, way, "Edit", view, writing=True) for way in writes)
-    return first(reading) or first(writing)
+    for tool, ways, writing in (("Read", reads, False), ("Edit", writes, True)):
+        for way in ways:
+            if (rule := rules.against(behavior, way, tool, view, writing=writing)) is not None:
+                return rule
+    return None
 
 
 def names_denied(seen: Glimpse, rules: Rules, view: View) -> bool:

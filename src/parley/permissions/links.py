@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from parley.permissions.base import View
 from parley.permissions.protected import KEYS
@@ -24,8 +24,13 @@ class Met(Struct, frozen=True):
     """Why there may be others."""
 
 
-def met(followed: Iterable[tuple[str, bool]], rules: Rules, view: View) -> Met:
+NONE_MET = Met()
+
+
+def met(followed: Collection[tuple[str, bool]], rules: Rules, view: View) -> Met:
     """The links in some folders, at any depth where that is said. One that leads out is not entered."""
+    if not followed:
+        return NONE_MET
     links: dict[str, None] = {}
     waiting, known = list(followed), set[tuple[str | None, bool]]()
     while waiting:

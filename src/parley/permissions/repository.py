@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 
 from parley.permissions import gitconfig
 from parley.permissions.base import Finding, Recorded, View, Way
 from parley.permissions.paths import beneath
+from parley.permissions.view import list_ahead, may_be_in, signature
 from parley.protocol.base import Struct
 
 OWN = ".git"
@@ -32,6 +35,9 @@ MOST_INDEX_BYTES = 1 << 25
 MOST_LINE_BYTES = 1 << 13
 MOST_SUBMODULES = 64
 MOST_ALTERNATES = 5
+MOST_KEPT = 16
+SETTLED_NANOSECONDS = 2_000_000_000
+"""A file that changed this long ago would show another change; two in quick succession may have the same time."""
 GITLINK = b"\xe0\0"
 """The mode of a submodule in the index, after two zeros: those are in every entry, and slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
@@ -41,6 +47,7 @@ HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
     "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"
 )
+LOOKED_AT = ("core.worktree", "core.hookspath", "extensions.objectformat")
 KEPT_INSIDE = (
     "HEAD",
     "config",
@@ -78,9 +85,10 @@ def candidates(folder: str, view: View, made: Collection[str] = ()) -> list[Repo
     found: list[Repository] = []
     here = view.way(folder).real
     while here is not None:
-        own = os.path.join(here, OWN)
-        if view.has(own) and (not view.is_folder(own) or _has_marks(own, view, made)):
-            found.append(_behind(here, own, view))
+        own = _in(here, OWN)
+        if view.has(own) and (not (is_folder := view.is_folder(own)) or _has_marks(own, view, made)):
+            real = view.way(own).real or own
+            found.append(_repository(here, real, view, bare=False) if is_folder else _behind(here, own, view))
             if found[-1].sure:
                 return found
         if _has_marks(here, view, made):
@@ -89,6 +97,10 @@ def candidates(folder: str, view: View, made: Collection[str] = ()) -> list[Repo
                 return found
         here = os.path.dirname(here) if here != "/" else None
     return found
+
+
+def _in(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder != "/" else f"/{name}"
 
 
 def _behind(top: str, own: str, view: View) -> Repository:
@@ -103,22 +115,26 @@ def _behind(top: str, own: str, view: View) -> Repository:
 
 
 def _repository(top: str, gitdir: str, view: View, *, bare: bool) -> Repository:
-    common, doubt, file = gitdir, "", os.path.join(gitdir, "commondir")
+    list_ahead(view, gitdir)
+    common, doubt, file = gitdir, "", _in(gitdir, "commondir")
     if view.has(file):
         data = view.read(file, MOST_LINE_BYTES) or b""
         common = view.way(os.path.join(gitdir, os.fsdecode(data.rstrip(b"\r\n")))).real or gitdir
         if os.path.dirname(gitdir) != os.path.join(common, "worktrees"):
             doubt = f"{file} leads to {common}"
-    head = view.read(os.path.join(gitdir, "HEAD"), MOST_LINE_BYTES)
-    folders = all(view.is_folder(os.path.join(common, name)) for name in MARKS[1:])
+    head = view.read(_in(gitdir, "HEAD"), MOST_LINE_BYTES)
+    folders = view.is_folder(_in(common, "objects")) and view.is_folder(_in(common, "refs"))
     sure = folders and head is not None and HEAD.fullmatch(head) is not None
     return Repository(top, gitdir, common, bare, sure, doubt)
 
 
 def _has_marks(folder: str, view: View, made: Collection[str]) -> bool:
+    if folder.endswith(f"/{OWN}"):
+        list_ahead(view, folder)
+
     def has(mark: str) -> bool:
-        path = os.path.join(folder, mark)
-        return view.has(path) or any(beneath(name, path) is not None for name in made)
+        path = _in(folder, mark)
+        return view.has(path) or (bool(made) and any(beneath(name, path) is not None for name in made))
 
     return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
 
@@ -158,12 +174,11 @@ class _Search:
     def of(self, found: Repository) -> Iterator[Finding]:
         if found.doubt:
             yield Finding("program", found.gitdir, found.doubt)
-        files = dict.fromkeys(
-            os.path.join(*each)
-            for each in ((found.common, "config"), (found.gitdir, "config.worktree"), (found.common, "config.worktree"))
-        )
+        list_ahead(self._view, found.common)
+        worktree = "config.worktree"
+        files = (_in(found.common, "config"), _in(found.gitdir, worktree), _in(found.common, worktree))
         entries: list[gitconfig.Entry] = []
-        for path in files:
+        for path in dict.fromkeys(files):
             told, read = self._config(path)
             yield from told
             entries += read
@@ -172,24 +187,13 @@ class _Search:
         if self._submodules:
             yield from self._linked(found, entries)
 
-    def _config(self, path: str) -> tuple[list[Finding], tuple[gitconfig.Entry, ...]]:
+    def _config(self, path: str) -> tuple[tuple[Finding, ...], tuple[gitconfig.Entry, ...]]:
         if not self._view.has(path):
-            return [], ()
+            return (), ()
         data = self._view.read(path, gitconfig.MOST_BYTES)
         if data is None:
-            return [Finding("program", path, f"{path} cannot be read, or is too large")], ()
-        try:
-            entries = gitconfig.parse(data)
-        except gitconfig.Unreadable as exc:
-            return [Finding("program", path, f"{path} cannot be read: {exc}")], ()
-        told: list[Finding] = []
-        for entry in entries:
-            text, value = f"{path} sets {entry.key}", entry.value or ""
-            if kind := gitconfig.concern(entry):
-                told.append(Finding(kind, path, text, value))
-            if gitconfig.has_secret(entry.key) or gitconfig.has_secret(value):
-                told.append(Finding("secret", path, f"{path} has a password in {entry.section}.{entry.name}"))
-        return told, entries
+            return (Finding("program", path, f"{path} cannot be read, or is too large"),), ()
+        return _judged(path, data)
 
     def _places(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
         """Whether the parts of a repository are where git puts them."""
@@ -200,20 +204,20 @@ class _Search:
                 linked_back = tree == found.top
                 if not linked_back and not found.bare:
                     yield Finding("program", found.gitdir, f"core.worktree of {found.gitdir} is {tree}", tree or "")
-        if found.gitdir != os.path.join(found.top, OWN) and not found.bare:
+        if found.gitdir != _in(found.top, OWN) and not found.bare:
             back = view.read(os.path.join(found.gitdir, "gitdir"), MOST_LINE_BYTES) or b""
             named = os.path.join(found.gitdir, os.fsdecode(back.rstrip(b"\r\n")))
             linked_back = linked_back or (bool(back) and view.way(named).real == os.path.join(found.top, OWN))
             if not linked_back and not self._inside(view.way(found.gitdir)):
                 yield Finding("elsewhere", found.gitdir, f"{found.top}/.git leads to {found.gitdir}")
         folders = dict.fromkeys((found.gitdir, found.common))
-        for path in (f"{folder}/{name}" for folder in folders for name in KEPT_INSIDE):
+        for path in [f"{folder}/{name}" for folder in folders for name in KEPT_INSIDE]:
             if view.link(path) is not None:  # the folders above are real
                 yield Finding("elsewhere", path, f"{path} is a link")
-        yield from self._alternates(os.path.join(found.common, "objects"))
+        yield from self._alternates(_in(found.common, "objects"))
 
     def _alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
-        file = os.path.join(objects, "info", "alternates")
+        file = _in(objects, "info/alternates")
         if not self._view.has(file):
             return
         data = self._view.read(file, MOST_LINE_BYTES)
@@ -227,25 +231,28 @@ class _Search:
                 yield from self._alternates(way.real, depth + 1)
 
     def _hooks(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
-        home = os.path.join(self._view.home, "")
+        home = f"{self._view.home.rstrip('/')}/"
         given = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
         paths = [home + path[2:] if path.startswith("~/") else path for path in given]
-        folders = [os.path.join(found.common, "hooks"), os.path.join(found.gitdir, "hooks")]
+        folders = [_in(found.common, "hooks"), _in(found.gitdir, "hooks")]
         for path in paths:
             if path.startswith(("~", "%")):
                 yield Finding("read hook", path, f"core.hooksPath of {found.gitdir} is {path}")
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
-            for name in self._hook_names:
-                path = os.path.join(folder, name)
-                if self._view.has(path) or path in self._made:
+            if self._hook_names != READ_HOOKS:
+                list_ahead(self._view, folder)
+            there = may_be_in(self._view, folder, self._hook_names)
+            for name in self._hook_names if self._made else there:
+                path = f"{folder}/{name}"
+                if path in self._made or (name in there and self._view.has(path)):
                     yield Finding("read hook" if name in READ_HOOKS else "hook", path, f"{path} is a hook")
 
     # Submodules.
 
     def _linked(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
         """`git status` runs in each submodule as well, with the configuration that it finds there."""
-        index = os.path.join(found.gitdir, "index")
+        index = _in(found.gitdir, "index")
         hash_bytes = 32 if any(entry.key == "extensions.objectformat" for entry in entries) else 20
         for path in self._gitlinks(index, hash_bytes):
             if path is None:
@@ -265,18 +272,54 @@ class _Search:
         """The paths of submodules; None for what cannot be read."""
         if not self._view.has(index):
             return
+        before = signature(self._view, index)
+        if before is not None and (known := _KNOWN.get((before, hash_bytes))) is not None:
+            yield from known
+            return
         data = self._view.read(index, MOST_INDEX_BYTES)
         if data is None:
             yield None
             return
-        yield from _gitlinks(data, hash_bytes)
+        links = list(_gitlinks(data, hash_bytes))
+        yield from links
         place = data.find(b"link\0\0\0")
+        if place < 0 and before == signature(self._view, index):
+            _keep(before, hash_bytes, links)
         while place >= 0:  # the rest of an index that is split
             shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[place + 8 :][:hash_bytes].hex()}")
             if self._view.has(shared):
                 rest = self._view.read(shared, MOST_INDEX_BYTES)
                 yield from [None] if rest is None else _gitlinks(rest, hash_bytes)
             place = data.find(b"link\0\0\0", place + 1)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _judged(path: str, data: bytes) -> tuple[tuple[Finding, ...], tuple[gitconfig.Entry, ...]]:
+    """What the contents of a configuration file give cause for, and the entries that are looked at further."""
+    try:
+        entries = gitconfig.parse(data)
+    except gitconfig.Unreadable as exc:
+        return (Finding("program", path, f"{path} cannot be read: {exc}"),), ()
+    told: list[Finding] = []
+    for entry in entries:
+        text, value = f"{path} sets {entry.key}", entry.value or ""
+        if kind := gitconfig.concern(entry):
+            told.append(Finding(kind, path, text, value))
+        if gitconfig.has_secret(entry.key) or gitconfig.has_secret(value):
+            told.append(Finding("secret", path, f"{path} has a password in {entry.section}.{entry.name}"))
+    return tuple(told), tuple(entry for entry in entries if entry.key in LOOKED_AT)
+
+
+_KNOWN: dict[tuple[tuple[int, ...], int], list[str | None]] = {}
+"""The submodules in an index, by its signature: a large one takes long to read."""
+
+
+def _keep(signature: tuple[int, ...] | None, hash_bytes: int, links: list[str | None]) -> None:
+    if signature is None or len(links) > MOST_SUBMODULES or time.time_ns() - signature[-1] < SETTLED_NANOSECONDS:
+        return
+    if len(_KNOWN) >= MOST_KEPT:
+        _KNOWN.clear()
+    _KNOWN[signature, hash_bytes] = links
 
 
 def _gitlinks(data: bytes, hash_bytes: int) -> Iterator[str | None]:

@@ -35,6 +35,7 @@ BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
 IN_WORKTREE = re.compile(rf"(?:/{re.escape('/'.join(WORKTREES))}/[^/]+)+(?:/|$)", re.IGNORECASE)
 """What denies a file of a checkout denies it in every worktree that was made of it for an agent."""
 MCP = "mcp__"
+DEEP = 32
 MOST_KEPT = 512
 """Names of tools come from the model: what is kept of them has an end."""
 
@@ -75,14 +76,20 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def for_tool(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
+        key = ("all", behavior, tool, server)
+        if (known := self._known.get(key)) is not None:
+            return known
         return self._kept(
-            ("all", behavior, tool, server),
+            key,
             lambda: (rule for rule in self.of(behavior) if names_tool(rule.tool, tool, behavior, server)),
         )
 
     def bare(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
         """The rule for every call of a tool."""
-        return next((rule for rule in self.for_tool(behavior, tool, server) if rule.spec is None), None)
+        for rule in self.for_tool(behavior, tool, server):
+            if rule.spec is None:
+                return rule
+        return None
 
     def whole(self, way: Way, tool: str) -> Rule | None:
         """The rule for every call of a file tool, where it means some files only."""
@@ -90,8 +97,11 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def specific(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules for some calls of a tool."""
+        key = ("some", behavior, tool, server)
+        if (known := self._known.get(key)) is not None:
+            return known
         return self._kept(
-            ("some", behavior, tool, server),
+            key,
             lambda: (rule for rule in self.for_tool(behavior, tool, server) if rule.spec is not None),
         )
 
@@ -99,14 +109,19 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def on_paths(self, behavior: Behavior, tool: str, *, writing: bool) -> tuple[Rule, ...]:
         """The rules with path patterns that bind a tool."""
+        key = ("write" if writing else "read", behavior, tool)
+        if (known := self._known.get(key)) is not None:
+            return known
         return self._kept(
-            ("write" if writing else "read", behavior, tool),
+            key,
             lambda: (rule for rule in self.of(behavior) if rule.spec is not None and binds(rule, tool, writing)),
         )
 
     def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The deny or ask rule that fits any name of a file."""
         binding = self.on_paths(behavior, tool, writing=writing)
+        if not binding:
+            return None
         spend(view, len(binding) * weight(way))
         for rule in binding:
             if any(self._denies(rule, name, view) for name in way.names):
@@ -116,6 +131,8 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     def in_favour(self, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
         """The allow rule that fits every name of a file."""
         binding = self.on_paths("allow", tool, writing=writing)
+        if not binding:
+            return None
         spend(view, len(binding) * weight(way))
         for rule in binding:
             if way.real is not None and all(self._allows(rule, name, view) for name in way.names):
@@ -156,9 +173,11 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
 
     def is_at_hand(self, way: Way, view: View) -> bool:
         """Whether a file may be read without a rule."""
+        if self.is_inside(way, view):
+            return True
         # A folder of our own counts where it was put: not if a link leads from there to another place.
-        own = [folder for folder in self.readable if view.way(folder).real in self.readable]
-        return self.is_inside(way, view) or lies_in(way, own, view)
+        own = tuple([folder for folder in self.readable if view.way(folder).real in self.readable])
+        return lies_in(way, own, view)
 
     # Hosts, delegates, parameters.
 
@@ -188,16 +207,20 @@ def spend(view: View, steps: int) -> None:
 
 
 def weight(way: Way) -> int:
-    """What it costs to compare a file with a rule: long names cost more."""
-    return sum(1 + name.count("/") // 8 for name in way.names)
+    """What it costs to compare a file with a rule: long names cost more, and deeper ones than anyone has much more."""
+    depths = [name.count("/") for name in way.names]
+    return sum([1 + depth // 8 if depth < DEEP else depth for depth in depths])
 
 
-def lies_in(way: Way, folders: Iterable[str], view: View) -> bool:
+def lies_in(way: Way, folders: tuple[str, ...], view: View) -> bool:
     """Whether every name of a file lies in one of some folders, whatever these are called."""
-    known = {name for folder in folders for name in view.way(folder).names}
-    return way.real is not None and all(
-        any(paths.beneath(name, folder) is not None for folder in known) for name in way.names
-    )
+    if way.real is None:
+        return False
+    known = dict.fromkeys([name for folder in folders for name in view.way(folder).names])
+    for name in way.names:
+        if name not in known and not any(paths.beneath(name, folder) is not None for folder in known):
+            return False
+    return True
 
 
 def names_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str = "") -> bool:

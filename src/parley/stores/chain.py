@@ -50,6 +50,12 @@ class Seal:
         self._seen: set[int] = set()
         """The checksums of the records that hold."""
 
+    def copy(self) -> Seal:
+        """For records that may not be written after all. What is known of those so far is shared."""
+        made = Seal()
+        made.__dict__.update(self.__dict__)
+        return made
+
     def on(self, body: bytes) -> bytes:
         """The next record, with its checksums as its last fields. `body` is a JSON object that is not empty.
 

@@ -11,7 +11,6 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -239,7 +238,7 @@ class Transcript:
         if self._lease is None or not self._lease.is_ours():
             raise SessionBusy(self._session_id, "whoever took it over")
         self._listen(file)
-        seal, records, leaf_due = copy(self._seal), b"", self._leaf_due
+        seal, records, leaf_due = self._seal.copy(), b"", self._leaf_due
         for json in spelled.lines:
             record = seal.on(spell(json))
             seal.holds(record)

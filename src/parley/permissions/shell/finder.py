@@ -215,6 +215,8 @@ class _Search:
 
     def _assignments(self, assigned: Sequence[str], depth: int) -> None:
         """Values that bash, or a program, runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
+        if not assigned:
+            return
         self.unresolved = self.unresolved or any(map(runners.LOADS_CODE.match, assigned))
         for text in runners.texts("", ["", *assigned]):
             self.text(text, depth + 1)

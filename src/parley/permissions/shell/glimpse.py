@@ -125,6 +125,7 @@ class _Search:
         self._writes: dict[str, None] = {}
         self._words: dict[str, None] = {}
         self._patterns: dict[str, None] = {}
+        self._added: set[tuple[int, str]] = set()
         self._searches = False
 
     def command(self, words: tuple[str, ...]) -> None:
@@ -159,7 +160,9 @@ class _Search:
         for name in names:
             if len(to) > MOST_NAMES:
                 return
-            to.update(dict.fromkeys(self._places.all_of(name)))
+            if (id(to), name) not in self._added:
+                self._added.add((id(to), name))
+                to.update(dict.fromkeys(self._places.all_of(name)))
 
 
 def _spelled_out(seen: Seen) -> tuple[str, ...]:

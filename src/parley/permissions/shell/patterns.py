@@ -47,6 +47,8 @@ def matches(pattern: str, command: str) -> bool:
 
 
 def _fits(found: _Pattern, text: str) -> bool:
+    if not text.startswith((found.bare or found.pieces)[0]):
+        return False
     return fits_pieces(found.pieces, text) or (found.bare is not None and fits_pieces(found.bare, text))
 
 

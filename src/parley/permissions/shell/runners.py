@@ -192,7 +192,8 @@ def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
         yield from (word for flag, word in pairwise(rest) if flag == "foreach")
         yield from (word[2:] for word in rest if word.startswith("-O") and word[2:])
         yield from (word[5:] for word in rest if word.startswith("ext::"))
-        yield from (value for pair in pairwise(rest) if "config" in rest for value in _named("=".join(pair)))
+        if "config" in rest:
+            yield from (value for pair in pairwise(rest) for value in _named("=".join(pair)))
     if name == "sed":
         yield from (found[1] or found[2] for word in rest if (found := SED_RUN.search(word)))
         made = ((word, found[1]) for word in rest if (found := SED_RUN_MADE.search(word)))

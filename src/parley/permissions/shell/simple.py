@@ -28,7 +28,7 @@ class Redirect(Struct, frozen=True):
         return self.operator in ("<", "<>") and self.target != NOWHERE
 
 
-class Simple(Struct, frozen=True):
+class Simple(Struct, frozen=True, cache_hash=True):
     """One simple command. `argv` is what the program gets, unless a word is in `globs`."""
 
     argv: tuple[str, ...]
