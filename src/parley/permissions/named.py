@@ -16,7 +16,7 @@ from itertools import islice, zip_longest
 from parley.permissions.base import Request, View, Way
 from parley.permissions.facts import AGAINST
 from parley.permissions.located import SHADOWED, shadows
-from parley.permissions.paths import beneath
+from parley.permissions.paths import beneath, may_be_path
 from parley.permissions.protected import FILES, is_protected
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, Step
@@ -110,6 +110,8 @@ class _Words:
         self._left -= 1
         if self._left < 0:
             return TOO_MANY
+        if not may_be_path(name):
+            return ""
         path = posixpath.join(folder, name)
         return "" if name.isalnum() and self._is_harmless(name, path) else self._led(word, self._view.way(path))
 

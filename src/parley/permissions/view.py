@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 
 from parley.permissions.base import Entry, Links, Way
 from parley.permissions.budget import OverBudget, too_much
+from parley.permissions.paths import LONGEST_PATH
 
 MOST_LINKS = 40
 """As many as the kernel follows."""
 MOST_ENTRIES = 10_000
 """So many names in folders are looked at for one decision."""
-LONGEST_PATH = 4096
-"""As the kernel has it."""
 MOST_PARTS = 256
 MOST_STEPS = 4_000
 """Names that are looked at and compared in one decision, of files and of rules."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from parley.permissions.paths import may_be_path
 from parley.permissions.shell.finder import ASSIGNMENT, surveyed
 from parley.permissions.shell.git import printed
 from parley.permissions.shell.moves import MOVES
@@ -175,4 +176,4 @@ def _within(word: str) -> list[str]:
     names = [word, *JOINTS.split(word), *QUOTED.findall(word)]
     if word[:1] == "-" and word[:2] != "--":
         names.append(word[2:])
-    return [name for name in names if name and name[0] != "-"]
+    return [name for name in names if name and name[0] != "-" and may_be_path(name)]
