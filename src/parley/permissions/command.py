@@ -282,7 +282,7 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
     if any(way.real is None for way in touched.reads + touched.writes):
         return ENDLESS
     if go_by_a_link(touched.formers, view):
-        return MOVED_A_LINK
+        return touched.doubt or MOVED_A_LINK
     if why := shadows(touched.writes, request, view) or replaces(touched.steps, request, rules, view):
         return why
     return "" if line is None else doubts(line, touched.steps, request, rules, view)

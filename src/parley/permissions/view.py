@@ -7,6 +7,7 @@ change its meaning; the reach of the decision keeps the opener from following it
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 
@@ -19,6 +20,8 @@ MOST_LINKS = 40
 MOST_ENTRIES = 10_000
 """So many names in folders are looked at for one decision."""
 MOST_PARTS = 256
+OF_A_PROCESS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:cwd|root)")
+"""Links that lead to where a process is at the moment, or to where another process is: it is not known where to."""
 MOST_STEPS = 4_000
 """Names that are looked at and compared in one decision, of files and of rules."""
 
@@ -182,7 +185,7 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
             here = there
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MOST_LINKS or OF_A_PROCESS.fullmatch(there):
             return Way(tuple(dict.fromkeys(names)), None)
         names.append(plain("/".join([there, *reversed(rest)])))
         here = "/" if target.startswith("/") else here
