@@ -167,6 +167,18 @@ class Trees:
             for name in ("wc", "cat", "touch"):
                 self.program(self.work / name)
             self.path = f"{self.work}/:{SYSTEM_PATH}"
+        elif detail == "links to the system":
+            for name, target in {
+                "head": "/usr/bin/head",
+                "tail": "/bin/sh",
+                "sort": "/tmp/sort",
+                "uniq": "uniq2",
+            }.items():
+                (inside / name).symlink_to(target)
+            (inside / "wc").rename(inside / "uniq2")
+            (inside / "python3").symlink_to("python")
+            (inside / "python").symlink_to("/usr/bin/python3.11")
+            self.path = f"{inside}:{SYSTEM_PATH}"
         elif detail == "link out":
             (self.root / "tools").symlink_to(inside)
             self.path = f"{self.root / 'tools'}:{SYSTEM_PATH}"

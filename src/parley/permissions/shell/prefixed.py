@@ -226,6 +226,7 @@ INPUTS = {
     **dict.fromkeys(("docker", "docker-compose", "podman"), names("-f --file --env-file")),
     **dict.fromkeys(("kubectl", "helm"), names("-f --filename --kubeconfig --values")),
     "pre-commit": names("-c --config"),
+    "act": names("-W --workflows -e --eventpath"),
     "git": names("-m --message"),
 }
 """Flags whose next word is a file that is read, or a text."""
