@@ -43,7 +43,7 @@ RUNS_THE_TREE = names("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn
 """What they do comes from the working tree anyway; a single word is the name of a target to them."""
 MERGES = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-d[a-z-]*")
 """With this flag a folder is not put into the other, but in its place."""
-TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto")
+TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto", "scp")
 
 
 def hazards(

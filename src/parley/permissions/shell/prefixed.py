@@ -31,6 +31,7 @@ UNKNOWN_FLAG = "The rule does not spell {word}, and {name} may write or run some
 UNKNOWN_WORDS = "With these words {name} does more than read, and the rule does not spell them"
 RUNS = "{word} may name a program for {name} to run, and the rule does not spell it"
 SCRIPT = "The sed script {word} may write files or run commands"
+MADE = "curl makes the name of the file that it writes of {word}"
 BACKUP = "sed would write its backup to another folder, or under another name: {word}"
 
 # Flags that neither write nor run anything, but are not needed without a rule; with `most`, any number of operands.
@@ -239,6 +240,8 @@ UNPACKERS = names(
     "uncompress lzop"
 )
 QUERY = re.compile(r"[?#]")
+PERL_BACKUP = re.compile(r"-[A-Za-z]*?i(\S+)")
+CURL_PATTERN = re.compile(r"(?!-)[^\s?]*[\[{].*", re.DOTALL)
 MOST_LETTERS = 256
 MOST_SHOWN = 100
 
@@ -263,6 +266,8 @@ def concern(inner: Inner, patterns: Sequence[str]) -> str:
         return _git(inner.argv, spelled)
     if name == "sed":
         return _sed(inner.argv, spelled)
+    if name == "curl" and (made := _made_by_curl(inner.argv)) and made not in spelled:
+        return MADE.format(word=shown(made))
     if name == "zip" and (word := next(filter(ZIP_RUNS.fullmatch, inner.argv), None)) and word not in spelled:
         return RUNS.format(word=shown(word), name=name)
     if name == "tar" and TAR_RUNS.match(" ".join(inner.argv[1:2])) and inner.argv[1] not in spelled:
@@ -501,11 +506,23 @@ def made_names(inner: Inner) -> Iterator[tuple[str, str]]:
     if name in BACKUPS:
         suffixes = {value for _, value in _flags(inner.argv, 1, "S", "suffix")}
         yield from ((word, posixpath.basename(word) + suffix) for suffix in suffixes for word in words)
+    elif name == "perl":
+        suffixes = {found[1] for word in words if (found := PERL_BACKUP.fullmatch(word))}
+        yield from ((word, word + suffix) for suffix in suffixes for word in words)
     elif name in UNPACKERS:
         yield from ((word, word.rpartition(".")[0]) for word in words)
     elif name == "wget" or (name == "curl" and any(_flags(inner.argv, 1, "O", "remote-name remote-name-all"))):
         urls = (QUERY.split(word, maxsplit=1)[0] for word in words if word[:1] != "-")
-        yield from ((url, unquote(posixpath.basename(url))) for url in urls)
+        whole = name == "wget" and any(_flags(inner.argv, 1, "rxm", "recursive force-directories mirror"))
+        yield from ((url, unquote(url.partition("://")[2] if whole else posixpath.basename(url))) for url in urls)
+
+
+def _made_by_curl(argv: Sequence[str]) -> str:
+    """The word with a pattern of curl's own, of which it makes the name of a file: `-O http://x/[a-c]`, `-o '#1'`."""
+    value = next((value for _, value in _flags(argv, 1, "o", "output") if "#" in value), "")
+    if value or not any(_flags(argv, 1, "O", "remote-name remote-name-all")):
+        return value
+    return next((word for word in argv[1:] if "://" in word and CURL_PATTERN.fullmatch(word)), "")
 
 
 def writes_no_operand(inner: Inner) -> bool:
