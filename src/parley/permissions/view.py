@@ -20,8 +20,8 @@ MOST_LINKS = 40
 MOST_ENTRIES = 10_000
 """So many names in folders are looked at for one decision."""
 MOST_PARTS = 256
-OF_A_PROCESS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:cwd|root)")
-"""Links that lead to where a process is at the moment, or to where another process is: it is not known where to."""
+CWD_OF_A_PROCESS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/cwd")
+"""A link that leads to where a process is: for a command it is another place than for us."""
 MOST_STEPS = 4_000
 """Names that are looked at and compared in one decision, of files and of rules."""
 
@@ -168,7 +168,7 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
     if len(path) > LONGEST_PATH:
         raise OverBudget(too_much("The path is too long", len(path), LONGEST_PATH, "characters"))
     names = [plain(path)]
-    here, rest, links, steps = "/", parts(path)[::-1], 0, 0
+    here, rest, links, steps, is_known = "/", parts(path)[::-1], 0, 0, True
     while rest:
         part = rest.pop()
         steps += 1
@@ -185,13 +185,14 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
             here = there
             continue
         links += 1
-        if links > MOST_LINKS or OF_A_PROCESS.fullmatch(there):
+        is_known = is_known and CWD_OF_A_PROCESS.fullmatch(there) is None
+        if links > MOST_LINKS:
             return Way(tuple(dict.fromkeys(names)), None)
         names.append(plain("/".join([there, *reversed(rest)])))
         here = "/" if target.startswith("/") else here
         rest += reversed(parts(target))
         names.append(plain("/".join([here, *reversed(rest)])))
-    return Way(tuple(dict.fromkeys([*names, here])), here)
+    return Way(tuple(dict.fromkeys([*names, here])), here if is_known else None)
 
 
 def plain(path: str) -> str:

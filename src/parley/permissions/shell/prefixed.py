@@ -41,7 +41,7 @@ MORE = {
     "wc": Program(long="files0-from="),
     "diff": Program(
         short="D:S:X:nv",
-        long="ed exclude-from= horizon-lines= ifdef= ignore-file-name-case ignore-matching-lines= "
+        long="ed exclude-from= from-file= to-file= horizon-lines= ifdef= ignore-file-name-case ignore-matching-lines= "
         "line-format= no-ignore-file-name-case palette= rcs show-function-line= starting-file= suppress-blank-empty "
         "tabsize= unidirectional-new-file",
     ),
