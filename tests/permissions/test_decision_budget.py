@@ -9,9 +9,10 @@ from parley.permissions import hosts, wildcards
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.budget import OverBudget
 from parley.permissions.decision import MODES, decide
+from parley.permissions.paths import LONGEST_PATH
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import LONGEST_PATH, MOST_PARTS, Glance, follow
+from parley.permissions.view import MOST_PARTS, Glance, follow
 
 
 def decided(tool: str, value: str, mode: str, *denied: str, links: dict[str, str] | None = None) -> Decision:

@@ -88,6 +88,24 @@ class Trees:
         self.link("inner", "src")
         self.link("proc", "/proc/self")
 
+    def build_lists(self, detail: str) -> None:
+        """Files that name others, names that stand for others, and a folder to copy."""
+        md5 = "d41d8cd98f00b204e9800998ecf8427e"
+        lists = {
+            "good.sum": f"{md5}  README.md\n{md5} *src/main.py\n",
+            "near.sum": f"{md5}  README.md\n{md5}  .env\n",
+            "out.sum": f"{md5}  README.md\n{md5}  ../out/secret.txt\n",
+            "tag.sum": f"MD5 (../out/secret.txt) = {md5}\n",
+            "blank.sum": f"  {md5}\t ../out/secret.txt\n",
+            "escaped.sum": f"\\{md5}  ../out/secret.txt\n",
+            "names": ".env\0",
+        }
+        for name, text in lists.items():
+            (self.work / name).write_text(text)
+        self.link("0", "../out")
+        self.link("cwd", "/proc/self/cwd")
+        write(self.work, "conf2/.mcp.json", "conf2/a")
+
     def build_git(self, detail: str) -> None:
         git(self.root, "init", "-q", "-b", "main", str(self.work))
         git(self.work, "add", "-A")
@@ -149,6 +167,18 @@ class Trees:
             for name in ("wc", "cat", "touch"):
                 self.program(self.work / name)
             self.path = f"{self.work}/:{SYSTEM_PATH}"
+        elif detail == "links to the system":
+            for name, target in {
+                "head": "/usr/bin/head",
+                "tail": "/bin/sh",
+                "sort": "/tmp/sort",
+                "uniq": "uniq2",
+            }.items():
+                (inside / name).symlink_to(target)
+            (inside / "wc").rename(inside / "uniq2")
+            (inside / "python3").symlink_to("python")
+            (inside / "python").symlink_to("/usr/bin/python3.11")
+            self.path = f"{inside}:{SYSTEM_PATH}"
         elif detail == "link out":
             (self.root / "tools").symlink_to(inside)
             self.path = f"{self.root / 'tools'}:{SYSTEM_PATH}"
@@ -178,6 +208,7 @@ class Trees:
 BUILDERS: dict[str, Callable[[Trees, str], None]] = {
     "plain": Trees.build_plain,
     "inner": Trees.build_inner,
+    "lists": Trees.build_lists,
     "links": Trees.build_links,
     "git": Trees.build_git,
     "git:": Trees.build_hidden,

@@ -94,3 +94,11 @@ def test_the_real_view_sees_links_that_lead_nowhere(tmp_path: Path) -> None:
     assert view.has(str(tmp_path / "link"))
     assert not view.has(str(tmp_path / "nowhere"))
     assert not view.has("/a\0b")
+
+
+@pytest.mark.parametrize("command", ["mv logs/*.log done/", "mkdir done && cp logs/*.log done/ && ls done"])
+def test_many_files_that_are_moved_at_once_are_not_compared_with_each_other(command: str) -> None:
+    view = Tree(files=[f"/w/logs/{number}.log" for number in range(200)])
+    rules = [read_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)", "Bash(mkdir:*)")]
+
+    assert isinstance(decided(command, "acceptEdits", *(r for r in rules if isinstance(r, Rule)), view=view), Allow)

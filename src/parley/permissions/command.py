@@ -284,7 +284,7 @@ def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: R
         if way.real is None:
             return ENDLESS
     if go_by_a_link(touched.formers, view):
-        return MOVED_A_LINK
+        return touched.doubt or MOVED_A_LINK
     if why := shadows(touched.writes, request, view) or replaces(touched.steps, request, rules, view):
         return why
     return "" if line is None else doubts(line, touched.steps, request, rules, view)

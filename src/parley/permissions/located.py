@@ -10,6 +10,7 @@ word is enough to write a file with such a name into a folder of PATH.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -43,6 +44,9 @@ KNOWN = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in 
 SHADOWED = KNOWN - BUILTINS
 Parts = tuple[tuple[str, bool], ...]
 """Parts of a PATH, and whether their folders are in a working directory."""
+VERSION = re.compile(r"[\d.]*$")
+OPEN_TO_ALL = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/")
+"""Where anyone may have put a program."""
 PLANTED = "{name} is {place} here, a program in a working directory, and not the one of the system"
 SHADOWS = "{path} is in a folder of PATH, so that it would run in place of the system's {name}"
 REPLACES = "It puts a folder at {path}, which is a folder of PATH or above one: what is in it would run as a command"
@@ -57,7 +61,7 @@ def planted(line: Line, request: Request, rules: Rules, view: View) -> dict[str,
     for path in (request.path, *(assigned(line, request.cwd) if "PATH" in line.text else ())):
         parts = split(path, own)
         for name in names:
-            place = next((place for place in run_by(name, parts, view) if is_own(view.way(place), rules, view)), None)
+            place = next((place for place in run_by(name, parts, view) if is_planted(place, rules, view)), None)
             if place is not None:
                 found[name] = place
     return found
@@ -123,6 +127,18 @@ def is_own(way: Way, rules: Rules, view: View) -> bool:
     """Whether any name of a file lies in a folder of the session."""
     own = own_folders(rules, view)
     return way.real is None or any(beneath(name, folder) is not None for name in way.names for folder in own)
+
+
+def is_planted(place: str, rules: Rules, view: View) -> bool:
+    """Whether a file of the session would run. A link to an installed program of the same name, as virtual
+    environments have one to Python, is that program."""
+    way = view.way(place)
+    if not is_own(way, rules, view):
+        return False
+    if way.real is None or way.real.startswith(OPEN_TO_ALL) or is_own(Way((way.real,), way.real), rules, view):
+        return True
+    names = (VERSION.sub("", path.rpartition("/")[2]) for path in (place, way.real))
+    return len(set(names)) > 1
 
 
 def shadows(ways: Iterable[Way], request: Request, view: View) -> str:

@@ -10,13 +10,14 @@ Not here: which words those are, and flags that no such rule approves (shell/pre
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Collection, Sequence
 from itertools import islice, zip_longest
 
 from parley.permissions.base import Request, View, Way
 from parley.permissions.facts import AGAINST
 from parley.permissions.located import SHADOWED, shadows
-from parley.permissions.paths import beneath
+from parley.permissions.paths import beneath, may_be_path
 from parley.permissions.protected import FILES, is_protected
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, Step
@@ -40,7 +41,9 @@ MOST_NAMES = 1_000
 XARGS = "xargs"
 RUNS_THE_TREE = names("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
 """What they do comes from the working tree anyway; a single word is the name of a target to them."""
-TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto")
+MERGES = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-d[a-z-]*")
+"""With this flag a folder is not put into the other, but in its place."""
+TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto", "scp")
 
 
 def hazards(
@@ -110,6 +113,8 @@ class _Words:
         self._left -= 1
         if self._left < 0:
             return TOO_MANY
+        if not may_be_path(name):
+            return ""
         path = posixpath.join(folder, name)
         return "" if name.isalnum() and self._is_harmless(name, path) else self._led(word, self._view.way(path))
 
@@ -166,7 +171,12 @@ class _Words:
         """`cp -r template/. .` brings every name of a folder along."""
         if inner.argv[0].rpartition("/")[2] not in TAKES_CONTENTS:
             return ""
-        words = [word for word in inner.argv[1:] if posixpath.basename(word) in ("", ".", "..") and word[:1] != "-"]
+        merges = any(MERGES.fullmatch(word) for word in inner.argv[1:])
+        words = [
+            word
+            for word in inner.argv[1:]
+            if word[:1] != "-" and (merges or posixpath.basename(word) in ("", ".", ".."))
+        ]
         for word in words:
             found = self._view.entries(posixpath.join(folder, word), MOST_ENTRIES)
             if found is None:

@@ -19,8 +19,22 @@ import re
 
 from parley.workspace.globs import WILD, Glob
 
+LONGEST_PATH = 4096
+LONGEST_NAME = 255
+"""Of a path and of a part of it, as the kernel has them."""
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 """What some file systems leave out of a name: `.g\u200cit` is `.git` to them."""
+
+
+def may_be_path(text: str) -> bool:
+    """Whether the kernel takes a text for a path: a commit message or a script is too long to be one.
+
+    A program may fold `..` on its own, so that the part before it need not be a name.
+    """
+    if len(text) <= LONGEST_NAME:
+        return True
+    parts = text.split("/")
+    return ".." in parts or (len(text) < LONGEST_PATH and all(len(part) <= LONGEST_NAME for part in parts))
 
 
 def folded(text: str) -> str:

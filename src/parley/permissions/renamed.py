@@ -28,25 +28,32 @@ class Former(Struct, frozen=True):
 
 def formers(steps: Sequence[Step]) -> list[Former] | None:
     """The former names of all files that a command finds where another one has put them; None if too many."""
-    moves = [(number, old, new) for number, step in enumerate(steps) for old, new in step.moves]
-    if not moves:
-        return []
+    # A command finds nothing where it has only put it itself.
+    moved_by_others = (
+        [
+            [(other, *move) for other, one in enumerate(steps) if other != number for move in one.moves]
+            for number in range(len(steps))
+        ]
+        if any(step.moves for step in steps)
+        else []
+    )
     found: dict[Former, None] = {}
-    waiting = [(number, name) for number, step in enumerate(steps) for name in step.names]
+    waiting = [(number, name) for number, moves in enumerate(moved_by_others) if moves for name in steps[number].names]
     left = MOST_COMPARISONS
     while waiting:
         number, name = waiting.pop()
-        left -= len(moves)
+        left -= len(moved_by_others[number])
         if left < 0 or len(found) >= MOST_NAMES:
             return None
-        for other, old, new in moves:
-            inner = beneath(name, new) if other != number else None
+        for other, old, new in moved_by_others[number]:
+            inner = beneath(name, new)
             if inner is None:
                 continue
             former = Former(os.path.normpath(os.path.join(old, *inner)), old)
             if former not in found:
                 found[former] = None
-                waiting.append((other, former.path))
+                if moved_by_others[other]:
+                    waiting.append((other, former.path))
     return list(found)
 
 

@@ -7,13 +7,14 @@ change its meaning; the reach of the decision keeps the opener from following it
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 
 from parley.permissions.base import Entry, Links, View, Way
 from parley.permissions.budget import OverBudget, too_much
-from parley.permissions.paths import folded
+from parley.permissions.paths import LONGEST_PATH, folded
 
 MOST_LINKS = 40
 """As many as the kernel follows."""
@@ -21,9 +22,9 @@ MOST_ENTRIES = 10_000
 """So many names in folders are looked at for one decision."""
 MOST_LISTED = 256
 """A folder with more names is not listed ahead."""
-LONGEST_PATH = 4096
-"""As the kernel has it."""
 MOST_PARTS = 256
+CWD_OF_A_PROCESS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/cwd")
+"""A link that leads to where a process is: for a command it is another place than for us."""
 MOST_STEPS = 4_000
 """Names that are looked at and compared in one decision, of files and of rules."""
 
@@ -259,7 +260,7 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
     if len(path) > LONGEST_PATH:
         raise OverBudget(too_much("The path is too long", len(path), LONGEST_PATH, "characters"))
     names = [plain(path)]
-    here, rest, links, steps = "/", parts(path)[::-1], 0, 0
+    here, rest, links, steps, is_known = "/", parts(path)[::-1], 0, 0, True
     while rest:
         part = rest.pop()
         steps += 1
@@ -276,13 +277,14 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
             here = there
             continue
         links += 1
+        is_known = is_known and CWD_OF_A_PROCESS.fullmatch(there) is None
         if links > MOST_LINKS:
             return Way(tuple(dict.fromkeys(names)), None)
         names.append(plain("/".join([there, *reversed(rest)])))
         here = "/" if target.startswith("/") else here
         rest += reversed(parts(target))
         names.append(plain("/".join([here, *reversed(rest)])))
-    return Way(tuple(dict.fromkeys([*names, here])), here)
+    return Way(tuple(dict.fromkeys([*names, here])), here if is_known else None)
 
 
 def plain(path: str) -> str:

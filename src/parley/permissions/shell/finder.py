@@ -21,7 +21,7 @@ from parley.permissions.shell.patterns import matches, may_match, together
 from parley.permissions.shell.runners import READS_INPUT, TEXTS
 from parley.permissions.shell.simple import Line, names
 from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.tree import Seen, TooMuch, fragments, may_expand, parse, without_documents
+from parley.permissions.shell.tree import UNKNOWN, Seen, TooMuch, fragments, may_expand, parse, without_documents
 from parley.protocol.base import Struct
 
 MOST_CHARACTERS = 300_000
@@ -218,7 +218,8 @@ class _Search:
         if not assigned:
             return
         self.unresolved = self.unresolved or any(map(runners.LOADS_CODE.match, assigned))
-        for text in runners.texts("", ["", *assigned]):
+        known = [text for text in assigned if not text.endswith(f"={UNKNOWN}")]
+        for text in runners.texts("", ["", *known]):
             self.text(text, depth + 1)
 
     def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...], tuple[str, ...]]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from parley.permissions.paths import may_be_path
 from parley.permissions.shell.finder import ASSIGNMENT, surveyed
 from parley.permissions.shell.git import printed
 from parley.permissions.shell.moves import MOVES
@@ -23,6 +24,7 @@ from parley.protocol.base import Struct
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
 RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
 SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
+LISTS = ("--files0-from", "--files-from")
 GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 MOST_FOLDERS = 16
 MOST_NAMES = 400
@@ -34,8 +36,8 @@ TOP = re.compile(r"\$\(git rev-parse --show-toplevel\)|`git rev-parse --show-top
 HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 NAME = re.compile(r"[\w.~/-]+")
-JOINTS = re.compile(r"[=:@,]")
-"""What may stand before a file in a word: `if=x`, `HEAD:x`, `@x`."""
+JOINTS = re.compile(r"[=:@,;<]")
+"""What may stand before or after a file in a word: `if=x`, `HEAD:x`, `@x`, `f=<x;type=text/plain`."""
 
 
 class Glimpse(Struct, frozen=True):
@@ -100,11 +102,11 @@ def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
 
 
 def searches(words: Sequence[str]) -> bool:
-    """Whether a command reads every file in a folder."""
+    """Whether a command reads every file in a folder, or those that a list names."""
     name = words[0].rpartition("/")[2] if words else ""
     if name == "git":
         return printed(words) is not None
-    if name in SEARCHERS:
+    if name in SEARCHERS or any(word.startswith(LISTS) for word in words[1:]):
         return True
     return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in words[1:])
 
@@ -178,4 +180,4 @@ def _within(word: str) -> list[str]:
     names = [word, *JOINTS.split(word), *QUOTED.findall(word)]
     if word[:1] == "-" and word[:2] != "--":
         names.append(word[2:])
-    return [name for name in names if name and name[0] != "-"]
+    return [name for name in names if name and name[0] != "-" and may_be_path(name)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from parley.permissions.paths import LONGEST_PATH
 from parley.permissions.shell import (
     allowing,
     assignments,
@@ -23,7 +24,7 @@ from parley.permissions.shell import (
 )
 from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
 from parley.permissions.shell.programs import Program
-from parley.permissions.view import LONGEST_PATH, MOST_PARTS
+from parley.permissions.view import MOST_PARTS
 
 HEAD = """
 ## Commands that only read

@@ -12,8 +12,10 @@ Not here: where a word leads (permissions/named.py).
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
+from urllib.parse import unquote
 
 import msgspec
 
@@ -29,7 +31,8 @@ UNKNOWN_FLAG = "The rule does not spell {word}, and {name} may write or run some
 UNKNOWN_WORDS = "With these words {name} does more than read, and the rule does not spell them"
 RUNS = "{word} may name a program for {name} to run, and the rule does not spell it"
 SCRIPT = "The sed script {word} may write files or run commands"
-BACKUP = "sed would write its backup to another folder: {word}"
+MADE = "curl makes the name of the file that it writes of {word}"
+BACKUP = "sed would write its backup to another folder, or under another name: {word}"
 
 # Flags that neither write nor run anything, but are not needed without a rule; with `most`, any number of operands.
 MORE = {
@@ -195,8 +198,14 @@ OTHER_RUNS: dict[str, tuple[str, str, re.Pattern[str]]] = {
     "scp": ("SD", "", HARMLESS_PROGRAM),
     "sftp": ("SD", "", HARMLESS_PROGRAM),
     "man": ("PH", "pager html", HARMLESS_PROGRAM),
+    "zip": ("", "unzip-command", HARMLESS_PROGRAM),
 }
 """Short and long flags that name a program to run, and the values that are no surprise."""
+LETTERS = re.compile(r"[A-Za-z]{1,40}")
+"""What may be flags in one word; the rest of it is a value."""
+TAR_RUNS = re.compile(r"[A-Za-z]*[IF]")
+"""`tar xIf program archive`: the first word may hold flags without a dash."""
+ZIP_RUNS = re.compile(r"-\w*TT.*", re.DOTALL)
 OWN_FLAGS = ("--checkpoint", "--strip")
 """Flags that begin like one of these, and are flags of their own."""
 
@@ -218,12 +227,21 @@ INPUTS = {
     **dict.fromkeys(("docker", "docker-compose", "podman"), names("-f --file --env-file")),
     **dict.fromkeys(("kubectl", "helm"), names("-f --filename --kubeconfig --values")),
     "pre-commit": names("-c --config"),
+    "act": names("-W --workflows -e --eventpath"),
     "git": names("-m --message"),
 }
 """Flags whose next word is a file that is read, or a text."""
 ONLY_READ = names("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
 """Programs without a flag that writes, in no table or with words that the tables do not know."""
 CONCERNED = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
+BACKUPS = names("cp mv ln install")
+UNPACKERS = names(
+    "gzip gunzip pigz unpigz xz unxz bzip2 bunzip2 lzma unlzma lzip lz4 unlz4 zstd unzstd brotli compress "
+    "uncompress lzop"
+)
+QUERY = re.compile(r"[?#]")
+PERL_BACKUP = re.compile(r"-[A-Za-z]*?i(\S+)")
+CURL_PATTERN = re.compile(r"(?!-)[^\s?]*[\[{].*", re.DOTALL)
 MOST_LETTERS = 256
 MOST_SHOWN = 100
 
@@ -248,10 +266,17 @@ def concern(inner: Inner, patterns: Sequence[str]) -> str:
         return _git(inner.argv, spelled)
     if name == "sed":
         return _sed(inner.argv, spelled)
+    if name == "curl" and (made := _made_by_curl(inner.argv)) and made not in spelled:
+        return MADE.format(word=shown(made))
+    if name == "zip" and (word := next(filter(ZIP_RUNS.fullmatch, inner.argv), None)) and word not in spelled:
+        return RUNS.format(word=shown(word), name=name)
+    if name == "tar" and TAR_RUNS.match(" ".join(inner.argv[1:2])) and inner.argv[1] not in spelled:
+        return RUNS.format(word=shown(inner.argv[1]), name=name)
     if name in OTHER_RUNS:
         short, long, harmless = OTHER_RUNS[name]
         word = next((word for word, value in _flags(inner.argv, 1, short, long) if not harmless.fullmatch(value)), None)
-        return RUNS.format(word=shown(word), name=name) if word is not None and not _is_spelled(word, spelled) else ""
+        if word is not None and not _is_spelled(word, spelled):
+            return RUNS.format(word=shown(word), name=name)
     if name in ("ssh", "scp", "sftp"):
         word = next((word for word in _values(inner.argv, "-o") if SSH_RUNS.match(word)), None)
         return RUNS.format(word=shown(word), name=name) if word is not None and word not in spelled else ""
@@ -364,7 +389,9 @@ def _sed(argv: Sequence[str], spelled: Collection[str]) -> str:
     word = next((script for script in scripts if not edits_lines(script) and script not in spelled), None)
     if word is not None:
         return SCRIPT.format(word=shown(word))
-    suffix = next((value for flag, value in found.flags if flag in ("i", "in-place") and "/" in value), None)
+    suffix = next(
+        (value for flag, value in found.flags if flag in ("i", "in-place") and re.search(r"[/*]", value)), None
+    )
     return "" if suffix is None else BACKUP.format(word=shown(suffix))
 
 
@@ -452,6 +479,7 @@ def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]
     name, argv = _name(inner), inner.argv
     if not sends and writes_no_operand(inner):
         return
+    yield from ((word, each) for word, each in made_names(inner) if each)
     skips, only_operands = False, False
     for place, word in enumerate(argv[1:], 1):
         if skips:
@@ -470,6 +498,31 @@ def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]
             quoted = QUOTED.findall(word) if TAKES_CODE.fullmatch(name) else ()
             found = {*_within(word, only_operands), *(text.strip(" ><|+&") for text in quoted)}
             yield from ((word, each) for each in found if each)
+
+
+def made_names(inner: Inner) -> Iterator[tuple[str, str]]:
+    """Names that a program makes of its words: of a backup, of what it unpacks, of what it downloads."""
+    name, words = _name(inner), inner.argv[1:]
+    if name in BACKUPS:
+        suffixes = {value for _, value in _flags(inner.argv, 1, "S", "suffix")}
+        yield from ((word, posixpath.basename(word) + suffix) for suffix in suffixes for word in words)
+    elif name == "perl":
+        suffixes = {found[1] for word in words if (found := PERL_BACKUP.fullmatch(word))}
+        yield from ((word, word + suffix) for suffix in suffixes for word in words)
+    elif name in UNPACKERS:
+        yield from ((word, word.rpartition(".")[0]) for word in words)
+    elif name == "wget" or (name == "curl" and any(_flags(inner.argv, 1, "O", "remote-name remote-name-all"))):
+        urls = (QUERY.split(word, maxsplit=1)[0] for word in words if word[:1] != "-")
+        whole = name == "wget" and any(_flags(inner.argv, 1, "rxm", "recursive force-directories mirror"))
+        yield from ((url, unquote(url.partition("://")[2] if whole else posixpath.basename(url))) for url in urls)
+
+
+def _made_by_curl(argv: Sequence[str]) -> str:
+    """The word with a pattern of curl's own, of which it makes the name of a file: `-O http://x/[a-c]`, `-o '#1'`."""
+    value = next((value for _, value in _flags(argv, 1, "o", "output") if "#" in value), "")
+    if value or not any(_flags(argv, 1, "O", "remote-name remote-name-all")):
+        return value
+    return next((word for word in argv[1:] if "://" in word and CURL_PATTERN.fullmatch(word)), "")
 
 
 def writes_no_operand(inner: Inner) -> bool:
@@ -519,8 +572,8 @@ def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[t
         if flag[:2] == "--" and flag not in OWN_FLAGS and any(name.startswith(flag[2:]) for name in known):
             yield word, value if equals else following
         elif word[:1] == "-" and word[1:2] != "-":
-            letters = word[1:8] if word[1:8].isalpha() else word[1:2]
-            at = next((at for at, letter in enumerate(letters, 1) if letter in short), 0)
+            letters = LETTERS.match(word, 1)
+            at = next((at for at, letter in enumerate(letters[0] if letters else "", 1) if letter in short), 0)
             if at:
                 yield word, word[at + 1 :] or following
 

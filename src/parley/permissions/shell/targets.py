@@ -20,7 +20,7 @@ from parley.permissions.base import View
 from parley.permissions.shell import assignments
 from parley.permissions.shell.edits import EDITS, Touched
 from parley.permissions.shell.expansion import Look, expand, is_pattern
-from parley.permissions.shell.following import followed
+from parley.permissions.shell.following import followed, listed, lists
 from parley.permissions.shell.moves import IN_SHELL, MOVES, goal_of
 from parley.permissions.shell.readonly import files_read, program_name
 from parley.permissions.shell.simple import Line, Simple
@@ -37,7 +37,9 @@ MOST_NAMES = 1_000
 MOST_EFFORT = 100_000
 """How much is spent on paths: their characters, and as many as `PER_PATH` for each."""
 PER_PATH = 40
+MOST_LISTED_BYTES = 64_000
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MOST_FOLDERS} folders"
+DEPENDS_ON_STATUS = "The name of a file in it depends on how another command ends"
 TOO_MANY_NAMES = "It names too many files, or too long ones, to look at each"
 
 
@@ -114,6 +116,7 @@ class _Tracker:
         if not command.globs or self._view is None:
             self.unknown = self.unknown or bool(command.globs)
             self._follow(command, self.folders)
+            self._list(command, self.folders)
             yield found, self.folders
             return
         entries = partial(self._view.entries, most=MOST_ENTRIES)
@@ -129,8 +132,9 @@ class _Tracker:
                 yield found, (folder,)
                 continue
             if any(STATUS in name for name in (*names.reads, *names.writes)):
-                self._doubt("The name of a file in it depends on how another command ends")
+                self._doubt(DEPENDS_ON_STATUS)
             self._follow(concrete, (folder,))
+            self._list(concrete, (folder,))
             yield names, (folder,)
 
     def _concrete(self, command: Simple, folder: str, look: Look) -> Simple | None:
@@ -140,6 +144,9 @@ class _Tracker:
             if place not in command.globs:
                 argv.append(word)
                 continue
+            if STATUS in word and is_pattern(command.words[place]):
+                self._doubt(DEPENDS_ON_STATUS)
+                return None
             found = expand(command.words[place], folder, look)
             if found is None or len(argv) + len(found.words) > MOST_NAMES:
                 self._doubt(f"{word} stands for more files than are looked at before a command runs")
@@ -168,6 +175,16 @@ class _Tracker:
     def _follow(self, command: Simple, folders: tuple[str, ...]) -> None:
         for name, deep in followed(command):
             self.followed.update(((path, deep), None) for path in self._resolved([name], folders))
+
+    def _list(self, command: Simple, folders: tuple[str, ...]) -> None:
+        """What a list names is read as well. It is looked at before the line runs, so the line must not write it."""
+        for path in self._resolved(lists(command), folders):
+            data = self._view.read(path, MOST_LISTED_BYTES) if self._view else None
+            names = listed(data) if data is not None else None
+            if names is None or self.edits:
+                self._doubt(f"{command.argv[0]} reads the files that a list names, and they are not known")
+                return
+            self._add(self.reads, names, folders)
 
     def _move(self, argv: tuple[str, ...], command: Simple, *, in_shell: bool) -> None:
         goal = goal_of(argv, self._home)

@@ -43,6 +43,7 @@ MOST_DOCUMENTS = 20
 MOST_READS = 2_000
 """How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
 PIECE_BYTES = 256
+UNKNOWN = "?"
 PLAIN_LINE = re.compile(r"(?:[\w ./:,@%+=^~*?!&|;>-]|<(?!<))*")
 DOCUMENT_LINE = re.compile(rf"{PLAIN_LINE.pattern}<<[ ]?(?P<quote>['\"])(?P<mark>\w+)(?P=quote){PLAIN_LINE.pattern}")
 
@@ -68,7 +69,7 @@ class Parsed(Struct, frozen=True):
     redirects: tuple[tuple[str, str], ...] = ()
     """Operators, and files as they are spelled or, if that is known, as they are called."""
     assignments: tuple[str, ...] = ()
-    """`name=value`, of those whose value is known."""
+    """`name=value`, with `UNKNOWN` for a value that is only known when it runs."""
 
 
 @cache
@@ -109,7 +110,7 @@ def parse(command: str) -> Parsed:
             redirects.append(_redirect(node, source))
         elif node.type == "variable_assignment" and len(node.named_children) > 1:
             value = _literal(node.named_children[-1], source)
-            assignments += [] if value is None else [f"{_text(node.named_children[0], source)}={value}"]
+            assignments.append(f"{_text(node.named_children[0], source)}={UNKNOWN if value is None else value}")
         elif node.type == "herestring_redirect":
             inputs.extend(_literal(child, source) or _text(child, source) for child in node.named_children)
     rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
