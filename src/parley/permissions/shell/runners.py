@@ -148,7 +148,7 @@ EDITORS = names(
 )
 QUOTED = re.compile(
     r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|(?:\bq[xwq]?|%[xwqQ])\s*"
-    r"(?:\(([^)]{0,200})\)|\{([^}]{0,200})\}|\[([^]]{0,200})\]|[/|!]([^/|!]{0,200})[/|!])"
+    r"(?:\(([^)]{0,80})\)|\{([^}]{0,80})\}|\[([^]]{0,80})\]|[/|!]([^/|!]{0,80})[/|!])"
 )
 """With the quotes of Perl and Ruby: `qx{rm x}`, `%x(rm x)`."""
 SUBSTITUTION = re.compile(r"\$\(|`")
@@ -189,7 +189,7 @@ AWK_RUNS_VALUES = re.compile(r"\bsystem\s*\(\s*[^\s\")]|[\w$)\]]\s*\|&?\s*getlin
 AWK_TEXT = re.compile(r"/(?:\\.|[^/\\\n])*/|\"(?:\\.|[^\"\\])*\"")
 # What vim runs without a `!`.
 VIM_RUN = re.compile(r"\bterm(?:inal)?!?\s+(?:\+\+\S+\s+)*(.+)|\b\w*(?:prg|shell|mp|gp|ep|fp|kp)=((?:\\.|[^\s\\|])+)")
-TMUX_RUN = re.compile(r"#\(([^)]{0,500})\)")
+TMUX_RUN = re.compile(r"#\(([^)]{0,100})\)")
 OLD_TAR = re.compile(r"[A-Za-z]*[IF][A-Za-z]*")
 # What debuggers, databases and the like call a shell by, within their own languages.
 SPOKEN = re.compile(
