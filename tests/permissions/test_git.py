@@ -623,3 +623,72 @@ def test_what_was_found_in_an_index_that_has_just_changed_is_not_kept(ground: Gr
         assert isinstance(decide(request, Rules(cwd=str(ground.work)), "default", view), Allow)
 
     assert view.read_paths.count(str(ground.work / ".git" / "index")) == 2
+
+
+# What the index proves.
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["git diff", "git diff -U5", "git diff -- a.txt", "git grep one", "git diff | head -5", "cd . && git diff"],
+)
+@pytest.mark.parametrize("rule", ["Read(.env)", "Read(.env*)", "Read(secrets/**)", "Read(**/*.pem)"])
+def test_a_denied_file_that_is_not_tracked_cannot_be_printed(ground: Ground, command: str, rule: str) -> None:
+    assert isinstance(decided(opened(ground, denied=(rule,)), command, ground.work), Allow)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git diff --cached",
+        "git diff HEAD",
+        "git diff main -- a.txt b",
+        "git log -p",
+        "git show",
+        "git grep --untracked one",
+        "git grep --no-index one",
+        "git grep one HEAD",
+        "git diff --no-index a.txt .env",
+        "git add -f .env && git diff",
+    ],
+)
+def test_what_the_index_does_not_prove_is_asked_about(ground: Ground, command: str) -> None:
+    book = opened(ground, denied=("Read(.env)",), allowed=("Bash(git:*)",))
+
+    assert not isinstance(decided(book, command, ground.work), Allow)
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize("rule", ["Read(.env)", "Read(.e*v)", "Read(.ENV)", "Read(secrets/**)", "Read([s]ecrets/**)"])
+def test_a_tracked_denied_file_is_not_printed(ground: Ground, rule: str, version: str) -> None:
+    (ground.work / "secrets").mkdir()
+    for name in (".env", "secrets/key"):
+        (ground.work / name).write_text("x\n")
+    ground.git("add", "-f", ".env", "secrets")
+    ground.git("update-index", f"--index-version={version}")
+    book = opened(ground, denied=(rule,))
+
+    for command in ("git diff", "git grep x", "git diff -- ."):
+        assert is_ask(decided(book, command, ground.work))
+
+
+def test_a_working_tree_within_a_denied_folder_is_not_printed(ground: Ground) -> None:
+    tree = ground.work / "secrets"
+    make_repository(tree, ground.home)
+    book = opened(ground, denied=("Read(secrets/**)",))
+
+    assert not isinstance(decided(book, "git -C secrets diff", ground.work), Allow)
+    assert not isinstance(decided(book, "git diff", tree), Allow)
+
+
+@pytest.mark.parametrize(
+    "command", ["git log --full-diff -p -- a.txt", "git diff {blob} a.txt", "git diff {blob} -- a.txt"]
+)
+def test_a_file_that_is_named_does_not_bring_a_denied_one(ground: Ground, command: str) -> None:
+    (ground.work / ".env").write_text("x\n")
+    ground.git("add", "-f", ".env")
+    ground.git("commit", "-q", "-m", "second")
+    blob = ground.git("rev-parse", "HEAD:.env").strip()
+    book = opened(ground, denied=("Read(.env)",))
+
+    assert is_ask(decided(book, command.format(blob=blob), ground.work))

@@ -276,3 +276,12 @@ def test_only_absolute_folders_are_kept() -> None:
     assert folders("/a:b:./c::/d:~/e:/proc/self/cwd") == ("/a", "/d")
     assert folders("") == folders(".") == tuple(DEFAULT.split(":"))
     assert with_absolute_path({"A": "1", "PATH": ".:/bin"}) == {"A": "1", "PATH": "/bin"}
+
+
+def test_a_git_lfs_of_the_tree_is_not_the_one_of_the_system(tree: Path) -> None:
+    path = f"{tree}/.venv/bin:{SYSTEM}"
+    assert isinstance(decided("git status", tree, path), Allow)
+
+    assert "PATH" in reason(decided(".venv/bin/git-lfs", tree, path, "Write", mode="acceptEdits", tool="Write"))
+    plant(tree, "git-lfs")
+    assert isinstance(decided("git status", tree, path), Ask)

@@ -36,6 +36,7 @@ from parley.permissions.shell.git import (
 )
 from parley.permissions.shell.readonly import files_read
 from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.tracked import prints_index_only, tracks_none
 
 MOST_FOLDERS = 16
 NEEDS_NO_INDEX = gitconfig.names(
@@ -186,6 +187,7 @@ def _tops(folder: str, view: View) -> list[str]:
 def prints_denied(line: Line, request: Request, rules: Rules, view: View) -> str:
     """Why git may print files that a rule denies; empty if it does not."""
     denying = rules.on_paths("deny", "Read", writing=False)
+    provable = denying and all(files_read(command) is not None for command in line.commands)  # the index stays as it is
     for command in line.commands if denying else ():
         words = git_words(command)
         found = printed(words) if words else None
@@ -197,10 +199,18 @@ def prints_denied(line: Line, request: Request, rules: Rules, view: View) -> str
             place = os.path.join(folder, *call_of(words).folders)
             tops = _tops(place, view)
             areas = [area for top in tops for area in _areas(found, place, top, view)]
-            rule = next((rule for rule in denying for area in areas if _may_meet(rule, area, rules, view)), None)
-            if rule is not None:
+            met = [rule for rule in denying if any(_may_meet(rule, area, rules, view) for area in areas)]
+            if met and not (provable and prints_index_only(words) and _untracked(met, place, rules, view)):
+                rule = met[0]
                 return f"git {call_of(words).subcommand} may print files that the rule {rule.text} denies"
     return ""
+
+
+def _untracked(denying: Sequence[Rule], folder: str, rules: Rules, view: View) -> bool:
+    """Whether the repository of a folder surely has no file in its index that a rule denies."""
+    found = candidates(folder, view)
+    sure = len(found) == 1 and found[0].sure and not found[0].bare
+    return sure and tracks_none(denying, found[0], (folder, *rules.working(), view.home), view)
 
 
 def _areas(found: Printed, folder: str, top: str, view: View) -> list[str]:

@@ -37,9 +37,9 @@ BUILTINS = names(
 """The shell runs these itself, whatever is on PATH."""
 STARTERS = names("timeout nice nohup stdbuf xargs")
 """Wrappers that are programs: behind them even `echo` is looked up on PATH."""
-ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",)}
-"""Scripts that find another program on PATH."""
-KNOWN = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in VERSIONS), "git"})
+ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",)}
+"""What finds another program on PATH; the usual filter of git-lfs is harmless if it is the system's."""
+KNOWN = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in VERSIONS), "git", "git-lfs"})
 """The programs that the tables trust by name."""
 SHADOWED = KNOWN - BUILTINS
 Parts = tuple[tuple[str, bool], ...]

@@ -17,11 +17,12 @@ from itertools import islice
 
 from parley.permissions.budget import too_much
 from parley.permissions.shell import runners
+from parley.permissions.shell.inert import INERT
 from parley.permissions.shell.patterns import matches, may_match, together
 from parley.permissions.shell.runners import READS_INPUT, TEXTS
 from parley.permissions.shell.simple import Line, names
 from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.tree import UNKNOWN, Seen, TooMuch, fragments, may_expand, parse, without_documents
+from parley.permissions.shell.tree import Seen, TooMuch, fragments, may_expand, parse, without_documents
 from parley.protocol.base import Struct
 
 MOST_CHARACTERS = 300_000
@@ -40,7 +41,13 @@ DEEPEST = 12
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 # What tree-sitter is known to misread without an error.
 MISREAD = re.compile(r"<<|\$\{|\$\[|\(\(|\[\[|\\\n|\r|@P|[^\x00-\x7f]|[\x00-\x08\x0b-\x1f\x7f]|\bcoproc\b|\btime\b")
-SHELLS = names("sh bash dash zsh ksh ash mksh rbash fish")
+SHELLS = names(
+    "sh bash dash zsh ksh ash mksh rbash fish rksh lksh pdksh loksh csh tcsh yash posh sash osh oil hush brush "
+    "static-sh xonsh nu elvish rc es pwsh powershell"
+)
+SHELL = re.compile(rf"(?:{'|'.join(sorted(map(re.escape, SHELLS)))})(?:-?[\d.]+)?(?:-static|\.distrib)?")
+STARTUP_FILE = names("--rcfile --init-file")
+INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 EVALUATORS = names("eval trap alias")
 ECHOES = names("echo printf cat")
 # Programs whose own words hold the command that runs; the number is how many operands come before it.
@@ -57,7 +64,7 @@ WRAPPERS = {
             "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
             "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
             "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
-            "reflex concurrently onchange chokidar shell"
+            "reflex concurrently onchange chokidar shell pwsh powershell"
         ),
         0,
     ),
@@ -75,6 +82,29 @@ GIT_LIKE = names(
     "git hg svn docker podman kubectl helm npm pnpm yarn npx cargo gh glab aws gcloud az terraform systemctl go pip "
     "pip3 poetry uv brew apt apt-get dnf yum make"
 )
+
+
+NAME = re.compile(r"(?:/?(?:[\w.-]+/)*)[A-Za-z_][\w.+-]*")
+MOST_WORDS = 8
+MOST_PROSE = 1_000
+KNOWN = (
+    INERT,
+    WRAPPERS,
+    EVALUATORS,
+    GIT_LIKE,
+    TEXTS,
+    READS_INPUT,
+    runners.SUBRUNNERS,
+    runners.OPTIONS,
+    runners.SUBSCRIPTS,
+    runners.RENAMERS,
+    runners.EDITORS,
+    runners.PAGERS,
+    runners.SPEAKERS,
+    runners.FILLERS,
+    names("source . for case select function { } ( ) [[ (( in esac fi done sed gs busybox complete fc"),
+)
+KNOWN_FORMS = (runners.INTERPRETERS, runners.ANYWHERE, runners.PIPED, re.compile(r"python.*|pip[\d.]*|git-.*"))
 
 
 class Found(Struct, frozen=True):
@@ -143,7 +173,7 @@ def surveyed(command: str) -> Survey:
 def _surveyed(command: str) -> Survey:
     search = _Search()
     try:
-        search.text(command, 0)
+        search.text(command, 0, sure=True)
     except TooMuch as exc:
         search.give_up(str(exc))
         search.parts.update(dict.fromkeys(_glanced(command)))
@@ -173,13 +203,14 @@ class _Search:
         self.unresolved = False
         self.over_budget = ""
         self._read = 0
+        self._guessed = set[Seen]()
         self._spelled = 0
         self.done: dict[tuple[str | None, ...], Seen] = {}
         self.redirects: dict[tuple[str, str], None] = {}
         self.beginnings: dict[str, None] = {}
 
-    def text(self, command: str, depth: int) -> None:
-        """A text that some shell reads. Raises TooMuch."""
+    def text(self, command: str, depth: int, *, sure: bool = False) -> None:
+        """A text that some shell reads, or (if it is not `sure`) may read. Raises TooMuch."""
         self._check_depth(depth)
         self._part(command.strip())
         # The contents of here-documents cost next to nothing if they are not read as commands.
@@ -201,7 +232,7 @@ class _Search:
             commands, inputs, assigned = self._parsed(command)
         self._assignments(assigned, depth)
         for seen in commands:
-            self.command(seen, depth)
+            self.command(seen, depth, sure=sure and seen not in self._guessed)
         if any(_reads_its_input(seen) for seen in commands):
             self.unresolved = True
             for text in (*inputs, *_written(commands)):
@@ -218,8 +249,7 @@ class _Search:
         if not assigned:
             return
         self.unresolved = self.unresolved or any(map(runners.LOADS_CODE.match, assigned))
-        known = [text for text in assigned if not text.endswith(f"={UNKNOWN}")]
-        for text in runners.texts("", ["", *known]):
+        for text in runners.texts("", ["", *assigned]):
             self.text(text, depth + 1)
 
     def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...], tuple[str, ...]]:
@@ -228,13 +258,15 @@ class _Search:
             return tuple(fragments(command)), (), ()
         parsed = parse(command)
         self.redirects.update(dict.fromkeys(parsed.redirects))
-        self.unresolved = self.unresolved or parsed.error
+        unknown = any(map(runners.LOADS_UNKNOWN_CODE.match, parsed.unknown))
+        self.unresolved = self.unresolved or parsed.error or unknown
         if not parsed.error and not MISREAD.search(command):
             return parsed.commands, parsed.inputs, parsed.assignments
-        found = fragments(command if parsed.error else parsed.rest)
+        found = tuple(fragments(command if parsed.error else parsed.rest))
+        self._guessed.update(found if not parsed.error else (*found, *parsed.commands))
         return (*parsed.commands, *found), parsed.inputs, parsed.assignments
 
-    def command(self, seen: Seen, depth: int) -> None:
+    def command(self, seen: Seen, depth: int, *, sure: bool = False) -> None:
         """One command, and every command in its words. Raises TooMuch."""
         if seen.words in self.done:
             return
@@ -258,8 +290,10 @@ class _Search:
         self._part(" ".join(literal))
         name = name.rpartition("/")[2]
         self._part(" ".join([name, *literal[1:]]))
+        if name.startswith("git-"):
+            self._part(" ".join(["git", name[4:], *literal[1:]]))
         self._open(name, Seen(words, spelled), literal, 1)
-        self._inside(name, Seen(words, spelled), literal, depth)
+        self._inside(name, Seen(words, spelled), literal, depth, sure=sure)
 
     def _open(self, name: str, seen: Seen, literal: list[str], begin: int) -> None:
         for place in range(begin, len(literal)):
@@ -286,7 +320,7 @@ class _Search:
             raise TooMuch(f"A command may begin at too many of its words to judge (at most {MOST_POSITIONS})")
         return found
 
-    def _inside(self, name: str, seen: Seen, literal: list[str], depth: int) -> None:
+    def _inside(self, name: str, seen: Seen, literal: list[str], depth: int, *, sure: bool) -> None:
         if name in GIT_LIKE:
             for place in self._few(_reachable(seen, 0)):
                 self._part(" ".join([name, *literal[place:]]))
@@ -294,14 +328,17 @@ class _Search:
         if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
             for place in self._few(_reachable(seen, WRAPPERS[name])):
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
-        if name in SHELLS or name in TEXTS:
-            self._texts(seen, name in SHELLS, depth)
+        is_shell = SHELL.fullmatch(name) is not None
+        if is_shell or name in TEXTS:
+            self._texts(seen, is_shell, depth, sure=sure)
+        if sure and not is_shell and not _is_known(name):
+            self._anywhere(literal, depth)
         for text in (*runners.texts(name, literal), *runners.renamed(name, seen.spelled)):
             self.text(text, depth + 1)
         for place in self._few(runners.places(name, literal)):
             if seen.words[place] is not None and "{}" not in literal[place]:
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
-        if runners.runs_what_it_reads(name, literal):
+        if runners.runs_what_it_reads(name, literal) or runners.reads_code(name, seen.spelled):
             self.unresolved = True
         if name in EVALUATORS:
             self.unresolved = self.unresolved or None in seen.words
@@ -313,7 +350,23 @@ class _Search:
             self.unresolved = self.unresolved or "{}" in "".join(literal[place + 1 : place + 2])
             self.command(Seen(seen.words[place + 1 :], seen.spelled[place + 1 :]), depth + 1)
 
-    def _texts(self, seen: Seen, is_shell: bool, depth: int) -> None:
+    def _anywhere(self, literal: Sequence[str], depth: int) -> None:
+        """The words of a program that is not known: a command may begin at each, and each may be a text."""
+        unresolved, beginnings = self.unresolved, dict(self.beginnings)
+        for place in range(1, min(len(literal), MOST_POSITIONS)):
+            word = literal[place]
+            for text in dict.fromkeys((word, word.partition("=")[2])):
+                if NAME.fullmatch(text):
+                    words = (text.rpartition("/")[2], *literal[place + 1 : place + MOST_WORDS])
+                    self._part(" ".join(words))
+                    if words[0] in WRAPPERS or SHELL.fullmatch(words[0]):
+                        self.command(Seen(words, words), depth + 1)
+                elif " " in text and len(text) <= MOST_PROSE:
+                    self.text(text, depth + 1)
+        # That it cannot be read means nothing: it may be prose.
+        self.unresolved, self.beginnings = unresolved, beginnings
+
+    def _texts(self, seen: Seen, is_shell: bool, depth: int, *, sure: bool) -> None:
         """Words that a shell reads as a text: those behind `-c`, and any with a blank in them."""
         behind_c = False
         for word in seen.words[1:]:
@@ -322,9 +375,14 @@ class _Search:
             elif word is not None and word[:1] in "-+" and word[:2] != "--":
                 behind_c = behind_c or "c" in word
             elif word is not None and (behind_c or " " in word):
-                self.text(word, depth + 1)
-        if is_shell and None in seen.words[1:2]:
+                self.text(word, depth + 1, sure=sure and is_shell)
+        if is_shell and _script(seen.words) is None:
             self.unresolved = True
+
+
+def _is_known(name: str) -> bool:
+    """Whether it is known where the words of a program may hold a command, if they may at all."""
+    return any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
 
 
 def _reachable(seen: Seen, operands: int) -> Iterator[int]:
@@ -357,11 +415,31 @@ def _reads_its_input(seen: Seen) -> bool:
     name = words[0].rpartition("/")[2]
     if name in READS_INPUT:
         return "-l" not in words
-    if name in ("source", ".") and words[1:2] in (["/dev/stdin"], ["-"], ["/dev/fd/0"], [None]):
+    if name in ("source", ".") and (None in words[1:2] or any(map(INPUT.fullmatch, filter(None, words[1:2])))):
         return True
-    if name not in SHELLS:
-        return False
-    return all(word is not None and word[:1] == "-" and "c" not in word for word in words[1:])
+    return SHELL.fullmatch(name) is not None and INPUT.fullmatch(_script(words) or "x") is not None
+
+
+def _script(words: Sequence[str | None]) -> str | None:
+    """The file that a shell takes its commands from; "-" for its input, None if that is not known."""
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word is None:
+            return None
+        if word[:2] == "--" and word != "--":
+            if word in STARTUP_FILE and None in words[place + 1 : place + 2]:
+                return None
+            place += 2 if word in STARTUP_FILE else 1
+        elif word[:1] in ("-", "+"):
+            if "c" in word:
+                return "-c"
+            if "s" in word:
+                return "-"
+            place += 2 if word[-1] in "oO" else 1
+        else:
+            return word
+    return "-"
 
 
 def _written(commands: Sequence[Seen]) -> Iterator[str]:

@@ -342,8 +342,10 @@ def _of_paths(name: str, words: Sequence[str], found: Reading) -> Printed:
     operands = found.operands
     if name == "grep" and not found.has("e", "f"):
         operands = operands[1:]
-    if found.has("L") or name.startswith("stash"):
+    if found.has("L", "full-diff") or name.startswith("stash"):
         return Printed(None)
+    if name == "diff" and any(HASH.fullmatch(words[place]) for place in operands):
+        return Printed(None)  # it may be a file, which is compared with another
     dashes = next((place for place in range(2, len(words)) if words[place] == "--"), None)
     if dashes is not None:
         paths = tuple(words[place] for place in operands if place > dashes)

@@ -23,6 +23,7 @@ from parley.permissions.shell import (
     wrappers,
 )
 from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
+from parley.permissions.shell.inert import INERT
 from parley.permissions.shell.programs import Program
 from parley.permissions.view import MOST_PARTS
 
@@ -78,6 +79,7 @@ def lines() -> Iterator[str]:
     yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(runners.SUBRUNNERS.items()))
     yield f"- behind the options of {listed(finder.GIT_LIKE)}"
     yield from (f"- in the values of `{name}` {listed(words)}" for name, words in sorted(runners.OPTIONS.items()))
+    yield f"- at every word, and in every text, of a program that is not named above and not one of {listed(INERT)}"
     yield ""
     yield "A command or a path that would take too long to judge is asked about in every mode: a command of more than"
     yield f"{tree.MOST_CHARACTERS:,} characters beside its here-documents, or {finder.MOST_CHARACTERS:,} with them, of"

@@ -18,10 +18,10 @@ from parley.permissions.shell.simple import names
 # Subcommands behind which a command may begin at any word.
 SUBRUNNERS = {
     **dict.fromkeys(
-        names("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad consul"),
-        names("exec run compose --entrypoint debug"),
+        names("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad"),
+        names("exec run create unshare ssh --entrypoint debug --"),
     ),
-    **dict.fromkeys(names("npm pnpm yarn bun npx bunx pipx"), names("exec x dlx -c --call")),
+    **dict.fromkeys(names("npm pnpm yarn bun npx bunx pipx"), names("exec x dlx explore -c --call")),
     **dict.fromkeys(
         names(
             "uv poetry pipenv bundle conda mamba micromamba hatch pdm rye direnv mise asdf rbenv pyenv nodenv nvm fnm "
@@ -30,9 +30,18 @@ SUBRUNNERS = {
         ),
         names("run exec exec-env exec-file x shell develop env -c -e -- --command enter"),
     ),
-    **dict.fromkeys(names("perf"), names("stat record trace")),
+    **dict.fromkeys(names("perf"), names("stat record trace ftrace")),
     **dict.fromkeys(names("trace-cmd rr coverage"), names("record run")),
-    "git": names("run foreach"),
+    "git": names("run foreach instaweb web--browse"),
+    **dict.fromkeys(names("gh gcloud aws az"), names("ssh --command --")),
+    "cargo": names("watch"),
+    **dict.fromkeys(
+        names("heroku fly flyctl railway vault buildah dvc"),
+        names("run unshare ssh exec console -C -- --command stage"),
+    ),
+    "consul": names("lock watch exec"),
+    "tox": names("exec"),
+    "just": names("-c --command --shell --chooser"),
     "go": names("-exec -toolexec"),
     "rg": names("--pre --hostname-bin"),
     **dict.fromkeys(names("fd fdfind"), names("-x -X --exec --exec-batch")),
@@ -47,13 +56,14 @@ SUBRUNNERS = {
     **dict.fromkeys(names("i3-msg swaymsg hyprctl xdotool"), names("exec")),
     "tmux": names(
         "new new-session neww new-window splitw split-window respawn-pane respawnp respawn-window respawnw run "
-        "run-shell if if-shell popup display-popup pipe-pane pipep"
+        "run-shell if if-shell popup display-popup pipe-pane pipep send send-keys set set-option bind bind-key "
+        "set-hook confirm confirm-before command-prompt menu display-menu"
     ),
 }
 # Programs behind which a command may begin at any word.
 ANYWHERE = re.compile(
     r"ld-(?:linux|musl).*|ld\.so.*|chrt|capsh|bwrap|firejail|proot|valgrind|ltrace|xvfb-run|dbus-run-session|cgexec|"
-    r"qemu-\w+(?:-static)?|s6-[\w-]+|ansible|salt|pdsh|pssh|parallel-ssh|clush|dsh|fab"
+    r"qemu-\w+(?:-static)?|s6-[\w-]+|hyperfine|uftrace|onchange|busybox|toybox|ansible|salt|pdsh|pssh|parallel-ssh|clush|dsh|fab"
 )
 # Programs that give another one a new name.
 RENAMERS = names("cp mv ln install hash cat dd rsync")
@@ -65,17 +75,34 @@ TEXTS = names(
     "bind entr rsync sg chronic at tsp pwsh powershell capsh man compgen mosh autossh sshpass bpftrace fzf sk pee "
     "mispipe concurrently watchexec nodemon reflex onchange chokidar ansible salt pdsh pssh parallel-ssh clush dsh fab "
     "vagrant adb sops dtach abduco xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal "
-    "i3-msg swaymsg hyprctl socat ncat nc netcat scp sftp"
+    "i3-msg swaymsg hyprctl scriptlive socat ncat nc netcat scp sftp"
 )
 # Options whose value is a command, or a text for a shell. A long one may be shortened.
 OPTIONS = {
-    "tar": names(
-        "-I -F --use-compress-program --to-command --checkpoint-action --info-script --new-volume-script --rsh-command "
-        "--rmt-command"
+    **dict.fromkeys(
+        names("tar bsdtar gtar star"),
+        names(
+            "-I -F --use-compress-program --to-command --checkpoint-action --info-script --new-volume-script "
+            "--rsh-command --rmt-command"
+        ),
     ),
+    **dict.fromkeys(names("sdiff diff3"), names("--diff-program")),
+    "strace": names("-o --output"),
+    **dict.fromkeys(names("iptables ip6tables"), names("--modprobe")),
+    "hyperfine": names("--prepare --setup --cleanup --shell --conclude"),
+    "pip": names("--python --editor"),
+    "env": names("-S --split-string"),
+    "fc": names("-e"),
+    "npm": names("--call --script-shell --editor --viewer"),
+    "cargo": names("-s --shell"),
+    "helm": names("--post-renderer"),
+    "go": names("-vettool"),
+    "mail": names("-E --exec"),
+    **dict.fromkeys(names("dpkg-buildpackage debuild"), names("-r -p --root-command --sign-command --check-command")),
+    "debugfs": names("-R"),
     "cpio": names("--rsh-command"),
     "rsync": names("-e --rsh --rsync-path"),
-    **dict.fromkeys(names("scp sftp"), names("-S -D")),
+    **dict.fromkeys(names("scp sftp"), names("-S -D -s")),
     "install": names("--strip-program"),
     "split": names("--filter"),
     "sort": names("--compress-program"),
@@ -100,10 +127,10 @@ OPTIONS = {
         "--msg-filter --parent-filter --commit-filter --tag-name-filter --setup"
     ),
     **dict.fromkeys(names("fzf sk"), names("--preview --bind")),
-    "make": names("--eval"),
+    "make": names("-E --eval"),
     "start-stop-daemon": names("-x -a --exec --startas"),
     "flatpak": names("--command"),
-    **dict.fromkeys(names("gcc g++ cc c++ clang clang++"), names("-wrapper")),
+    **dict.fromkeys(names("gcc g++ cc c++ cpp clang clang++"), names("-wrapper --wrapper")),
 }
 # Builtins that evaluate subscripts: `test -v 'a[$(id)]'` runs id.
 SUBSCRIPTS = names(
@@ -119,22 +146,31 @@ EDITORS = names(
     "vi vim nvim view ex ed emacs less more man gdb rvim vimdiff dc mail mailx ftp sftp telnet tftp lftp mysql mariadb "
     "psql gnuplot ghci mutt red"
 )
-QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`")
+QUOTED = re.compile(
+    r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|(?:\bq[xwq]?|%[xwqQ])\s*"
+    r"(?:\(([^)]{0,80})\)|\{([^}]{0,80})\}|\[([^]]{0,80})\]|[/|!]([^/|!]{0,80})[/|!])"
+)
+"""With the quotes of Perl and Ruby: `qx{rm x}`, `%x(rm x)`."""
 SUBSTITUTION = re.compile(r"\$\(|`")
 # `--rsh=sh`, `ProxyCommand=sh`, `alias.x=!sh`, `--checkpoint-action=exec=sh`, `APT::Update::Pre-Invoke::=sh`.
 LONGEST_KEY = 64
 KEY = re.compile(
-    r"(?i)[\w.:-]*(?:exec|command|cmd|rsh|rsync-path|program|hook|helper|pager|pager\.[\w-]+|editor|visual|askpass|browser|"
+    r"(?i)[\w.:/-]*(?:exec|command|cmd|rsh|rsync-path|prog|program|executable|hook|helper|pager|pager\.[\w-]+|editor|visual|askpass|browser|"
     r"opener|viewer|alias\.[\w-]+|fsmonitor|diff|external|textconv|filter|filter\.[\w.-]+|driver|shell|_ssh|lessopen|"
     r"lessclose|launcher|wrapper|runner|linker|invoke|invoke::|logger|ps[0124]|fcedit|upload-?pack|receive-?pack|"
-    r"entrypoint|tar_options|makeflags|eval)"
+    r"entrypoint|tar_options|makeflags|eval|gitproxy|tunnel|httpd|smtpserver|vcs|split-string|(?:tool|man|browser)\.[\w-]+\.path|"
+    r"on(?:outofmemory)?error|exec(?:start|stop|reload|condition)\w*|success::|pkgs::|dir::bin::[\w-]+|"
+    r"proxy-?auto-?detect|lessedit|less|more|wrap|call|cc|cxx|rustc|rustdoc|post-renderer)"
 )
+ALIAS = re.compile(r"(?i)alias\.")
+PAGERS = names("zless xzless bzless zmore xzmore")
 PLAIN_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:ba|da|z|k|fi)?sh")
 # Variables with code in them, or with the name of a file with code in it, for whatever runs next.
 LOADS_CODE = re.compile(
     r"(?:BASH_ENV|LD_PRELOAD|LD_AUDIT|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|BASH_FUNC_\w+%%|GIT_CONFIG_(?:COUNT|GLOBAL|"
     r"SYSTEM|PARAMETERS)|GIT_EXEC_PATH)=.|ENV=.*[/$]|NODE_OPTIONS=.*(?:require|import|loader)"
 )
+LOADS_UNKNOWN_CODE = re.compile(rf"(?!ENV=)(?:{LOADS_CODE.pattern})|ENV=.*<\(")
 FUNCTION = re.compile(r"BASH_FUNC_\w+%%=\(\) *(\{.*)", re.DOTALL)
 # `ProxyCommand rm x` as one word, and what ssh calls its other commands.
 SSH_OPTION = re.compile(r"(?i)(?:-o)?\s*(?:proxy|local|remote|knownhosts)command[\s=]+(.+)", re.DOTALL)
@@ -142,12 +178,35 @@ SOCKET = re.compile(r"(?i)(?:EXEC|SYSTEM|SHELL):([^,]+)")
 # How ghostscript, TeX and rpm call a shell within their words.
 PIPED = re.compile(r"gs|(?:pdf|xe|lua)?(?:la)?tex|rpm|rpmbuild|magick|convert")
 PIPES = re.compile(r"(?:%pipe%|\|)\s*(.+)|\\write18\{([^}]*)\}|%\(([^)]*)\)", re.DOTALL)
-SED_RUN = re.compile(r"(?:^|[;/}\s])e\s+(.+)|[\d$]e\s*(.+)", re.DOTALL)
+SED_RUN = re.compile(r"(?:^|[;/{}\sIM!])e\s+(.+)|[\d$!]e\s*(.+)", re.DOTALL)
 # `s/a/b/e` runs what it has made of a line.
 SED_RUN_MADE = re.compile(r"([^\w\s])[gpiIMm\d]*e[gpiIMm\d]*$")
+# `e` alone, and `s/a/b/e`: what is in the lines is not known.
+SED_COMMAND = re.compile(r"\s*(?:[\d,$!]|/[^/]*/[IM]?)*\s*(?:(e)\s*$|s([^\w\s]))")
+AWK = names("awk gawk mawk nawk original-awk")
+# `system($0)`, `print | x`, `x | getline`: what runs is not in the program.
+AWK_RUNS_VALUES = re.compile(r"\bsystem\s*\(\s*[^\s\")]|[\w$)\]]\s*\|&?\s*getline|(?<!\|)\|&?\s*(?!getline)[A-Za-z_$(]")
+AWK_TEXT = re.compile(r"/(?:\\.|[^/\\\n])*/|\"(?:\\.|[^\"\\])*\"")
+# What vim runs without a `!`.
+VIM_RUN = re.compile(r"\bterm(?:inal)?!?\s+(?:\+\+\S+\s+)*(.+)|\b\w*(?:prg|shell|mp|gp|ep|fp|kp)=((?:\\.|[^\s\\|])+)")
+TMUX_RUN = re.compile(r"#\(([^)]{0,100})\)")
+OLD_TAR = re.compile(r"[A-Za-z]*[IF][A-Za-z]*")
 # What debuggers, databases and the like call a shell by, within their own languages.
-SPOKEN = re.compile(r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec)\s+|\\!\s*)(.+)", re.DOTALL)
+SPOKEN = re.compile(
+    r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec|exec-wrapper)\s+(?:-\w+\s+)*|\\!\s*)(.+)|^\s*\.?(?:sh|sys)\w*\s+(.+)|"
+    r"^\s*(?:\.o\w*\s|\.imp\w*\s|pipe\s|target\s|\|)[^|]*\|\s*[\"']?(.+)",
+    re.DOTALL,
+)
+CALLS_LANGUAGES = names("gdb lldb expect vi vim nvim view ex vimdiff tmux mutt gimp")
+"""They run code in other languages, with the command within quotes."""
 SPEAKERS = names("gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot")
+CODE_FLAGS = names(
+    "-f -x -S -u -P -s -F -b -batch -init --file --makefile --justfile --batch --init-file --rcfile --source -c"
+)
+CODE_LOADERS = SPEAKERS | EDITORS | names("cmake ctest just ninja ssh scp sftp ip screen tmux deno")
+MAKEFILE_IS_INPUT = re.compile(
+    r"(?:-f|--file|--makefile) (?:-|/dev/stdin|/dev/fd/0)|.* (?:-f|--\w*file=)(?:-|/dev/stdin|/dev/fd/0)"
+)
 READS_INPUT = names("at batch crontab")
 CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
 # Programs that put what they read into a command.
@@ -184,22 +243,35 @@ def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
         yield from (found[1] for word in rest if (found := FUNCTION.match(word)))
     if INTERPRETERS.fullmatch(name):
         yield from ("".join(quoted.groups("")) for word in rest for quoted in QUOTED.finditer(word))
-    if name in EDITORS:
+    if name in EDITORS or name in PAGERS:
         yield from (word.rpartition("!")[2] for word in rest if "!" in word)
+        yield from (word[3:] for word in rest if word.startswith("+|"))
+    if name in CALLS_LANGUAGES:
+        yield from ("".join(quoted.groups("")) for word in rest for quoted in QUOTED.finditer(word))
+        runs = [found for word in rest for found in VIM_RUN.finditer(word)]
+        yield from ("".join(found.groups("")).replace("\\ ", " ") for found in runs)
+    if name == "tmux":
+        yield from (found[1] for word in rest for found in TMUX_RUN.finditer(word))
+    if "tar" in name and rest and OLD_TAR.fullmatch(rest[0]):
+        yield from rest[1:]
+    if name == "gh":
+        yield from (word[1:] for word in rest if word.startswith("!"))
+        yield from (word for word in rest[3:] if rest[1] == "set")
     if name == "bind":
         yield from (word.rpartition(":")[2] for word in rest)
     if name == "git":
         yield from (word for flag, word in pairwise(rest) if flag == "foreach")
         yield from (word[2:] for word in rest if word.startswith("-O") and word[2:])
-        yield from (word[5:] for word in rest if word.startswith("ext::"))
-        if "config" in rest:
-            yield from (value for pair in pairwise(rest) for value in _named("=".join(pair)))
+        yield from (word.partition("ext::")[2] for word in rest if "ext::" in word)
+        yield from (word for word in rest if "shell" in rest and " " in word)
+        yield from ("git " + " ".join(rest[place + 1 :]) for place in range(len(rest)) if rest[0] == "for-each-repo")
+        yield from (value for pair in pairwise(rest) if "config" in rest for value in _named("=".join(pair)))
     if name == "sed":
         yield from (found[1] or found[2] for word in rest if (found := SED_RUN.search(word)))
         made = ((word, found[1]) for word in rest if (found := SED_RUN_MADE.search(word)))
         yield from (piece for word, cut in made for piece in word.split(cut) if " " in piece)
     if name in SPEAKERS:
-        yield from (found[1] for word in rest if (found := SPOKEN.search(word)))
+        yield from ("".join(found.groups("")) for word in rest if (found := SPOKEN.search(word)))
     if PIPED.fullmatch(name):
         yield from ("".join(found.groups("")) for word in rest for found in PIPES.finditer(word))
 
@@ -208,6 +280,10 @@ def _named(word: str) -> Iterator[str]:
     """The value of `key=value` if the key says that it is a command; of `a=key=value` as well."""
     key, _, value = word.partition("=")
     inner, equals, last = value.partition("=")
+    if value.startswith("!") or key.lower() in ("less", "more"):
+        yield value.rpartition("!")[2]
+    if ALIAS.match(key) and not value.startswith("!"):
+        yield f"git {value}"
     if len(key) <= LONGEST_KEY and KEY.fullmatch(key) and not PLAIN_SHELL.fullmatch(value):
         yield value.removeprefix("!").removeprefix("exec=")
     if equals and len(inner) <= LONGEST_KEY and KEY.fullmatch(inner):
@@ -222,13 +298,13 @@ def _values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str]:
         if word[:2] == "--":
             option, equals, value = word.partition("=")
             if len(option) > 3 and any(known.startswith(option) for known in options):
-                yield (value if equals else following).removeprefix("exec=")
-                yield value.removeprefix("exec=")
+                yield (value if equals else following).lstrip("|!").removeprefix("exec=")
         elif word[:1] == "-":
             for known in options:
                 before, letter, value = word.partition(known[1:])
                 if known[:2] != "--" and letter and CLUSTER.fullmatch(before):
-                    yield from (value or following, (value or following).replace(",", " "))
+                    text = (value or following).lstrip("|!")
+                    yield from (text, text.replace(",", " "))
 
 
 def places(name: str, literal: Sequence[str]) -> Iterator[int]:
@@ -252,6 +328,11 @@ def renamed(name: str, spelled: Sequence[str]) -> Iterator[str]:
 
 def runs_what_it_reads(name: str, literal: Sequence[str]) -> bool:
     """Whether what a program reads may become the command that it runs: `xargs -I{} {} x`, `xargs sh -c`."""
+    if name == "sed":
+        operands = (word for flag, word in pairwise(literal) if word[:1] != "-" and flag not in ("-f", "--file"))
+        return _runs_lines(next(operands, ""))
+    if name in AWK:
+        return any(AWK_RUNS_VALUES.search(AWK_TEXT.sub('""', word)) for word in literal[1:])
     if name in ("fd", "fdfind"):
         return any(flag in SUBRUNNERS[name] and "{}" in word for flag, word in pairwise(literal))
     if name not in FILLERS:
@@ -265,6 +346,13 @@ def runs_what_it_reads(name: str, literal: Sequence[str]) -> bool:
     return _is_filled(literal[begin:], marks, name == "xargs")
 
 
+def _runs_lines(script: str) -> bool:
+    for piece in re.split(r"[;{}\n]", script):
+        if (found := SED_COMMAND.match(piece)) and (found[1] or "e" in "".join(piece.split(found[2])[-1:])[:8]):
+            return found[1] is not None or len(piece[found.end() :].split(found[2])) == 3
+    return False
+
+
 def _is_filled(words: Sequence[str], marks: Sequence[str], appends: bool) -> bool:
     """Whether the command's name, or the text of a shell, is among what is filled in."""
     if not words:
@@ -276,6 +364,18 @@ def _is_filled(words: Sequence[str], marks: Sequence[str], appends: bool) -> boo
         return True
     held = behind if runs_text else behind[:1]
     return any(mark in word for mark in marks if mark for word in (*words[:1], *held))
+
+
+def reads_code(name: str, spelled: Sequence[str]) -> bool:
+    """Whether a program takes its code from a substitution or its input: `make -f -`, `vim -S <(...)`."""
+    if name != "make" and name not in CODE_LOADERS and not INTERPRETERS.fullmatch(name):
+        return False
+    for flag, word in pairwise(spelled):
+        if word.startswith("<(") and (flag in CODE_FLAGS or (flag == spelled[0] and name not in AWK)):
+            return True
+        if "=<(" in word or (name == "make" and MAKEFILE_IS_INPUT.fullmatch(f"{flag} {word}")):
+            return True
+    return False
 
 
 def is_fed(words: Sequence[str | None]) -> bool:
@@ -292,5 +392,5 @@ def spoken(program: str) -> Iterator[str]:
     """What a program for an interpreter may hand to a shell."""
     yield from ("".join(found.groups("")) for found in QUOTED.finditer(program))
     for line in program.splitlines():
-        yield from (found[1] for found in [SPOKEN.search(line)] if found)
+        yield from ("".join(found.groups("")) for found in [SPOKEN.search(line)] if found)
         yield from (line.rpartition("!")[2] for _ in range(line.startswith(("!", "~!", ":!"))))

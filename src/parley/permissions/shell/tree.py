@@ -43,7 +43,6 @@ MOST_DOCUMENTS = 20
 MOST_READS = 2_000
 """How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
 PIECE_BYTES = 256
-UNKNOWN = "?"
 PLAIN_LINE = re.compile(r"(?:[\w ./:,@%+=^~*?!&|;>-]|<(?!<))*")
 DOCUMENT_LINE = re.compile(rf"{PLAIN_LINE.pattern}<<[ ]?(?P<quote>['\"])(?P<mark>\w+)(?P=quote){PLAIN_LINE.pattern}")
 
@@ -69,7 +68,9 @@ class Parsed(Struct, frozen=True):
     redirects: tuple[tuple[str, str], ...] = ()
     """Operators, and files as they are spelled or, if that is known, as they are called."""
     assignments: tuple[str, ...] = ()
-    """`name=value`, with `UNKNOWN` for a value that is only known when it runs."""
+    """`name=value`, of those whose value is known."""
+    unknown: tuple[str, ...] = ()
+    """The others, as they are spelled."""
 
 
 @cache
@@ -90,6 +91,7 @@ def parse(command: str) -> Parsed:
     kept: list[bytes] = []
     redirects: list[tuple[str, str]] = []
     assignments: list[str] = []
+    unknown: list[str] = []
     place, quoted = 0, False
     waiting = [root]
     while waiting:
@@ -110,11 +112,17 @@ def parse(command: str) -> Parsed:
             redirects.append(_redirect(node, source))
         elif node.type == "variable_assignment" and len(node.named_children) > 1:
             value = _literal(node.named_children[-1], source)
-            assignments.append(f"{_text(node.named_children[0], source)}={UNKNOWN if value is None else value}")
+            name = _text(node.named_children[0], source)
+            if value is None:
+                unknown.append(_text(node, source))
+            else:
+                assignments.append(f"{name}={value}")
         elif node.type == "herestring_redirect":
             inputs.extend(_literal(child, source) or _text(child, source) for child in node.named_children)
     rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
-    return Parsed(tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects), tuple(assignments))
+    return Parsed(
+        tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects), tuple(assignments), tuple(unknown)
+    )
 
 
 @lru_cache(maxsize=4)
