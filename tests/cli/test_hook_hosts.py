@@ -201,3 +201,23 @@ def test_leaving_plan_mode_does_not_return_to_a_bypass_that_was_disabled(
     talk.prompt('call ExitPlanMode {"plan": "write"}\nshow')
     talk.end()
     assert [line["permissionMode"] for line in talk.seen if line.get("subtype") == "status"][-1] == "default"
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "'hooks' is there twice"),
+        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "'deny' is there twice"),
+        ('{"env": {"A": "1"}, "env": {}}', "'env' is there twice"),
+    ],
+)
+def test_a_key_that_settings_have_twice_is_named(run: Any, settings: str, key: str) -> None:
+    assert key in run("-p", "--model", "offline", "--settings", settings, "say x").stderr
+
+
+def test_an_mcp_configuration_that_has_a_key_twice_is_refused(run: Any, tmp_path: Path) -> None:
+    servers = '{"mcpServers": {"a": {"command": "true"}, "a": {"command": "false"}}}'
+    done = run("-p", "--model", "offline", "--mcp-config", servers, "--", "say x")
+    assert (done.returncode, "the key 'a' is there twice" in done.stderr) == (1, True)
+    (tmp_path / ".mcp.json").write_text(servers)
+    assert "the key 'a' is there twice" in run("-p", "--model", "offline", "say x").stderr
