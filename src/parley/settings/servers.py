@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
-from parley.protocol.doubled import find_doubled
 from parley.settings import file
 from parley.settings.base import MCP_FILE, TREE, Flaw, Merged, Trust, entry, shown
 
@@ -49,12 +48,18 @@ def given(text: str, cwd: str) -> Written:
         raise UsageError(f"the MCP configuration {place} cannot be read: {flaw.strerror}") from None
     except file.Unfit as flaw:
         raise UsageError(f"the MCP configuration {place} {flaw}") from None
-    if (doubled := find_doubled(data)) is not None:
+    if (doubled := doubled_key(data)) is not None:
         raise UsageError(f"the MCP configuration {place}: {doubled}")
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         raise UsageError(f"the MCP configuration {place} must have the object mcpServers")
     return Written(source="dynamic", place=place, servers=servers)
+
+
+def doubled_key(data: bytes) -> str | None:
+    from parley.protocol.doubled import find_doubled  # most sessions have no such file
+
+    return find_doubled(data)
 
 
 def in_settings(merged: Merged) -> list[Written]:
@@ -85,7 +90,7 @@ def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], 
     obstacles = {name: trust.obstacle("project", entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers}
     flaws = (
         [str(Flaw(path=path, text=f"{doubled}, and only the last one counts"))]
-        if (doubled := find_doubled(data))
+        if (doubled := doubled_key(data))
         else []
     )
     for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):
