@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.mcp.naming import find_clash, is_denied, qualified, title
+from parley.permissions.rules import names_tool
 
 
 def test_whatever_a_model_api_does_not_take_in_a_name_becomes_an_underscore() -> None:
@@ -42,3 +43,9 @@ def test_a_tool_is_not_denied_by_the_beginning_of_its_servers_name() -> None:
 )
 def test_servers_clash_whose_tools_cannot_be_told_apart(one: str, other: str, clash: bool) -> None:
     assert (find_clash(one, [other]), find_clash(other, [one])) == ((other, one) if clash else (None, None))
+
+
+def test_a_denied_server_may_be_named_as_in_its_configuration() -> None:
+    assert is_denied("a.b", "mcp__a_b__t", ["mcp__a.b"])
+    assert names_tool("mcp__a.b", "mcp__a_b__t", "deny", "a_b")
+    assert not names_tool("mcp__a.b", "mcp__a_c__t", "deny", "a_c")

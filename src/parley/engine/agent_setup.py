@@ -78,7 +78,7 @@ def made_for(
             partial=False,
         ),
         model=model_for(call.model or kind.model or session.setup.subagent_model, above.model),
-        mode=lambda: mode_for(wished, above.mode(), may_bypass=session.setup.may_bypass),
+        mode=lambda: mode_for(wished, above.mode(), may_bypass=session.may_bypass()),
     )
 
 

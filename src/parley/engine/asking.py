@@ -47,7 +47,7 @@ class Asker:
         *,
         prompt_tool: str | None = None,
         guarded: bool = False,
-        may_bypass: bool = False,
+        may_bypass: Callable[[], bool] = lambda: False,
         set_mode: Callable[[str | None], None] = lambda mode: None,
         keep: Callable[[list[Json]], None] = lambda updates: None,
         tell: Callable[[Message], None] = lambda message: None,
@@ -201,7 +201,7 @@ class Asker:
         """Raises BadUpdate."""
         if not isinstance(updates, list):
             return
-        mode = self.permits.update(updates, may_bypass=self._may_bypass)
+        mode = self.permits.update(updates, may_bypass=self._may_bypass())
         self._keep(updates)
         if mode is not None:
             self._set_mode(mode)
@@ -229,7 +229,7 @@ def asker_for(session: Session) -> Asker:
         answerer_for(session),
         prompt_tool=setup.prompt_tool,
         guarded=setup.guarded,
-        may_bypass=setup.may_bypass,
+        may_bypass=session.may_bypass,
         set_mode=session.permission_mode.change,
         keep=keep,
         tell=session.tell,

@@ -87,6 +87,8 @@ class Mode:
         """Go into a mode and tell it; None leaves plan mode for the mode before it."""
         if mode is None:
             mode = self._before if self.current == "plan" else self.current
+            if mode == "bypassPermissions" and not self._session.may_bypass():
+                mode = "default"
         if mode != self.current:
             self._before, self.current = self.current, mode
             if not self._session.record.is_empty:

@@ -21,7 +21,7 @@ import msgspec
 from parley.engine.tool_hooks import ToolHooks
 from parley.engine.turn_hooks import TurnHooks
 from parley.hooks.answer import HookFailed
-from parley.hooks.base import EVENTS, Fired, Hook, Ran, context_text
+from parley.hooks.base import EVENTS, Fired, Hook, Ran, context_text, failure_policy, meant_event
 from parley.hooks.merge import Answer, Verdict, merge
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.messages.requests import HookMatcher
@@ -84,12 +84,20 @@ class Hooking:
 
     def can_keep_promises(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
         """Whether every callback that must not fail (`onFailure: block`) belongs to an event that we fire."""
-        never = [event for event in hooks if event not in EVENTS]
+        never = {event: meant_event(event) for event in hooks if event not in EVENTS}
         if never:
             self.complain(f"hooks for these events are never called: {', '.join(never)}")
+        for event, meant in never.items():
+            if meant is not None:
+                text = f"hooks for the event {event!r:.100} are never called (did you mean {meant}?)"
+                self._session.tell(Informational(content=text, level="warning"))
         for flaw in {hook.matcher.flaw for hook in self.callbacks} - {None}:
             self.complain(f"hooks: {flaw}")
-        return not any(entry.onFailure == "block" for event in never for entry in hooks[event])
+        return not any(
+            failure_policy(entry.onFailure, meant or "") == "block"
+            for event, meant in never.items()
+            for entry in hooks[event]
+        )
 
     # Firing.
 

@@ -108,7 +108,7 @@ class Lead:
                 self.flaw = f"The model of the agent {self._name!r} cannot be had: {flaw}"
         mode = kind.permissionMode
         if isinstance(mode, str) and not setup.mode_is_given and session.record.grants.mode is None:
-            if mode in MODES and (mode != "bypassPermissions" or setup.may_bypass):
+            if mode in MODES and (mode != "bypassPermissions" or session.may_bypass()):
                 session.permission_mode.current = mode
             else:
                 setup.complain(f"agent {self._name!r}: permissionMode {mode!r} is not possible here")

@@ -64,6 +64,11 @@ class Servers:
 
     def _wake(self) -> None:
         asleep, self._asleep = self._asleep, []
+        if len(asleep) > 1:
+            from parley.mcp.naming import normal
+
+            # Rules are spelled with normal names: of `a.b` and `a_b` they mean the second, whichever is listed first.
+            asleep.sort(key=lambda spec: normal(spec.name) != spec.name)
         for spec in asleep:
             if spec.name not in self._servers:
                 self._add(spec)

@@ -210,6 +210,11 @@ class Session:
         """The permission mode."""
         return self.permission_mode.current
 
+    def may_bypass(self) -> bool:
+        """Whether bypassPermissions is open: allowed at launch, and not disabled by settings that came later."""
+        held = self.setup.settings
+        return self.setup.may_bypass and (held is None or held.merged.bypass_disabled is None)
+
     # Turns.
 
     @property

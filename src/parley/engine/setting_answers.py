@@ -68,9 +68,11 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
         raise NotPossible(
             f"Cannot set permission mode: {request.mode!r} is none of {', '.join(sorted(MODES))}", "invalid_mode"
         )
-    if request.mode == "bypassPermissions" and not session.setup.may_bypass:
+    if request.mode == "bypassPermissions" and not session.may_bypass():
         raise NotPossible(
-            "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
+            "bypassPermissions is disabled by the settings (disableBypassPermissionsMode)"
+            if session.setup.may_bypass
+            else "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
             "bypass_not_launched",
         )
     session.permission_mode.change(request.mode)
@@ -97,6 +99,8 @@ def change_settings(session: Session, settings: Json, change: Callable[[Held], M
         raise NotPossible(str(flaw)) from None
     session.setup.permits.settle(after)
     session.listeners.settle(session, after)
+    if session.mode == "bypassPermissions" and not session.may_bypass():
+        session.permission_mode.change("default")
     environment = session.setup.tool_context.environment
     environment.clear()
     environment.update(held.child_environment())

@@ -91,11 +91,24 @@ class Recorded:
         self.reached = host.reached
 
     async def ask(self, request: Request, request_id: str | None = None) -> Any:
-        if isinstance(request, HookCallback):
-            request = self._fitted(request)
-        if not isinstance(request, HookCallback) or request.input.get("hook_event_name") != "PreToolUse":
+        if not isinstance(request, HookCallback):
             return await self._host.ask(request, request_id)
-        return await self._questions.ask(request, partial(self._host.ask, request))
+        whole, request = request, self._fitted(request)
+        if request.input.get("hook_event_name") != "PreToolUse":
+            return await self._host.ask(request, request_id)
+        answer = await self._questions.ask(request, partial(self._host.ask, request))
+        if request is not whole:
+            self._refuse_unless_denied(answer)
+        return answer
+
+    def _refuse_unless_denied(self, answer: Any) -> None:
+        """Raises HookFailed: a hook that saw the beginning of an input may deny the call, and nothing else."""
+        from parley.hooks.answer import HookFailed, denies, read_output
+
+        if not denies(read_output(answer)):
+            raise HookFailed(
+                f"the input does not fit into a line of {self._cap_bytes} bytes, so it saw only a part of it"
+            )
 
     def _fitted(self, request: HookCallback) -> HookCallback:
         input = fitted_input(request.input, self._cap_bytes)

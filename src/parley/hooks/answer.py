@@ -79,6 +79,8 @@ DECISION_KEYS = frozenset(
 """The same for the `decision` of a PermissionRequest."""
 MUST_DECIDE = frozenset({"PreToolUse"})
 """Events whose hooks guard something: an answer that may be a misspelt decision is a failure."""
+DECIDING = frozenset({"permissionDecision", "decision", "continue"})
+"""The keys with which an answer may deny."""
 
 
 class HookFailed(Exception):
@@ -106,6 +108,8 @@ def read_answer(event: str, answer: Any) -> tuple[Output, tuple[str, ...]]:
         raise HookFailed(f"its answer is for the event {named!r:.100}, not for {event}", unknown)
     if unknown and not has_decision(read):
         raise HookFailed(f"its answer has no decision, and keys that are not known: {', '.join(unknown)}", unknown)
+    if not denies(read) and (likely := misplaced_decisions(event, answer)):
+        raise HookFailed(f"its answer has a key that may be a denial: {', '.join(likely)}", unknown)
     return read, unknown
 
 
@@ -116,8 +120,22 @@ def event_named(answer: Any) -> Any:
 
 
 def denies(read: Output) -> bool:
+    """Whether it denies, also with a word that is not known."""
     specific = read.hookSpecificOutput
-    return read.decision == "block" or (specific is not None and specific.permissionDecision == "deny")
+    words = (read.decision, specific.permissionDecision if specific is not None else None)
+    return read.goes_on is False or any(word and word not in ("approve", "allow", "ask") for word in words)
+
+
+def misplaced_decisions(event: str, answer: Any) -> list[str]:
+    """The keys of an answer that are, or may be meant as, a decision in a place where none is read."""
+    if not isinstance(answer, dict):
+        return []
+    own, specific = SPECIFIC_KEYS.get(event, _CONTEXT), answer.get("hookSpecificOutput")
+    wrong = [key for key in answer if key not in GENERAL_KEYS]
+    wrong += (
+        [key for key in specific if key not in own and key != "hookEventName"] if isinstance(specific, dict) else []
+    )
+    return [f"{key:.100}" for key in wrong if key in DECIDING or similar(key, GENERAL_KEYS | own) in DECIDING]
 
 
 def has_decision(read: Output) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
-from parley.hooks.answer import Output
+from parley.hooks.answer import SPECIFIC_KEYS, Output, similar
 from parley.hooks.matcher import Matcher
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
@@ -250,6 +250,17 @@ def seconds(asked: object) -> float:
     if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:
         return DEFAULT_SECONDS
     return float(min(asked, MOST_SECONDS))
+
+
+def no_such_event(event: str) -> str:
+    """What is said of hooks for an event that is not known."""
+    meant = meant_event(event)
+    return "there is no such event here, so it never fires" + (f" (did you mean {meant}?)" if meant else "")
+
+
+def meant_event(event: str) -> str | None:
+    """The event that one of another name may be a misspelling of."""
+    return None if event in SPECIFIC_KEYS else similar(event, frozenset(EVENTS))
 
 
 def failure_policy(asked: object, event: str = "") -> OnFailure:

@@ -233,7 +233,9 @@ def understood(event: Event, text: str, *, is_cut: bool) -> tuple[Output, tuple[
             if (doubled := find_doubled(text)) is not None:
                 raise HookFailed(f"its answer cannot be understood: {doubled}")
             return read_answer(event.name, answer)
-    if event.name in MUST_DECIDE and (found := re.search(ANSWER, text)) is not None:
+    if event.name in MUST_DECIDE and is_cut:
+        raise HookFailed(f"its output is longer than {KEPT_BYTES} bytes")
+    if event.name in MUST_DECIDE and (found := re.search(ANSWER, text.replace("\ufffd", ""))) is not None:
         raise HookFailed(f"its output has an answer in it ({found[0]}), and does not begin with it")
     if text and event.takes_text:
         return Output(hookSpecificOutput=Specific(additionalContext=text)), ()

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from parley.hooks.base import EVENTS, failure_policy, seconds
+from parley.hooks.base import EVENTS, failure_policy, no_such_event, seconds
 from parley.hooks.command import Command, Entry, Place
 from parley.hooks.matcher import Matcher
 from parley.settings.base import Flaw, Value
 from parley.tools.base import Context
 
+GROUP_KEYS = frozenset({"matcher", "hooks", "description"})
 KNOWN = frozenset({"type", "command", "args", "timeout", "async", "onFailure", "statusMessage", "shell"})
 
 
@@ -46,7 +47,7 @@ def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[s
     """Event, matcher and handler of everything that is written, and what is wrong with it."""
     for event, groups in layer.value.items():
         if event not in EVENTS:
-            flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: there is no such event here, so it never fires"))
+            flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {no_such_event(event)}"))
             continue
         for group in groups if isinstance(groups, list) else [groups]:
             matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
@@ -55,6 +56,8 @@ def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[s
                 text = "an entry must be an object with a matcher (a text) and hooks (a list)"
                 yield event, matcher if isinstance(matcher, str) else "", {}, text
                 continue
+            if more := sorted(set(group) - GROUP_KEYS):
+                flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
             if (flaw := Matcher(matcher).flaw) is not None:
                 flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {flaw}"))
             for handler in listed:
@@ -75,6 +78,15 @@ def why_unusable(handler: dict[str, Any]) -> str:
     return ""
 
 
+def wrong_values(handler: dict[str, Any], policy: str) -> Iterator[str]:
+    """What a handler says that is not taken as it is."""
+    timeout, on_failure = handler.get("timeout"), handler.get("onFailure")
+    if timeout is not None and (not isinstance(timeout, int | float) or seconds(timeout) != timeout):
+        yield f"timeout {timeout!r:.100} is not a number of seconds above 0; it is {seconds(timeout):g}"
+    if on_failure not in (None, "block", "continue"):
+        yield f"onFailure {on_failure!r:.100} is neither block nor continue; it is {policy}"
+
+
 def command(
     layer: Value, event: str, matcher: str, handler: dict[str, Any], unusable: str, flaws: list[Flaw]
 ) -> Entry | None:
@@ -87,6 +99,7 @@ def command(
             return None
     elif more := sorted(set(handler) - KNOWN):
         flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
+    flaws += [Flaw(path=layer.path, text=f"hooks.{event}: {text}") for text in wrong_values(handler, policy)]
     words = handler.get("args")
     return Entry(
         event=event,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from parley.hooks.answer import Specific
+from parley.hooks.answer import Output, Specific
 from parley.hooks.base import CONTEXT, Event, OnFailure, Ran
 from parley.protocol.base import UNSET, Json, Struct
 
@@ -19,7 +19,7 @@ OLD_WORDS = {"block": "deny", "approve": "allow"}
 """`decision` said it before there was `permissionDecision`, with words of its own."""
 
 RULES = {
-    "permissionDecision": "the strongest: deny, then ask, then allow; an unknown word, also in `decision`, is a deny",
+    "permissionDecision": "the strongest, of `decision` too: deny, then ask, then allow; an unknown word is a deny",
     "permissionDecisionReason": "of the first hook that said what won",
     "updatedInput": "the first",
     "additionalContext": "all, each as a paragraph of its own",
@@ -32,7 +32,7 @@ RULES = {
     "async": "what that hook says now has no effect, except a PreToolUse deny, which counts at once",
     "a failure with onFailure block": "as a block; behind a call that succeeded, its output is withheld",
     "a failure with onFailure continue": "as if there were no such hook, but told",
-    "keys that are not known": "told; a PreToolUse answer that has no decision beside them is a failure",
+    "keys that are not known": "told; a PreToolUse answer fails if one may be a denial, or if it has no decision",
 }
 
 
@@ -133,13 +133,16 @@ def permission_of(event: Event, answer: Answer) -> Permission | None:
         return "deny"
     if answer.ran.failure is not None:
         return None
-    specific = answer.ran.output.hookSpecificOutput
-    old = answer.ran.output.decision
-    word = (specific.permissionDecision if specific else None) or OLD_WORDS.get(old or "", old)
-    if not word:
-        return None
-    # What we do not understand must not open a door.
-    return word if word in ("allow", "ask") else "deny"  # type: ignore[return-value]  # two of three
+    # A word that is not understood denies, and of two words in one answer the stronger counts.
+    words: list[Permission] = [word if word in STRENGTH else "deny" for word in decision_words(answer.ran.output)]
+    return max(words, key=STRENGTH.__getitem__, default=None)
+
+
+def decision_words(output: Output) -> list[Any]:
+    """What an answer says in the two places for a decision."""
+    specific = output.hookSpecificOutput
+    said = (specific.permissionDecision if specific else None, OLD_WORDS.get(output.decision or "", output.decision))
+    return [word for word in said if word]
 
 
 def reason_of(answer: Answer) -> str:
@@ -151,10 +154,8 @@ def reason_of(answer: Answer) -> str:
     told = (specific.permissionDecisionReason if specific else None) or ran.output.reason or ran.blocks
     if told:
         return told
-    word = (specific.permissionDecision if specific else None) or OLD_WORDS.get(
-        ran.output.decision or "", ran.output.decision
-    )
-    return f"the decision {word!r} is not supported here" if word and word not in STRENGTH else ""
+    unclear = [word for word in decision_words(ran.output) if word not in STRENGTH]
+    return f"the decision {unclear[0]!r} is not supported here" if unclear else ""
 
 
 def first(event: Event, specifics: Sequence[Specific], name: str, absent: Any) -> Any:

@@ -24,8 +24,9 @@ A hook is told of an event and may have a say in it. There are two carriers, for
   `disableAllHooks` switches all commands off.
 
 A command is told everything. What a callback is told fits into a line of a megabyte, which is what clients can read: of
-longer texts the beginning, with the number of characters that are missing, and a word on stderr. Of reasons, messages
-and the like the first {MOST_REASON_CHARS:,} characters count.
+longer texts the beginning, with the number of characters that are missing, and a warning on stderr. A PreToolUse
+callback that saw only a part of an input can deny the call; any other answer is a failure. Of reasons, messages and
+the like the first {MOST_REASON_CHARS:,} characters count.
 
 All hooks of an event are asked at the same time, and what happens next waits for all of them: a tool does not start
 before its hooks are done. Each has {DEFAULT_SECONDS:g} s, or its own `timeout` in seconds. A hook fails if it ends
@@ -57,17 +58,18 @@ Every input also has `session_id`, `transcript_path`, `cwd`, `prompt_id` and `ho
 `permission_mode`, those marked with ** also `effort` if one is set. Inside a subagent there is `agent_id`, and
 about a tool of an MCP server there is `mcp_server` (its `name` and `source`). Callbacks
 are not asked about a SessionStart of the kind `startup`, `resume` or `fork`: the host knows that it has started us.
-SessionEnd has two seconds in all. Events that are not listed may be registered and never fire; if one of them has
-`onFailure: block`, `initialize` is answered with `hooks_applied: false`.
+SessionEnd has two seconds in all. Events that are not listed may be registered and never fire, which is reported on
+stderr and, where the name may be misspelt, as `system/informational`. If one of them has `onFailure: block` or may be a
+misspelt PreToolUse, `initialize` is answered with `hooks_applied: false`.
 
 ## Answers
 
 An answer is a JSON object; `{}` is no opinion. Keys that no answer to the event has are reported by name, on stderr
 and as `system/informational`, once for each hook. A PreToolUse answer that has such keys and no decision is a
 failure, since the decision may be misspelt or in the wrong place (`permisionDecision`, `permissionDecision` at the
-top level); so is one whose `hookEventName` names another event. What the official SDKs declare is known, also where
-it has no effect here. Where several hooks answer, their answers count in the order of their registration, callbacks
-first:
+top level); so is one that has such a key beside an allow, and one whose `hookEventName` names another event. What the
+official SDKs declare is known, also where it has no effect here. Where several hooks answer, their answers count in the
+order of their registration, callbacks first:
 """
 REST = f"""
 - **Permission.** The order is: deny rule > PreToolUse > ask rule > allow rule > mode > `can_use_tool` and
@@ -111,9 +113,9 @@ reported; a PreToolUse hook that cannot be run denies the calls it is for, unles
 | others | it failed |
 
 Output that begins like an object and is not one is a failure, except where it is context; so are an answer of more
-than 4 MiB, one that has a key twice, and for PreToolUse an answer that follows other output. Commands and all they
-start end with their time, with an interrupt, and with the engine; one that ignores SIGTERM is killed two seconds
-later.
+than 4 MiB (for PreToolUse, any output of more), one that has a key twice, and for PreToolUse an answer that follows
+other output. Commands and all they start end with their time, with an interrupt, and with the engine; one that ignores
+SIGTERM is killed two seconds later.
 
 ## What the host sees
 

@@ -30,8 +30,8 @@ def title(name: str) -> str:
 
 def is_denied(server: str, name: str, patterns: Iterable[str]) -> bool:
     """Whether one of the bare names denies a tool of a server: its own full name, its server's, or a glob."""
-    own = f"{PREFIX}{normal(server)}"
-    return any(pattern in (name, own) or fnmatchcase(name, pattern) for pattern in patterns)
+    own = (name, f"{PREFIX}{normal(server)}")
+    return any(normal(pattern) in own or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def find_clash(server: str, others: Iterable[str]) -> str | None:

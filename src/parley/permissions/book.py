@@ -179,7 +179,7 @@ class Book:
     def _check(self, update: Update, *, may_bypass: bool) -> None:
         """Raises BadUpdate for what has no effect in this session: it must not be stored for the next one either."""
         if isinstance(update, SetMode) and update.mode == "bypassPermissions" and not may_bypass:
-            raise BadUpdate("the mode bypassPermissions was not allowed at launch")
+            raise BadUpdate("the mode bypassPermissions was not allowed at launch, or the settings disable it")
         if isinstance(update, AddRules | ReplaceRules):
             for text in texts(update.rules):
                 rule = read_rule(text, update.behavior, SOURCES[update.destination], self._given.cwd)

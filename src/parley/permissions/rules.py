@@ -254,7 +254,11 @@ def names_to_allow(pattern: str, tool: str, server: str) -> bool:
 
 
 def names_to_deny(pattern: str, tool: str, server: str) -> bool:
-    """Whether a deny or ask rule means a tool of a server. Where the server is not known, any reading will do."""
+    """Whether a deny or ask rule means a tool of a server. Where the server is not known, any reading will do.
+
+    A server may be named as in its configuration, `a.b` for `a_b`.
+    """
+    pattern = re.sub(r"[^a-zA-Z0-9_*-]", "_", pattern)
     if "*" in pattern:
         return wildcards.fits(pattern, tool)
     return pattern in (tool, server) or (not server and tool.startswith(f"{pattern}__"))

@@ -17,7 +17,7 @@ def find_doubled(data: bytes | str) -> str | None:
     """What is wrong with the keys of a JSON text that was decoded before: one is there twice, however it is spelled."""
     import json  # not needed for a session in which the peer is asked nothing
 
-    text = data if isinstance(data, str) else data.decode(errors="replace")
+    text = data if isinstance(data, str) else data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
     try:
         # Numbers stay texts: a long one is an error otherwise, and their values do not matter here.
         json.loads(text, object_pairs_hook=_check, parse_int=str, parse_float=str)

@@ -7,6 +7,7 @@ A key that is not in the table needs trust.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -162,8 +163,9 @@ def right_environment(layer: Layer, variables: Json, flaws: list[Flaw]) -> Json:
 
 
 def repeated_keys(layer: Layer) -> list[Flaw]:
-    """Keys that an object has twice: the first is lost, and it may be the one with the deny rules."""
-    if not any(layer.text.count(f'"{key}"'.encode()) > 1 for key in ("permissions", "deny", "ask")):
+    """Keys that an object has twice: the first is lost, and it may be the one with the deny rules or the hooks."""
+    names = re.findall(rb'"([^"\\]*)"\s*:', layer.text)
+    if len(set(names)) == len(names) and b"\\" not in layer.text:
         return []
     import json  # slow to load, and seldom needed
 

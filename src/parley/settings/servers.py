@@ -48,10 +48,18 @@ def given(text: str, cwd: str) -> Written:
         raise UsageError(f"the MCP configuration {place} cannot be read: {flaw.strerror}") from None
     except file.Unfit as flaw:
         raise UsageError(f"the MCP configuration {place} {flaw}") from None
+    if (doubled := doubled_key(data)) is not None:
+        raise UsageError(f"the MCP configuration {place}: {doubled}")
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         raise UsageError(f"the MCP configuration {place} must have the object mcpServers")
     return Written(source="dynamic", place=place, servers=servers)
+
+
+def doubled_key(data: bytes) -> str | None:
+    from parley.protocol.doubled import find_doubled  # most sessions have no such file
+
+    return find_doubled(data)
 
 
 def in_settings(merged: Merged) -> list[Written]:
@@ -70,7 +78,8 @@ def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], 
     """What `.mcp.json` says, if the folder is trusted; and what is wrong with it, or why it does not count."""
     folder = os.path.dirname(path)
     try:
-        values = file.json_object(file.read(path, beneath=(folder,)).data)
+        data = file.read(path, beneath=(folder,)).data
+        values = file.json_object(data)
     except file.Absent:
         return [], []
     except file.Unfit as flaw:
@@ -79,7 +88,11 @@ def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], 
     if not isinstance(servers, dict):
         return [], [str(Flaw(path=path, text="must have the object mcpServers; its MCP servers are not used"))]
     obstacles = {name: trust.obstacle("project", entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers}
-    flaws = []
+    flaws = (
+        [str(Flaw(path=path, text=f"{doubled}, and only the last one counts"))]
+        if (doubled := doubled_key(data))
+        else []
+    )
     for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):
         names = ", ".join(shown(name) for name in [name for name in servers if obstacles[name] == reason][:12])
         advice = f"{reason} (`parley trust {shown(folder)}` trusts it)"
