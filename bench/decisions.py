@@ -3,10 +3,10 @@
     python bench/decisions.py
 
 Each figure is the median of many rounds in microseconds of processor time; what was read from a command is not kept
-from one round to the next. The first column is `decide` with a handful of allow rules on a real folder, the second the same with deny rules
-as well, the third reading and judging alone, the last the search for denied commands. The exit code is 1 if
-a plain command costs more than 100 us without deny or ask rules, or a git command more than 400 us: what its
-repository could make it run is read anew each time, in a linked worktree from two folders.
+from one round to the next. The first column is `decide` with a handful of allow rules on a real folder, the second the
+same with deny rules as well, the third reading and judging alone, the last the search for denied commands. The exit
+code is 1 if a plain command costs more than 100 us without deny or ask rules, or a git command more than 400 us: what
+its repository could make it run is read anew each time, in a linked worktree from two folders.
 """
 
 from __future__ import annotations
