@@ -36,7 +36,6 @@ from parley.permissions.shell.git import (
 )
 from parley.permissions.shell.readonly import files_read
 from parley.permissions.shell.wrappers import unwrapped
-from parley.permissions.tracked import prints_index_only, tracks_none
 
 MOST_FOLDERS = 16
 NEEDS_NO_INDEX = gitconfig.names(
@@ -200,14 +199,18 @@ def prints_denied(line: Line, request: Request, rules: Rules, view: View) -> str
             tops = _tops(place, view)
             areas = [area for top in tops for area in _areas(found, place, top, view)]
             met = [rule for rule in denying if any(_may_meet(rule, area, rules, view) for area in areas)]
-            if met and not (provable and prints_index_only(words) and _untracked(met, place, rules, view)):
+            if met and not (provable and _untracked(met, words, place, rules, view)):
                 rule = met[0]
                 return f"git {call_of(words).subcommand} may print files that the rule {rule.text} denies"
     return ""
 
 
-def _untracked(denying: Sequence[Rule], folder: str, rules: Rules, view: View) -> bool:
-    """Whether the repository of a folder surely has no file in its index that a rule denies."""
+def _untracked(denying: Sequence[Rule], words: Sequence[str], folder: str, rules: Rules, view: View) -> bool:
+    """Whether a command prints files of the index only, and surely none of them is denied."""
+    from parley.permissions.tracked import prints_index_only, tracks_none  # only where a rule denies files
+
+    if not prints_index_only(words):
+        return False
     found = candidates(folder, view)
     sure = len(found) == 1 and found[0].sure and not found[0].bare
     return sure and tracks_none(denying, found[0], (folder, *rules.working(), view.home), view)

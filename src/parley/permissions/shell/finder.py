@@ -17,7 +17,6 @@ from itertools import islice
 
 from parley.permissions.budget import too_much
 from parley.permissions.shell import runners
-from parley.permissions.shell.inert import INERT
 from parley.permissions.shell.patterns import matches, may_match, together
 from parley.permissions.shell.runners import READS_INPUT, TEXTS
 from parley.permissions.shell.simple import Line, names
@@ -88,7 +87,6 @@ NAME = re.compile(r"(?:/?(?:[\w.-]+/)*)[A-Za-z_][\w.+-]*")
 MOST_WORDS = 8
 MOST_PROSE = 1_000
 KNOWN = (
-    INERT,
     WRAPPERS,
     EVALUATORS,
     GIT_LIKE,
@@ -382,7 +380,9 @@ class _Search:
 
 def _is_known(name: str) -> bool:
     """Whether it is known where the words of a program may hold a command, if they may at all."""
-    return any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
+    from parley.permissions.shell.inert import INERT  # few lines need it
+
+    return name in INERT or any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
 
 
 def _reachable(seen: Seen, operands: int) -> Iterator[int]:
