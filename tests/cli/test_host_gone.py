@@ -51,7 +51,7 @@ def test_a_reader_that_leaves_before_the_answer_ends_the_run(
         engine.kill()
     [transcript] = (tmp_path / "home").glob(".claude/projects/*/*.jsonl")
     last = json.loads(transcript.read_text().splitlines()[-1])
-    assert last["message"]["terminal_reason"] == "aborted_tools"
+    assert last["entry"]["terminal_reason"] == "aborted_tools"
     assert not (tmp_path / "ran").exists()
 
 
