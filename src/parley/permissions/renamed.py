@@ -28,31 +28,25 @@ class Former(Struct, frozen=True):
 
 def formers(steps: Sequence[Step]) -> list[Former] | None:
     """The former names of all files that a command finds where another one has put them; None if too many."""
+    moves = [(number, *move) for number, step in enumerate(steps) for move in step.moves]
     # A command finds nothing where it has only put it itself.
-    moved_by_others = (
-        [
-            [(other, *move) for other, one in enumerate(steps) if other != number for move in one.moves]
-            for number in range(len(steps))
-        ]
-        if any(step.moves for step in steps)
-        else []
-    )
+    by_others = [len(moves) - len(step.moves) for step in steps]
     found: dict[Former, None] = {}
-    waiting = [(number, name) for number, moves in enumerate(moved_by_others) if moves for name in steps[number].names]
+    waiting = [(number, name) for number, count in enumerate(by_others) if count for name in steps[number].names]
     left = MOST_COMPARISONS
     while waiting:
         number, name = waiting.pop()
-        left -= len(moved_by_others[number])
+        left -= by_others[number]
         if left < 0 or len(found) >= MOST_NAMES:
             return None
-        for other, old, new in moved_by_others[number]:
-            inner = beneath(name, new)
+        for other, old, new in moves:
+            inner = beneath(name, new) if other != number else None
             if inner is None:
                 continue
             former = Former(os.path.normpath(os.path.join(old, *inner)), old)
             if former not in found:
                 found[former] = None
-                if moved_by_others[other]:
+                if by_others[other]:
                     waiting.append((other, former.path))
     return list(found)
 

@@ -263,9 +263,12 @@ def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
         yield from (word for flag, word in pairwise(rest) if flag == "foreach")
         yield from (word[2:] for word in rest if word.startswith("-O") and word[2:])
         yield from (word.partition("ext::")[2] for word in rest if "ext::" in word)
-        yield from (word for word in rest if "shell" in rest and " " in word)
-        yield from ("git " + " ".join(rest[place + 1 :]) for place in range(len(rest)) if rest[0] == "for-each-repo")
-        yield from (value for pair in pairwise(rest) if "config" in rest for value in _named("=".join(pair)))
+        if "shell" in rest:
+            yield from (word for word in rest if " " in word)
+        if rest and rest[0] == "for-each-repo":
+            yield from ("git " + " ".join(rest[place + 1 :]) for place in range(len(rest)))
+        if "config" in rest:
+            yield from (value for pair in pairwise(rest) for value in _named("=".join(pair)))
     if name == "sed":
         yield from (found[1] or found[2] for word in rest if (found := SED_RUN.search(word)))
         made = ((word, found[1]) for word in rest if (found := SED_RUN_MADE.search(word)))

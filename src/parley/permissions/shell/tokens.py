@@ -20,7 +20,7 @@ from functools import lru_cache
 from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear, names
 
 LONGEST = 10_000
-MOST_COMMANDS = 120
+MOST_COMMANDS = 80
 MOST_WORDS = 1_600
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff]")
