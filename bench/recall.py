@@ -29,9 +29,9 @@ from typing import Any
 import msgspec
 
 from parley.compose.composer import Composer
-from parley.engine.history import tokens, weight
-from parley.engine.hub import Hub
-from parley.engine.setup import Setup
+from parley.engine.context.history import tokens, weight
+from parley.engine.session.config import Setup
+from parley.engine.session.hub import Hub
 from parley.memory.base import Keeper, Recall
 from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of, message_json

@@ -252,7 +252,7 @@ def test_an_exception_that_nobody_uses_is_taken_out_of_the_table(module: str, im
         ("parley.models.x", "from parley.models.scripted import play"),
         ("parley.compose", "from parley.models.offline import Offline\nROWS = {'a': 'parley.stores.claude:Claude'}"),
         ("parley.compose", "import parley.protocol.dialects.stream_json"),
-        ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.hub import Hub"),
+        ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.hub import Hub"),
         ("parley.cli.door", "from parley.transports.stdio import Stdio"),
         ("parley.protocol.connection", "from parley.protocol.dialects.base import Dialect"),
         ("parley.__main__", "from parley.cli.main import run"),
@@ -283,8 +283,8 @@ VARIETY = "a variety, which only compose may know"
         ("parley.stores.x", "from parley.tools.bash import Bash", [(1, "parley.tools.bash", VARIETY)]),
         (
             "parley.stores.x",
-            "from parley.engine.stamp import iso",
-            [(1, "parley.engine.stamp", "engine is not below stores")],
+            "from parley.engine.clock import iso",
+            [(1, "parley.engine.clock", "engine is not below stores")],
         ),
         ("parley.cli.x", "from parley.stores.memory import Memory", [(1, "parley.stores.memory", VARIETY)]),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.agent_setup import is_meant, is_offered, mode_for, model_for
+from parley.engine.agents.setup import is_meant, is_offered, mode_for, model_for
 from parley.models.names import resolve
 
 

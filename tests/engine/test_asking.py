@@ -12,7 +12,7 @@ import pytest
 from room import Json, Room
 
 from parley.compose.composer import Composer
-from parley.engine.digest import digest
+from parley.engine.approval.input_digest import digest
 from parley.errors import UsageError
 from parley.protocol.options import Options
 from parley.stores.claude import project_key

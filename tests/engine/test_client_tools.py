@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.client_tools import HUNG_UP, declared
+from parley.engine.turn.client_tools import HUNG_UP, declared
 from parley.errors import UsageError
 from parley.stores.claude import project_key
 

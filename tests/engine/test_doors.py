@@ -20,7 +20,7 @@ from parley.cli.door import print_one
 from parley.cli.text import Printer
 from parley.compose.rows import TOOLS
 from parley.compose.tools import make_tool
-from parley.engine.setup import Setup
+from parley.engine.session.config import Setup
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
 from parley.permissions.table import CWD, RULES, SAMPLES, Sample, verdict

@@ -11,8 +11,8 @@ import pytest
 from models.loopback import loopback, whole
 from room import Json, Room
 
-from parley.engine.errand import Errand
-from parley.engine.usage import Ledger
+from parley.engine.accounting.ledger import Ledger
+from parley.engine.side.query import Errand
 from parley.errors import ModelError
 from parley.models.base import Event, Model, ModelRequest
 from parley.models.names import Choice

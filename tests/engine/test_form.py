@@ -11,7 +11,7 @@ import pytest
 from models.loopback import loopback, stream
 from room import Json, Room
 
-from parley.engine.form import Form, read_form
+from parley.engine.turn.structured_output import Form, read_form
 from parley.errors import UsageError
 from parley.models.render import event_objects, message_json
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.serve import Pump
+from parley.engine.session.pump import Pump
 from parley.models.render import event_objects, message_json
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 from room import Json, Room
 
-from parley.engine.setup import Setup
+from parley.engine.session.config import Setup
 from parley.errors import UsageError
 from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from room import Room
 
-from parley.engine.agent_task import AgentTask
-from parley.engine.voice import Voice
+from parley.engine.agents.forwarding import Voice
+from parley.engine.agents.task import AgentTask
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.system import Status

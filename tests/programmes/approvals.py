@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import msgspec
 from stage import Json, Stage
 
-from parley.engine.digest import digest
+from parley.engine.approval.input_digest import digest
 from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of, message_json
 from parley.protocol.base import Struct

@@ -24,9 +24,9 @@ import msgspec
 from worker import ENDED, Step, Worker
 
 from parley.compose.composer import Composer
-from parley.engine.serve import Pump
-from parley.engine.session import Session
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
+from parley.engine.session.pump import Pump
+from parley.engine.session.session import Session
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson

@@ -31,8 +31,8 @@ from worker import ENDED, Step, Worker
 
 from parley.compose.composer import Composer
 from parley.compose.tools import make_tool
-from parley.engine.serve import Pump
-from parley.engine.session import Session
+from parley.engine.session.pump import Pump
+from parley.engine.session.session import Session
 from parley.errors import SessionError
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson

@@ -32,7 +32,7 @@ from uuid import UUID
 import msgspec
 from worker import flaw_in
 
-from parley.engine.summary import ASK
+from parley.engine.context.summary import ASK
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of, message_json

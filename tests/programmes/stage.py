@@ -29,9 +29,9 @@ from played import PlayedLoop
 
 from parley.compose.composer import Composer
 from parley.compose.rows import dialect
-from parley.engine.serve import Pump, serve
-from parley.engine.session import Session
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
+from parley.engine.session.pump import Pump, serve
+from parley.engine.session.session import Session
 from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of, message_json
 from parley.protocol.base import Struct

@@ -16,8 +16,8 @@ from typing import NoReturn
 
 from parley.cli.streams import write
 from parley.compose.rows import dialect
-from parley.engine.absence import no_session
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
+from parley.engine.session.no_session import no_session
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options
 from parley.protocol.rules import Role

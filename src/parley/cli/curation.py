@@ -10,11 +10,11 @@ from parley.compose import limits, memory
 from parley.compose.basis import Basis
 from parley.compose.models import Models
 from parley.compose.sessions import Sessions
-from parley.engine.access import Access
-from parley.engine.digest import digest
-from parley.engine.errand import Errand
-from parley.engine.remembering import curator_for, decision
-from parley.engine.usage import Ledger
+from parley.engine.accounting.ledger import Ledger
+from parley.engine.approval.input_digest import digest
+from parley.engine.memory.worker import curator_for, decision
+from parley.engine.models.pool import Access
+from parley.engine.side.query import Errand
 from parley.errors import ModelError, SessionError, UnknownSession, UsageError
 from parley.memory.base import CURATOR, Decide, Entry, Tally
 from parley.models.names import Choice, resolve

@@ -17,11 +17,11 @@ from parley.cli.text import Printer
 from parley.compose.basis import working_directory
 from parley.compose.composer import Composer
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
-from parley.engine.hub import Hub
-from parley.engine.serve import Pump, serve
-from parley.engine.session import Session
-from parley.engine.setup import Setup
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
+from parley.engine.session.config import Setup
+from parley.engine.session.hub import Hub
+from parley.engine.session.pump import Pump, serve
+from parley.engine.session.session import Session
 from parley.errors import SessionError, UsageError
 from parley.host import Host
 from parley.protocol.base import Message
@@ -35,7 +35,7 @@ from parley.transports.stdio import Stdio
 if TYPE_CHECKING:
     from parley.cli.debug import Debug
     from parley.cli.foyer import Guest
-    from parley.engine.remembering import Remembering
+    from parley.engine.memory.worker import Remembering
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -286,7 +286,7 @@ def cannot_open(
 
         turn_away(connection, begun, flaw, asked, stamp)
     elif options.output_format in ("stream-json", "message", "json"):
-        from parley.engine.absence import no_session
+        from parley.engine.session.no_session import no_session
 
         write(connection.send(no_session(flaw, asked, stamp)))
     return 1

@@ -19,7 +19,7 @@ from itertools import chain
 from parley.cli.streams import CHUNK_BYTES, wait_for, write
 from parley.compose.conversation import with_conversation
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import UNSET, Message, Refused, Struct
 from parley.protocol.connection import Connection
@@ -106,7 +106,7 @@ def answered(messages: Iterator[Message]) -> Message | None:
 
 def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, session_id: str, stamp: Stamp) -> None:
     """There is no session: everything that the host has said by now is answered, and nothing is waited for."""
-    from parley.engine.absence import no_session
+    from parley.engine.session.no_session import no_session
 
     def answer(messages: Iterable[Message]) -> None:
         for message in messages:

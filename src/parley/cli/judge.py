@@ -13,9 +13,9 @@ from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.rows import TOOLS
 from parley.compose.tools import make_tool, tool_context
-from parley.engine.asking import Asker
-from parley.engine.digest import digest
-from parley.engine.tool_call import request_of
+from parley.engine.approval.gate import Asker
+from parley.engine.approval.input_digest import digest
+from parley.engine.turn.tool_executor import request_of
 from parley.errors import UsageError
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.protocol.base import Json, Struct

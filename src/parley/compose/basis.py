@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
 from parley.errors import UsageError
 from parley.protocol.options import Options
 from parley.settings import credentials, layers

@@ -15,9 +15,9 @@ from parley.compose.places import task_place
 from parley.compose.rows import manners, partial
 from parley.compose.servers import servers
 from parley.compose.sessions import Sessions
-from parley.engine.setup import Setup
-from parley.engine.stamp import Stamp
-from parley.engine.thinking import Wish
+from parley.engine.clock import Stamp
+from parley.engine.models.thinking import Wish
+from parley.engine.session.config import Setup
 from parley.errors import UsageError
 from parley.protocol.options import ROWS, Options
 from parley.settings import credentials

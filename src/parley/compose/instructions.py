@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from parley.compose.basis import Basis
 from parley.compose.permissions import wanted_mode
 from parley.compose.places import plan_file
-from parley.engine.prompt import CWD, DATE, Instructions
+from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import Style
 from parley.tools.base import Context

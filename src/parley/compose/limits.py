@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from parley.compose import memory
 from parley.compose.basis import Basis
-from parley.engine.budget import Budget
-from parley.engine.bulk import LINE_CAP_BYTES
-from parley.engine.compaction import Policy, policy
-from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
-from parley.engine.retry import DEFAULT_RETRIES
-from parley.engine.setup import Limits
+from parley.engine.accounting.budget import Budget
+from parley.engine.context.compaction import Policy, policy
+from parley.engine.session.config import Limits
+from parley.engine.turn.result_spill import LINE_CAP_BYTES
+from parley.engine.turn.retry import DEFAULT_RETRIES
+from parley.engine.turn.structured_output import DEFAULT_ATTEMPTS, Form, read_form
 from parley.settings.limits import Given
 from parley.settings.variables import background_wait_seconds, heartbeat_seconds, truthy, whole, whole_or
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.compose.basis import Basis
-from parley.engine.task import Place
+from parley.engine.tasks.task import Place
 from parley.stores.claude import project_key
 from parley.workspace import private_files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
 from parley.errors import UsageError
 from parley.protocol.base import Struct
 from parley.protocol.dialects.base import Dialect, World

@@ -12,7 +12,7 @@ from parley.compose.instructions import text_file
 from parley.compose.permissions import asks_host
 from parley.compose.places import file_history, plan_file, results_folder
 from parley.compose.rows import HOOKS, TOOLS, dialect_name, variety
-from parley.engine.agents import Agents
+from parley.engine.agents.registry import Agents
 from parley.errors import UsageError
 from parley.observer import NOBODY, Observer
 from parley.settings.base import Value
@@ -27,7 +27,7 @@ from parley.workspace.search import LocalSearch
 from parley.workspace.web import Web
 
 if TYPE_CHECKING:
-    from parley.engine.client_tools import Declared
+    from parley.engine.turn.client_tools import Declared
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.protocol.messages.requests import HookMatcher
@@ -72,7 +72,7 @@ def client_tools(basis: Basis) -> Sequence[Declared]:
         raise UsageError("option '--client-tools' does not go with JSON-RPC, in which a client can only start a run")
     if options.input_format != "stream-json" and spoken != "miriad":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
-    from parley.engine.client_tools import declared_in
+    from parley.engine.turn.client_tools import declared_in
 
     inline = given.lstrip().startswith(("[", "{"))
     return declared_in(given if inline else text_file(os.path.join(basis.cwd, given), "--client-tools"))

@@ -3,7 +3,7 @@
 `EVENTS` says of every event what a matcher is compared with, what its hooks are told beside
 the common fields, and which parts of an answer count. A `Hook` is one carrier: a callback of
 the host (host.py) or a command of the settings (command.py). The engine fires events
-(engine/hooking.py); what several answers come to is merge.py's business.
+(engine/hooks/dispatcher.py); what several answers come to is merge.py's business.
 """
 
 from __future__ import annotations

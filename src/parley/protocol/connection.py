@@ -9,7 +9,7 @@ used twice.
 
 Ids are counted per direction: both ends number on their own and may pick the same.
 
-Not here: what a message means (engine/session.py), how a line is spelled
+Not here: what a message means (engine/session/session.py), how a line is spelled
 (dialects/), who reads the pipe (transports/).
 """
 

@@ -18,7 +18,7 @@ from parley.sdk.running import Job, log, on_trio, start
 from parley.sdk.wire import Ended, Wire
 
 if TYPE_CHECKING:
-    from parley.engine.session import Session
+    from parley.engine.session.session import Session
     from parley.transports.base import Transport
 
 STOP_SECONDS = 5.0
@@ -53,10 +53,10 @@ class Seat:
         """Serve the session to its end."""
         from parley.compose.composer import Composer
         from parley.compose.rows import dialect
-        from parley.engine.absence import no_session
-        from parley.engine.hub import Hub
-        from parley.engine.serve import Pump, serve
-        from parley.engine.stamp import Stamp
+        from parley.engine.clock import Stamp
+        from parley.engine.session.hub import Hub
+        from parley.engine.session.no_session import no_session
+        from parley.engine.session.pump import Pump, serve
         from parley.errors import SessionError, UsageError
         from parley.protocol.connection import Connection
         from parley.protocol.options import parse

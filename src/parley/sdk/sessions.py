@@ -20,7 +20,7 @@ from parley.compose import memory
 from parley.compose.basis import Basis
 from parley.compose.places import forget_history
 from parley.compose.sessions import Sessions
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
 from parley.errors import UnknownSession
 from parley.protocol.options import Options as Flags
 from parley.stores.base import Entry, Info, Store, copied

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
 from parley.protocol.base import Json
 from parley.sdk import sessions
 from parley.sdk.materialised import METADATA, Materialised, materialised

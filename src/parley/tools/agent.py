@@ -1,4 +1,4 @@
-"""Agent (listed as Task): hand work on to a subagent. What a subagent is: engine/subagents.py."""
+"""Agent (listed as Task): hand work on to a subagent. What a subagent is: engine/agents/subagents.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools may ask of the session's background tasks. The engine's side is engine/tasks.py."""
+"""What tools may ask of the session's background tasks. The engine's side is engine/tasks/manager.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SendMessage: say something to a subagent that runs, or let one that is done go on (engine/subagents.py)."""
+"""SendMessage: say something to a subagent that runs, or let one that is done go on (engine/agents/subagents.py)."""
 
 from __future__ import annotations
 
