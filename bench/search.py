@@ -25,8 +25,8 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.tools.base import Context, Tool, read_input
-from parley.tools.glob import Glob
-from parley.tools.grep import Grep
+from parley.tools.search.glob import Glob
+from parley.tools.search.grep import Grep
 from parley.workspace import ripgrep
 from parley.workspace.base import Reach
 from parley.workspace.processes import Processes

@@ -26,7 +26,7 @@ from parley.permissions.rule import Behavior
 from parley.permissions.table import CWD, RULES, SAMPLES, Sample, verdict
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result, Tool, always_asks
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.workspace.base import Reach
 
 SESSION = "00000000-0000-4000-8000-00000000000a"

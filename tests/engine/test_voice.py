@@ -12,7 +12,7 @@ from parley.engine.agents.task import AgentTask
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.system import Status
-from parley.tools.delegation import AgentInput
+from parley.tools.delegation.calls import AgentInput
 
 
 def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_sessions_own(tmp_path: Path) -> None:

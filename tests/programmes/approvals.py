@@ -29,7 +29,7 @@ from parley.models.base import Event, ModelRequest
 from parley.models.render import events_of, message_json
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.workspace.base import Reach
 
 FORBIDDEN = "forbidden"

@@ -34,7 +34,7 @@ from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.stores.base import Entry, Log
 from parley.tools.base import Context, Result, Tool
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.transports.memory import pair
 from parley.workspace.base import Reach
 

@@ -39,7 +39,7 @@ from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.tools.base import Tool
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.transports.memory import pair
 
 Json = dict[str, Any]

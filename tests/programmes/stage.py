@@ -39,7 +39,7 @@ from parley.protocol.connection import Connection
 from parley.protocol.options import Options
 from parley.protocol.rules import Role
 from parley.tools.base import Context, Result
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.transports.memory import pair
 from parley.workspace.base import Reach
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from parley.errors import ToolError
 from parley.tools.base import Context, Result, read_input, schema
-from parley.tools.bash import (
+from parley.tools.shell.bash import (
     LONGEST_TIMEOUT_MS,
     MOST_KEPT_BYTES,
     Bash,

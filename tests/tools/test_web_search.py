@@ -17,7 +17,7 @@ from parley.protocol.base import Json
 from parley.protocol.options import Options
 from parley.settings.variables import child_environment
 from parley.tools.base import Result, read_input
-from parley.tools.web_search import WebSearch
+from parley.tools.web.search import WebSearch
 from parley.workspace.web import Web
 from tools.desk import Desk
 

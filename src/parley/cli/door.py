@@ -147,7 +147,7 @@ async def print_one(setup: Setup, prompt: str, printer: Printer) -> int:
 
 async def print_early(remembering: Remembering, printer: Printer) -> None:
     """The answer is there, and only what is worth remembering of it is still looked for: nobody shall wait for that."""
-    from parley.tools.aside import aside
+    from parley._threads import aside
 
     await remembering.awaited.wait()
     await aside(printer.close)

@@ -21,7 +21,7 @@ from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import Options
 from parley.tools.base import BadInput, Preparing, Tool, read_input
-from parley.tools.offer import canonical
+from parley.tools.selection import canonical
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
 ELSEWHERE = ("Task", "Skill")

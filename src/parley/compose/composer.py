@@ -24,7 +24,7 @@ from parley.settings import credentials
 from parley.settings.base import Style
 from parley.settings.client import takes_rate_limits
 from parley.settings.variables import state_events, sync_policy, truthy, whole
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 
 RESTRICTING_NOT_YET = ("plugin_urls",)
 OFF = ("false", "0", "off")

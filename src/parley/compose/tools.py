@@ -18,8 +18,8 @@ from parley.observer import NOBODY, Observer
 from parley.settings.base import Value
 from parley.settings.variables import truthy
 from parley.tools.base import Context, Tool
-from parley.tools.offer import Wishes, offered
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
+from parley.tools.selection import Wishes, offered
 from parley.workspace.checkpoints import Checkpoints
 from parley.workspace.local import LocalFiles
 from parley.workspace.processes import Processes

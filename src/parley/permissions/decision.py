@@ -18,7 +18,7 @@ from parley.permissions.facts import Facts, gathered
 from parley.permissions.rule import Rule
 from parley.permissions.rules import EDITORS, READERS, Rules
 from parley.permissions.view import Glance
-from parley.tools.offer import ALIASES
+from parley.tools.selection import ALIASES
 from parley.workspace.base import Reach
 
 Verdict = Literal["allow", "ask", "deny"]

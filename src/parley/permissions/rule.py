@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.tools.offer import canonical
+from parley.tools.selection import canonical
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session")

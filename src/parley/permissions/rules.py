@@ -21,7 +21,7 @@ from parley.permissions.budget import OverBudget
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
-from parley.tools.offer import known_as
+from parley.tools.selection import known_as
 from parley.workspace.base import WORKTREES
 
 READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})

@@ -22,8 +22,8 @@ from parley.workspace.processes import Processes
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
-    from parley.tools.background import Background
-    from parley.tools.resources import ResourceServer
+    from parley.tools.mcp_resources import ResourceServer
+    from parley.tools.shell.background import Background
     from parley.workspace.web import Web
 
 

@@ -11,7 +11,7 @@ httpx2 is imported when the first page is fetched, in a thread, as models/anthro
 Proxies of the environment are not used: behind one, nobody knows which address is reached.
 
 Not here: what a URL is and which addresses are public (url.py), what a page says
-(tools/page.py).
+(tools/web/page.py).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from parley.errors import NotPossible
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
 from parley.protocol.options import MODES
-from parley.tools.offer import canonical
+from parley.tools.selection import canonical
 
 if TYPE_CHECKING:
     from parley.engine.session.prompt_queue import Prompt

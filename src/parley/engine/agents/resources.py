@@ -25,7 +25,7 @@ from parley.settings.base import Value
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
     from parley.mcp.server import Server
-    from parley.tools.shelf import Shelf
+    from parley.tools.registry import Shelf
 
 BROUGHT = ("skills", "hooks", "mcpServers")
 

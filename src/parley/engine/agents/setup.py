@@ -16,8 +16,8 @@ from parley.mcp.naming import normal
 from parley.models.names import Choice, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
-from parley.tools.delegation import AgentInput
-from parley.tools.offer import canonical
+from parley.tools.delegation.calls import AgentInput
+from parley.tools.selection import canonical
 from parley.workspace.base import Worktree
 
 if TYPE_CHECKING:

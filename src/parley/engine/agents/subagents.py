@@ -31,7 +31,7 @@ from parley.errors import SessionError, ToolError
 from parley.permissions.base import Allow, Request
 from parley.protocol.base import Json
 from parley.tools.base import Result
-from parley.tools.delegation import SEND, AgentInput
+from parley.tools.delegation.calls import SEND, AgentInput
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session

@@ -14,7 +14,7 @@ from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.system import TaskUsage
 from parley.tools.base import Result
-from parley.tools.delegation import AgentInput
+from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
 from parley.workspace.output import Record
 

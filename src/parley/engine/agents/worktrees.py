@@ -17,7 +17,7 @@ import msgspec
 
 from parley.errors import ToolError
 from parley.tools.base import Context
-from parley.tools.delegation import AgentInput
+from parley.tools.delegation.calls import AgentInput
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session

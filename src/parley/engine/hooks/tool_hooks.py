@@ -22,7 +22,7 @@ from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Result, Tool, server_of
-from parley.tools.offer import MODEL_NAMES
+from parley.tools.selection import MODEL_NAMES
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import Hooking

@@ -27,7 +27,7 @@ from parley.protocol.base import Json, Message, Struct
 from parley.settings.base import DEFAULT_STYLE, Held, Recipe, Value
 from parley.stores.base import Agent, Log
 from parley.tools.base import Context
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 
 if TYPE_CHECKING:
     from parley.engine.turn.client_tools import Declared

@@ -35,8 +35,8 @@ from parley.tools.base import (
     runs_elsewhere,
     server_name,
 )
-from parley.tools.offer import canonical
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
+from parley.tools.selection import canonical
 from parley.workspace.base import Files
 
 if TYPE_CHECKING:

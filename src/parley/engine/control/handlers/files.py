@@ -15,7 +15,7 @@ from parley.errors import NotPossible
 from parley.permissions.base import Allow, Request
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as ask
-from parley.tools.seen import remember
+from parley.tools.read_tracker import remember
 from parley.workspace.base import Area, Reach
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.aside import aside
 from parley.tools.base import Context, Result
 from parley.workspace.base import Reach
 from parley.workspace.web import Moved, Page
@@ -66,7 +66,7 @@ def moved(page: Moved, call: WebFetchInput) -> str:
 
 async def answered(page: Page, call: WebFetchInput, context: Context) -> str:
     """What the page says on the question. Raises ToolError if there is nothing to read."""
-    from parley.tools.page import is_text, media_type, readable
+    from parley.tools.web.page import is_text, media_type, readable
 
     if not is_text(page.content_type, page.body):
         raise ToolError(

@@ -2,14 +2,14 @@
 
     readable(page.body, page.content_type, page.url)
 
-Imported when a page is read, not before: `html.parser` behind markup.py is not free.
+Imported when a page is read, not before: `html.parser` behind html.py is not free.
 """
 
 from __future__ import annotations
 
 import re
 
-from parley.tools.markup import text_of
+from parley.tools.web.html import text_of
 
 CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 META = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)

@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.background import Task
 from parley.tools.base import Context, Order, Result
+from parley.tools.shell.background import Task
 from parley.workspace.base import Reach
 from parley.workspace.output import Output
 from parley.workspace.processes import Finished

@@ -9,10 +9,10 @@ from msgspec import Meta, field
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.tools import hits
 from parley.tools.base import Context, Result
-from parley.tools.hits import Page
-from parley.tools.place import located
+from parley.tools.paths import located
+from parley.tools.search import output
+from parley.tools.search.output import Page
 from parley.workspace.base import Area, Found, Query, Reach
 
 TIMEOUT_SECONDS = 20.0
@@ -65,7 +65,7 @@ class Grep:
         "`output_mode` content, or counts. Literal braces and parentheses need a backslash. Matches stay within a "
         "line unless `multiline` is set. Leaves out binary files and what ignore files such as .gitignore name. "
         f"Shows {DEFAULT_LIMIT} lines or files unless `head_limit` says otherwise, and never more than "
-        f"{hits.PAGE_CHARS} characters at once; go on with `offset`."
+        f"{output.PAGE_CHARS} characters at once; go on with `offset`."
     )
 
     async def run(self, call: GrepInput, context: Context, reach: Reach) -> Result:
@@ -118,13 +118,13 @@ def split_globs(text: str) -> list[str]:
 
 def report(call: GrepInput, page: Page, found: Found) -> Result:
     if call.output_mode == "files_with_matches":
-        result = hits.files([path for path, _ in found.files], page, found.complete)
+        result = output.files([path for path, _ in found.files], page, found.complete)
     elif call.output_mode == "count":
-        result = hits.counts([(path, int(lines[0])) for path, lines in found.files], page, found.complete)
+        result = output.counts([(path, int(lines[0])) for path, lines in found.files], page, found.complete)
     else:
         gaps = any((call.before, call.after, call.around, call.context))
-        result = hits.content(found.files, page, found.complete, numbered=call.line_numbers, gaps=gaps)
-    return hits.marked_late(result, too_slow(found)) if found.timed_out else result
+        result = output.content(found.files, page, found.complete, numbered=call.line_numbers, gaps=gaps)
+    return output.marked_late(result, too_slow(found)) if found.timed_out else result
 
 
 def too_slow(found: Found) -> str:

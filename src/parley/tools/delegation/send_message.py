@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result
-from parley.tools.delegation import SEND, MessageInput, MessageShown
+from parley.tools.delegation.calls import SEND, MessageInput, MessageShown
 from parley.workspace.base import Reach
 
 

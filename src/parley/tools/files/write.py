@@ -7,14 +7,15 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import patch, seen
-from parley.tools.aside import aside
+from parley.tools import read_tracker
 from parley.tools.base import Context, Result
-from parley.tools.encoding import UTF8, as_text, as_utf8, from_utf8, recognise, to_utf8
-from parley.tools.place import LARGEST_BYTES, located
-from parley.tools.room import LINE_BYTES, fitting
+from parley.tools.files import diff
+from parley.tools.files.encoding import UTF8, as_text, as_utf8, from_utf8, recognise, to_utf8
+from parley.tools.paths import LARGEST_BYTES, located
+from parley.tools.size_limit import LINE_BYTES, fitting
 from parley.workspace.base import Reach, Snapshot
 
 KNOWN = "you know its content; there is no need to read it again"
@@ -43,12 +44,12 @@ def write(path: str, content: str, context: Context, reach: Reach) -> Result:
     before = context.files.peek(path, reach, LARGEST_BYTES)
     changed = False
     if before is not None:
-        changed = seen.standing(context, before).changed
+        changed = read_tracker.standing(context, before).changed
         if changed and context.strict_reads:
             raise ToolError(f"{path} has been modified since it was read. Read it again before you replace it.")
     body = as_utf8(content)
     after = context.files.write(path, spelled(body, before), reach, replacing=before)
-    seen.remember(context, after, whole=True)
+    read_tracker.remember(context, after, whole=True)
     detail: Json = {
         "type": "create" if before is None else "update",
         "filePath": path,
@@ -62,7 +63,7 @@ def write(path: str, content: str, context: Context, reach: Reach) -> Result:
     encoding = recognise(before.data)
     if encoding is not None and before.size == len(before.data):
         old = to_utf8(before.data, encoding, errors="replace")
-        detail["structuredPatch"] = patch.rewritten(old, body)
+        detail["structuredPatch"] = diff.rewritten(old, body)
         # A longer one would not fit on a line.
         detail["originalFile"] = as_text(old) if len(old) <= LINE_BYTES else None
     note = "note: the file had been modified on disk since you last read it; that is overwritten" if changed else KNOWN

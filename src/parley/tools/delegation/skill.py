@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result, Tool
-from parley.tools.delegation import SkillInput
+from parley.tools.delegation.calls import SkillInput
 from parley.workspace.base import Reach
 
 ABOUT = (

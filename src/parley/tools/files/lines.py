@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parley.protocol.base import Struct
-from parley.tools.encoding import as_text
+from parley.tools.files.encoding import as_text
 
 DEFAULT_LINES = 2_000
 LONGEST_LINE_CHARS = 2_000

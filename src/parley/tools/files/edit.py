@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import patch, seen
-from parley.tools.aside import aside
+from parley.tools import read_tracker
 from parley.tools.base import Context, Result
-from parley.tools.encoding import UNKNOWN, as_text, as_utf8, from_utf8, recognise, to_utf8
-from parley.tools.patch import Change
-from parley.tools.place import located, opened
-from parley.tools.room import LINE_BYTES, fitting
-from parley.tools.seen import Standing
+from parley.tools.files import diff
+from parley.tools.files.diff import Change
+from parley.tools.files.encoding import UNKNOWN, as_text, as_utf8, from_utf8, recognise, to_utf8
+from parley.tools.paths import located, opened
+from parley.tools.read_tracker import Standing
+from parley.tools.size_limit import LINE_BYTES, fitting
 from parley.workspace.base import Reach
 
 if TYPE_CHECKING:
-    from parley.tools.match import Needle
+    from parley.tools.files.edit_match import Needle
 
 COUNTED_MATCHES = 1_000
 """Enough to say that there are many; a patch does not show more of them either."""
@@ -64,7 +65,7 @@ def edit(path: str, call: EditInput, context: Context, reach: Reach) -> Result:
     if not call.old_string:
         return fill(path, call, context, reach)
     before = opened(path, context, reach)
-    known = seen.standing(context, before)
+    known = read_tracker.standing(context, before)
     encoding = recognise(before.data)
     if encoding is None:
         raise ToolError(f"{path} is a binary file; Edit changes texts only.")
@@ -76,8 +77,8 @@ def edit(path: str, call: EditInput, context: Context, reach: Reach) -> Result:
     if new_body == body:
         raise ToolError("No changes to make: the two texts differ only in what Edit keeps, such as line endings.")
     after = context.files.write(path, from_utf8(new_body, encoding), reach, replacing=before)
-    seen.remember(context, after, whole=known.whole)
-    hunks = patch.edited(body, changes)
+    read_tracker.remember(context, after, whole=known.whole)
+    hunks = diff.edited(body, changes)
     return report(call, path, body, hunks, known)
 
 
@@ -85,18 +86,18 @@ def fill(path: str, call: EditInput, context: Context, reach: Reach) -> Result:
     """An empty old text: the file is new, or empty."""
     before = context.files.peek(path, reach)
     if before is not None:
-        seen.standing(context, before)
+        read_tracker.standing(context, before)
         if before.data:
             raise ToolError("old_string is empty but the file is not. Name the text to replace, or use Write.")
     data = as_utf8(call.new_string)
     after = context.files.write(path, data, reach, replacing=before)
-    seen.remember(context, after, whole=True)
-    return report(call, path, b"", patch.rewritten(b"", data), Standing(read=True, whole=True))
+    read_tracker.remember(context, after, whole=True)
+    return report(call, path, b"", diff.rewritten(b"", data), Standing(read=True, whole=True))
 
 
 def find(body: bytes, call: EditInput) -> tuple[Needle, list[Change]]:
     """How the old text is spelled in the file, and the changes this makes. Raises ToolError."""
-    from parley.tools.match import needles
+    from parley.tools.files.edit_match import needles
 
     for needle in needles(body, call.old_string, call.new_string):
         changes = list(islice(needle.changes(body), COUNTED_MATCHES))
@@ -118,7 +119,7 @@ def overlapped(body: bytes, needle: Needle, change: Change) -> bool:
 
 
 def not_found(body: bytes, call: EditInput) -> ToolError:
-    from parley.tools.near import hint
+    from parley.tools.files.did_you_mean import hint
 
     words = [f"String to replace not found in file.\nString: {shown(call.old_string)}"]
     if advice := hint(body, call.old_string):
@@ -145,10 +146,10 @@ def must_keep_bytes(body: bytes, call: EditInput, needle: Needle) -> None:
 
 def replaced(body: bytes, needle: Needle, changes: list[Change], everywhere: bool) -> bytes:
     if not everywhere or len(changes) < COUNTED_MATCHES:
-        return patch.replaced(body, changes)
+        return diff.replaced(body, changes)
     if needle.pattern is None:
         return body.replace(as_utf8(needle.old), as_utf8(needle.new))
-    return patch.replaced(body, needle.changes(body))
+    return diff.replaced(body, needle.changes(body))
 
 
 def report(call: EditInput, path: str, body: bytes, hunks: list[Json], known: Standing) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from parley.tools.encoding import as_text
+from parley.tools.files.encoding import as_text
 
 SEARCHED_BYTES = 2_000_000
 COMPARED_LINES = 3_000

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import SessionError, ToolError
 from parley.memory.base import Entry, Findings, Line, Recall, Summary
 from parley.protocol.base import Json, Struct, plain
-from parley.tools.aside import aside
 from parley.tools.base import Context, Result
 from parley.workspace.base import Reach
 

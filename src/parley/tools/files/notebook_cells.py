@@ -142,14 +142,14 @@ class View:
     def _image(self, data: Json) -> Json | None:
         from base64 import b64decode
 
-        from parley.tools import picture
+        from parley.tools.files import images
 
         for kind in ("image/png", "image/jpeg"):
             base64 = joined(data.get(kind)).replace("\n", "")
             if not base64 or len(base64) > self._images_left:
                 continue
             try:
-                image = picture.read(b64decode(base64, validate=True), kind)
+                image = images.read(b64decode(base64, validate=True), kind)
             except (ValueError, ToolError):
                 continue
             if image.fits:

@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.background import RUNNING, named
 from parley.tools.base import Context, Result
+from parley.tools.shell.background import RUNNING, named
 from parley.workspace.base import Reach
 
 

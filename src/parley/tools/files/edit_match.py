@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 
 from parley.protocol.base import Struct
-from parley.tools.encoding import UTF8, as_utf8
-from parley.tools.patch import Change, alike
+from parley.tools.files.diff import Change, alike
+from parley.tools.files.encoding import UTF8, as_utf8
 
 SINGLE = "'‘’‛"
 DOUBLE = '"“”‟'

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from parley.protocol.base import Json, Struct
-from parley.tools.background import RUNNING, Tail, Task, named
 from parley.tools.base import Context, Result
+from parley.tools.shell.background import RUNNING, Tail, Task, named
 from parley.workspace.base import Reach
 
 DEFAULT_TIMEOUT_MS = 30_000

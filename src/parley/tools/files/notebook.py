@@ -8,14 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import cells, seen
-from parley.tools.aside import aside
+from parley.tools import read_tracker
 from parley.tools.base import Context, Result
-from parley.tools.encoding import as_text, as_utf8
-from parley.tools.place import located, opened
-from parley.tools.room import LINE_BYTES, fitting
+from parley.tools.files import notebook_cells
+from parley.tools.files.encoding import as_text, as_utf8
+from parley.tools.paths import located, opened
+from parley.tools.size_limit import LINE_BYTES, fitting
 from parley.workspace.base import Reach
 
 JUPYTERS_INDENT = " "
@@ -61,19 +62,19 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 def edit(path: str, call: NotebookEditInput, context: Context, reach: Reach) -> Result:
     before = opened(path, context, reach)
-    seen_before = seen.standing(context, before)
+    seen_before = read_tracker.standing(context, before)
     try:
-        book = cells.load(before.data)
-    except cells.NotANotebook as flaw:
+        book = notebook_cells.load(before.data)
+    except notebook_cells.NotANotebook as flaw:
         raise ToolError(f"{path} is no valid notebook: {flaw}") from None
     changed = EDITS[call.edit_mode](book, call, context.new_id)
     data = dumped(book, before.data)
     after = context.files.write(path, data, reach, replacing=before)
-    seen.remember(context, after, whole=seen_before.whole)
+    read_tracker.remember(context, after, whole=seen_before.whole)
     detail: Json = {
         "new_source": call.new_source,
         "cell_type": changed.cell_type,
-        "language": cells.language(book),
+        "language": notebook_cells.language(book),
         "edit_mode": call.edit_mode,
         "cell_id": changed.cell_id,
         "error": "",
@@ -91,7 +92,7 @@ def edit(path: str, call: NotebookEditInput, context: Context, reach: Reach) -> 
 def replace(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
     index = find(book, call.cell_id)
     cell = book["cells"][index]
-    old = cells.joined(cell.get("source"))
+    old = notebook_cells.joined(cell.get("source"))
     kind = call.cell_type or str(cell.get("cell_type") or "code")
     cell["cell_type"] = kind
     cell["source"] = spelled(call.new_source, as_list=isinstance(cell.get("source"), list))
@@ -101,7 +102,7 @@ def replace(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> C
     else:
         cell.pop("outputs", None)
         cell.pop("execution_count", None)
-    name = cells.cell_id(cell, index)
+    name = notebook_cells.cell_id(cell, index)
     said = f"Updated cell {name} with {call.new_source}"
     return Changed(said=said, cell_id=name, cell_type=kind, old_source=old)
 
@@ -116,15 +117,15 @@ def insert(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Ch
     if takes_ids(book):
         cell["id"] = new_id()[:8]
     book["cells"].insert(index, cell)
-    name = cells.cell_id(cell, index)
+    name = notebook_cells.cell_id(cell, index)
     return Changed(said=f"Inserted cell {name} with {call.new_source}", cell_id=name, cell_type=kind)
 
 
 def delete(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
     index = find(book, call.cell_id)
-    name = cells.cell_id(book["cells"][index], index)
+    name = notebook_cells.cell_id(book["cells"][index], index)
     cell = book["cells"].pop(index)
-    old = cells.joined(cell.get("source"))
+    old = notebook_cells.joined(cell.get("source"))
     kind = str(cell.get("cell_type") or "code")
     return Changed(said=f"Deleted cell {name}", cell_id=name, cell_type=kind, old_source=old)
 
@@ -134,7 +135,7 @@ EDITS = {"replace": replace, "insert": insert, "delete": delete}
 
 def find(book: Json, wanted: str | None) -> int:
     """The place of a cell. Raises ToolError."""
-    names = [cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
+    names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
     if wanted is None:
         raise ToolError(f"Say with cell_id which cell is meant. There are {listed(names)}.")
     if wanted not in names:

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.aside import aside
 from parley.tools.base import Context, Result
-from parley.tools.place import located
+from parley.tools.paths import located
 from parley.workspace.base import Area, Listing, Reach
 
 MOST_FILES = 100

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, Result
-from parley.tools.delegation import AgentInput, AgentShown
+from parley.tools.delegation.calls import AgentInput, AgentShown
 from parley.workspace.base import Reach
 
 MOST_LISTED = 60

@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import seen
-from parley.tools.aside import aside
+from parley.tools import read_tracker
 from parley.tools.base import Context, Result
-from parley.tools.encoding import UNKNOWN, recognise, to_utf8
-from parley.tools.lines import DEFAULT_LINES, LONGEST_LINE_CHARS, MOST_CHARS, Excerpt, excerpt
-from parley.tools.place import located, opened
+from parley.tools.files.encoding import UNKNOWN, recognise, to_utf8
+from parley.tools.files.lines import DEFAULT_LINES, LONGEST_LINE_CHARS, MOST_CHARS, Excerpt, excerpt
+from parley.tools.paths import located, opened
 from parley.workspace.base import Reach, Snapshot
 
 TWICE_BASE64 = 450_000
@@ -44,7 +44,7 @@ class Read:
     async def run(self, call: ReadInput, context: Context, reach: Reach) -> Result:
         path = located(call.file_path, context)
         snapshot, result, whole = await aside(lambda: look(path, call, context, reach))
-        seen.remember(context, snapshot, whole=whole)
+        read_tracker.remember(context, snapshot, whole=whole)
         return result
 
 
@@ -61,13 +61,13 @@ def look(path: str, call: ReadInput, context: Context, reach: Reach) -> tuple[Sn
 
 def image(data: bytes) -> tuple[Result, bool] | None:
     """None if it is none."""
-    from parley.tools import picture
+    from parley.tools.files import images
 
-    kind = picture.media_type(data)
+    kind = images.media_type(data)
     if kind is None:
         return None
-    whole = picture.read(data, kind)
-    small = picture.fitted(whole)
+    whole = images.read(data, kind)
+    small = images.fitted(whole)
     blocks = [small.block]
     if small is not whole:
         note = f"(scaled down from {whole.width}x{whole.height} to {small.width}x{small.height})"
@@ -91,7 +91,7 @@ def image(data: bytes) -> tuple[Result, bool] | None:
 def pdf(path: str, data: bytes, call: ReadInput) -> Result:
     from base64 import b64encode
 
-    from parley.tools import document
+    from parley.tools.files import pdf as document
 
     texts, count = document.page_texts(data, call.pages, MOST_PAGES)
     parts = [f"Page {number} of {count}:\n{text or '(no text; it may be a scan)'}" for number, text in texts]
@@ -107,15 +107,15 @@ def pdf(path: str, data: bytes, call: ReadInput) -> Result:
 
 
 def notebook(path: str, data: bytes, call: ReadInput) -> tuple[Result, bool]:
-    from parley.tools import cells
+    from parley.tools.files import notebook_cells
 
     try:
-        book = cells.load(data)
-    except cells.NotANotebook as flaw:
+        book = notebook_cells.load(data)
+    except notebook_cells.NotANotebook as flaw:
         return text(path, data, call, f"The file is no valid notebook ({flaw}); this is its text.")
     total = len(book["cells"])
     first = max(0, (call.offset or 1) - 1)
-    view = cells.shown(book, first, call.limit or total)
+    view = notebook_cells.shown(book, first, call.limit or total)
     end = first + len(view.cells)
     blocks = view.blocks or [{"type": "text", "text": f"(The notebook has {total} cells; none of these is shown.)"}]
     if view.left_off:
