@@ -6,7 +6,7 @@
 `Tool`, `Tool()` and `Tool(*)` mean every call of the tool. Within the parentheses a
 backslash makes a parenthesis, or a backslash, a plain character.
 
-Not here: what contents mean (shell/, paths.py, hosts.py) and which rule wins (decision.py).
+Not here: what contents mean (shell/, paths/patterns.py, web_hosts.py) and which rule wins (decision.py).
 """
 
 from __future__ import annotations

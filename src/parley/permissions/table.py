@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from parley.permissions import gitconfig
 from parley.permissions.base import Allow, Deny, Entry, Request
 from parley.permissions.decision import MODES, decide
-from parley.permissions.protected import FILES, FOLDERS
+from parley.permissions.git import config
+from parley.permissions.paths.protected import FILES, FOLDERS
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import listing
@@ -194,10 +194,10 @@ def lines() -> Iterator[str]:
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
     yield from listing.lines()
     yield from GIT.splitlines()
-    keys = {f"{section}.{name}" for section, known in gitconfig.SECTIONS.items() for name in known}
-    keys |= {f"{section}.*.{name}" for section, known in gitconfig.SUBSECTIONS.items() for name in known}
-    keys |= {f"{section}.*" for section in gitconfig.ANY_KEY}
-    keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in gitconfig.VALUES}
+    keys = {f"{section}.{name}" for section, known in config.SECTIONS.items() for name in known}
+    keys |= {f"{section}.*.{name}" for section, known in config.SUBSECTIONS.items() for name in known}
+    keys |= {f"{section}.*" for section in config.ANY_KEY}
+    keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in config.VALUES}
     yield f"Harmless keys, some with certain values only: {listing.listed(keys)}."
 
 

@@ -5,7 +5,7 @@
 
 A worktree is left whatever becomes of its agent, and whoever waits for that: an agent that is stopped does not wait.
 
-Not here: git (workspace/worktrees.py), which paths rules mean in a worktree (permissions/apart.py).
+Not here: git (workspace/worktrees.py), which paths rules mean in a worktree (permissions/worktree_rules.py).
 """
 
 from __future__ import annotations

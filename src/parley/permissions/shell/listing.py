@@ -8,24 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parley.permissions.paths import LONGEST_PATH
-from parley.permissions.shell import (
-    allowing,
-    assignments,
-    edits,
-    finder,
-    following,
-    git,
-    runners,
-    special,
-    tables,
-    tree,
-    wrappers,
-)
-from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
-from parley.permissions.shell.inert import INERT
-from parley.permissions.shell.programs import Program
-from parley.permissions.view import MOST_PARTS
+from parley.permissions.paths.filesystem import MOST_PARTS
+from parley.permissions.paths.patterns import LONGEST_PATH
+from parley.permissions.shell import allowing, assignments, edits, treesitter, wrappers
+from parley.permissions.shell.arguments import Program
+from parley.permissions.shell.denied import interpreters, search
+from parley.permissions.shell.denied.inert import INERT
+from parley.permissions.shell.denied.mentions import SEARCHERS, SEARCHERS_IF_RECURSIVE
+from parley.permissions.shell.readonly import following, git, special, tables
 
 HEAD = """
 ## Commands that only read
@@ -73,17 +63,17 @@ def lines() -> Iterator[str]:
     yield ""
     yield "## Where denied commands are searched for"
     yield ""
-    yield f"- behind {listed(finder.WRAPPERS)}; behind {listed(finder.RUNS_NEXT)} of `find`"
-    yield f"- in the texts of {listed(finder.SHELLS | finder.EVALUATORS | runners.TEXTS | runners.EDITORS)}"
-    yield f"- in subscripts of {listed(runners.SUBSCRIPTS)}"
-    yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(runners.SUBRUNNERS.items()))
-    yield f"- behind the options of {listed(finder.GIT_LIKE)}"
-    yield from (f"- in the values of `{name}` {listed(words)}" for name, words in sorted(runners.OPTIONS.items()))
+    yield f"- behind {listed(search.WRAPPERS)}; behind {listed(search.RUNS_NEXT)} of `find`"
+    yield f"- in the texts of {listed(search.SHELLS | search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS)}"
+    yield f"- in subscripts of {listed(interpreters.SUBSCRIPTS)}"
+    yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(interpreters.SUBRUNNERS.items()))
+    yield f"- behind the options of {listed(search.GIT_LIKE)}"
+    yield from (f"- in the values of `{name}` {listed(words)}" for name, words in sorted(interpreters.OPTIONS.items()))
     yield f"- at every word, and in every text, of a program that is not named above and not one of {listed(INERT)}"
     yield ""
     yield "A command or a path that would take too long to judge is asked about in every mode: a command of more than"
-    yield f"{tree.MOST_CHARACTERS:,} characters beside its here-documents, or {finder.MOST_CHARACTERS:,} with them, of"
-    yield f"more than {finder.MOST_COMMANDS} commands or deeper than {finder.DEEPEST}; a path of more than"
+    yield f"{treesitter.MOST_CHARACTERS:,} characters beside its here-documents, or {search.MOST_CHARACTERS:,} with them, of"
+    yield f"more than {search.MOST_COMMANDS} commands or deeper than {search.DEEPEST}; a path of more than"
     yield f"{LONGEST_PATH:,} characters or {MOST_PARTS} folders."
     yield ""
     yield f"Whole folders are read by {listed(SEARCHERS)} and, with a flag for it, by "

@@ -6,7 +6,7 @@ denies: a name that is missing here has `rm` in its words found where `rm` is de
 
 from __future__ import annotations
 
-from parley.permissions.shell.simple import names
+from parley.permissions.shell.ast import names
 
 INERT = names(
     # Builtins and coreutils.

@@ -16,16 +16,16 @@ from functools import lru_cache
 from itertools import islice
 
 from parley.permissions.budget import too_much
-from parley.permissions.shell import runners
-from parley.permissions.shell.patterns import matches, may_match, together
-from parley.permissions.shell.runners import READS_INPUT, TEXTS
-from parley.permissions.shell.simple import Line, names
-from parley.permissions.shell.tokens import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.tree import Seen, TooMuch, fragments, may_expand, parse, without_documents
+from parley.permissions.shell.ast import Line, names
+from parley.permissions.shell.denied import interpreters
+from parley.permissions.shell.denied.interpreters import READS_INPUT, TEXTS
+from parley.permissions.shell.rule_patterns import matches, may_match, together
+from parley.permissions.shell.strict_parser import FORBIDDEN, LONGEST, read
+from parley.permissions.shell.treesitter import Seen, TooMuch, fragments, may_expand, parse, without_documents
 from parley.protocol.base import Struct
 
 MOST_CHARACTERS = 300_000
-"""With the contents of here-documents; tree.py has the limits of the text around them."""
+"""With the contents of here-documents; shell/treesitter.py has the limits of the text around them."""
 MOST_POSITIONS = 100
 MOST_COMMANDS = 200
 MOST_SPELLED = 100_000
@@ -92,17 +92,22 @@ KNOWN = (
     GIT_LIKE,
     TEXTS,
     READS_INPUT,
-    runners.SUBRUNNERS,
-    runners.OPTIONS,
-    runners.SUBSCRIPTS,
-    runners.RENAMERS,
-    runners.EDITORS,
-    runners.PAGERS,
-    runners.SPEAKERS,
-    runners.FILLERS,
+    interpreters.SUBRUNNERS,
+    interpreters.OPTIONS,
+    interpreters.SUBSCRIPTS,
+    interpreters.RENAMERS,
+    interpreters.EDITORS,
+    interpreters.PAGERS,
+    interpreters.SPEAKERS,
+    interpreters.FILLERS,
     names("source . for case select function { } ( ) [[ (( in esac fi done sed gs busybox complete fc"),
 )
-KNOWN_FORMS = (runners.INTERPRETERS, runners.ANYWHERE, runners.PIPED, re.compile(r"python.*|pip[\d.]*|git-.*"))
+KNOWN_FORMS = (
+    interpreters.INTERPRETERS,
+    interpreters.ANYWHERE,
+    interpreters.PIPED,
+    re.compile(r"python.*|pip[\d.]*|git-.*"),
+)
 
 
 class Found(Struct, frozen=True):
@@ -235,19 +240,19 @@ class _Search:
             self.unresolved = True
             for text in (*inputs, *_written(commands)):
                 self.text(text, depth + 1)
-                for found in runners.CRON_LINE.finditer(text):
+                for found in interpreters.CRON_LINE.finditer(text):
                     self.text(found[1], depth + 1)
-        elif any(runners.is_fed(seen.words) for seen in commands):
+        elif any(interpreters.is_fed(seen.words) for seen in commands):
             for text in (*inputs, *_written(commands)):
-                for quoted in runners.spoken(text):
+                for quoted in interpreters.spoken(text):
                     self.text(quoted, depth + 1)
 
     def _assignments(self, assigned: Sequence[str], depth: int) -> None:
         """Values that bash, or a program, runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
         if not assigned:
             return
-        self.unresolved = self.unresolved or any(map(runners.LOADS_CODE.match, assigned))
-        for text in runners.texts("", ["", *assigned]):
+        self.unresolved = self.unresolved or any(map(interpreters.LOADS_CODE.match, assigned))
+        for text in interpreters.texts("", ["", *assigned]):
             self.text(text, depth + 1)
 
     def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...], tuple[str, ...]]:
@@ -256,7 +261,7 @@ class _Search:
             return tuple(fragments(command)), (), ()
         parsed = parse(command)
         self.redirects.update(dict.fromkeys(parsed.redirects))
-        unknown = any(map(runners.LOADS_UNKNOWN_CODE.match, parsed.unknown))
+        unknown = any(map(interpreters.LOADS_UNKNOWN_CODE.match, parsed.unknown))
         self.unresolved = self.unresolved or parsed.error or unknown
         if not parsed.error and not MISREAD.search(command):
             return parsed.commands, parsed.inputs, parsed.assignments
@@ -274,7 +279,7 @@ class _Search:
             raise TooMuch(f"There are too many commands in it to judge (at most {MOST_COMMANDS:,})")
         begin = 0
         while begin < len(seen.spelled) and ASSIGNMENT.match(seen.spelled[begin]):
-            self.unresolved = self.unresolved or runners.LOADS_CODE.match(seen.words[begin] or "") is not None
+            self.unresolved = self.unresolved or interpreters.LOADS_CODE.match(seen.words[begin] or "") is not None
             begin += 1
         words, spelled = seen.words[begin:], seen.spelled[begin:]
         if not words:
@@ -331,12 +336,12 @@ class _Search:
             self._texts(seen, is_shell, depth, sure=sure)
         if sure and not is_shell and not _is_known(name):
             self._anywhere(literal, depth)
-        for text in (*runners.texts(name, literal), *runners.renamed(name, seen.spelled)):
+        for text in (*interpreters.texts(name, literal), *interpreters.renamed(name, seen.spelled)):
             self.text(text, depth + 1)
-        for place in self._few(runners.places(name, literal)):
+        for place in self._few(interpreters.places(name, literal)):
             if seen.words[place] is not None and "{}" not in literal[place]:
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
-        if runners.runs_what_it_reads(name, literal) or runners.reads_code(name, seen.spelled):
+        if interpreters.runs_what_it_reads(name, literal) or interpreters.reads_code(name, seen.spelled):
             self.unresolved = True
         if name in EVALUATORS:
             self.unresolved = self.unresolved or None in seen.words
@@ -380,7 +385,7 @@ class _Search:
 
 def _is_known(name: str) -> bool:
     """Whether it is known where the words of a program may hold a command, if they may at all."""
-    from parley.permissions.shell.inert import INERT  # few lines need it
+    from parley.permissions.shell.denied.inert import INERT  # few lines need it
 
     return name in INERT or any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
 

@@ -10,7 +10,7 @@ Not here: worktrees themselves (workspace/worktrees.py).
 from __future__ import annotations
 
 from parley.permissions.base import View, Way
-from parley.permissions.paths import beneath
+from parley.permissions.paths.patterns import beneath
 from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import EDITORS, Rules, lies_in
 from parley.workspace.base import Worktree

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parley.permissions import gitconfig
-from parley.permissions.shell.programs import Program, Reading, files, globs_fit, reading
-from parley.permissions.shell.simple import names
+from parley.permissions.git import config
+from parley.permissions.shell.arguments import Program, Reading, files, globs_fit, reading
+from parley.permissions.shell.ast import names
 from parley.protocol.base import Struct
 
 GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
@@ -237,14 +237,14 @@ def _formats_fit(subcommand: str, found: Reading) -> bool:
 
 def _config_fits(words: Sequence[str], found: Reading) -> bool:
     """Whether one value is asked for that is no secret."""
-    return found.has(*CONFIG_READS) and bool(found.operands) and gitconfig.is_shown(words[found.operands[0]])
+    return found.has(*CONFIG_READS) and bool(found.operands) and config.is_shown(words[found.operands[0]])
 
 
 def shows_urls(words: Sequence[str]) -> bool:
     """Whether the command prints the URLs of remotes, and with them what password is in one."""
     call = call_of(words)
     rest = words[call.begin :]
-    return call.subcommand == "remote" or (call.subcommand == "config" and any(map(gitconfig.is_url, rest)))
+    return call.subcommand == "remote" or (call.subcommand == "config" and any(map(config.is_url, rest)))
 
 
 # Files and contents.

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from parley.permissions.base import BadUpdate, Decision, Recorded, Request, View
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import Glance
 from parley.permissions.rule import Behavior, Malformed, Rule, read_rule, written
 from parley.permissions.rules import Rules
 from parley.permissions.updates import (
@@ -25,7 +26,6 @@ from parley.permissions.updates import (
     Update,
     read_updates,
 )
-from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
 from parley.settings.base import Merged, NotWritten
 
@@ -92,14 +92,14 @@ class Book:
             self._record()
         rules = self.rules
         if request.worktree is not None:
-            from parley.permissions.apart import Apart
+            from parley.permissions.worktree_rules import Apart
 
             rules = Apart.made(rules, request.worktree)
         return decide(request, rules, mode, self._view)
 
     def _record(self) -> None:
         """Which repository the rules are about: before the first call runs, for a call could make another."""
-        from parley.permissions.repository import record
+        from parley.permissions.git.repository import record
 
         view, rules = Glance(self._view), self.rules
         self._is_recorded = True

@@ -15,15 +15,17 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions import gitconfig, paths
+from parley.permissions.assessment import Facts
 from parley.permissions.base import Request, View, Way
-from parley.permissions.facts import Facts
-from parley.permissions.paths import beneath
-from parley.permissions.repository import HOOKS, READ_HOOKS, candidates, findings, is_recorded
+from parley.permissions.git import config
+from parley.permissions.git.repository import HOOKS, READ_HOOKS, candidates, findings, is_recorded
+from parley.permissions.paths import patterns
+from parley.permissions.paths.patterns import beneath
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, Rules
 from parley.permissions.shell import Line, Simple
-from parley.permissions.shell.git import (
+from parley.permissions.shell.readonly.check import files_read
+from parley.permissions.shell.readonly.git import (
     PRINTS_NOTHING,
     WILD,
     Call,
@@ -34,11 +36,10 @@ from parley.permissions.shell.git import (
     printed,
     shows_urls,
 )
-from parley.permissions.shell.readonly import files_read
 from parley.permissions.shell.wrappers import unwrapped
 
 MOST_FOLDERS = 16
-NEEDS_NO_INDEX = gitconfig.names(
+NEEDS_NO_INDEX = config.names(
     "log show rev-parse branch tag show-ref config remote version blame for-each-ref cat-file ls-tree rev-list "
     "merge-base name-rev reflog shortlog count-objects init clone"
 )
@@ -119,8 +120,8 @@ def _unusual(call: Call) -> str:
         return f"git {call.unusual} may lead to another repository or to other programs"
     for setting in call.settings:
         name, equals, value = setting.partition("=")
-        entry = gitconfig.entry_of(name, value if equals else None)
-        if gitconfig.concern(entry) or entry.key in ("core.worktree", "core.hookspath"):
+        entry = config.entry_of(name, value if equals else None)
+        if config.concern(entry) or entry.key in ("core.worktree", "core.hookspath"):
             return f"git -c sets {name}, which may name a program"
     return ""
 
@@ -158,7 +159,7 @@ def _secret_of_person(view: View) -> str:
     """The person's own configuration may put a password into every URL (`url.x.insteadOf`)."""
     for name in (".gitconfig", ".config/git/config"):
         path = os.path.join(view.home, name)
-        if gitconfig.has_secret(os.fsdecode(view.read(path, gitconfig.MOST_BYTES) or b"")):
+        if config.has_secret(os.fsdecode(view.read(path, config.MOST_BYTES) or b"")):
             return path
     return ""
 
@@ -207,7 +208,7 @@ def prints_denied(line: Line, request: Request, rules: Rules, view: View) -> str
 
 def _untracked(denying: Sequence[Rule], words: Sequence[str], folder: str, rules: Rules, view: View) -> bool:
     """Whether a command prints files of the index only, and surely none of them is denied."""
-    from parley.permissions.tracked import prints_index_only, tracks_none  # only where a rule denies files
+    from parley.permissions.git.tracked import prints_index_only, tracks_none  # only where a rule denies files
 
     if not prints_index_only(words):
         return False
@@ -236,10 +237,10 @@ def _may_meet(rule: Rule, area: str, rules: Rules, view: View) -> bool:
     """Whether a rule may fit a file in a folder."""
     spec, places = rule.spec or "", dict.fromkeys((area, view.way(area).real or area, IN_WORKTREE.sub("/", area)))
     for cwd in dict.fromkeys(each for folder in rules.working() for each in (folder, view.way(folder).real or folder)):
-        base, pattern, floats = paths.anchored(spec, rule.root, cwd, view.home)
+        base, pattern, floats = patterns.anchored(spec, rule.root, cwd, view.home)
         anywhere = floats and "/" not in pattern.removesuffix("/**").rstrip("/")
-        start = paths.folded(base) if anywhere else paths.fixed(spec, rule.root, cwd, view.home)
-        if any(_overlap(start, paths.folded(os.path.normpath(place))) for place in places):
+        start = patterns.folded(base) if anywhere else patterns.fixed(spec, rule.root, cwd, view.home)
+        if any(_overlap(start, patterns.folded(os.path.normpath(place))) for place in places):
             return True
     return False
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from parley.permissions.shell import assignments
-from parley.permissions.shell.git import git
-from parley.permissions.shell.moves import MOVES
-from parley.permissions.shell.programs import files, globs_fit, reading
-from parley.permissions.shell.simple import Line, Simple
-from parley.permissions.shell.special import CHECKS
-from parley.permissions.shell.tables import READERS, VERSIONS
+from parley.permissions.shell.arguments import files, globs_fit, reading
+from parley.permissions.shell.ast import Line, Simple
+from parley.permissions.shell.change_directory import MOVES
+from parley.permissions.shell.readonly.git import git
+from parley.permissions.shell.readonly.special import CHECKS
+from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import Inner, unwrapped
 
 TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")

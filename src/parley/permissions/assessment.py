@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions import hosts, suggestions
+from parley.permissions import suggestions, web_hosts
 from parley.permissions.base import Request, View, Way
-from parley.permissions.protected import holds_keys, is_protected
+from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import DELEGATES, EDITORS, READERS, Rules
 from parley.protocol.base import Json, Struct
@@ -143,7 +143,7 @@ def of_written(way: Way, request: Request, view: View) -> str:
         return ENDLESS
     if any(map(is_protected, way.names)):
         return PROTECTED
-    from parley.permissions.located import shadows
+    from parley.permissions.paths.programs import shadows
 
     return shadows([way], request, view)
 
@@ -172,10 +172,10 @@ def reach_of(ways: Sequence[Way], *, beneath: bool) -> Reach:
 
 def of_web(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     url = request.input.get("url")
-    host = hosts.host_of(url) if isinstance(url, str) else None
+    host = web_hosts.host_of(url) if isinstance(url, str) else None
     if host is None:
         return Facts(hazard="The URL cannot be read", changes=False)
-    near = hosts.is_near(host)
+    near = web_hosts.is_near(host)
     return Facts(
         deny=rules.on_host("deny", request.tool, host),
         ask=rules.on_host("ask", request.tool, host),

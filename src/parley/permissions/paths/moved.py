@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from parley.permissions.base import View
-from parley.permissions.paths import beneath
+from parley.permissions.paths.patterns import beneath
 from parley.permissions.shell import Step
 from parley.protocol.base import Struct
 

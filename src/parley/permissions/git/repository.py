@@ -10,7 +10,7 @@ a few files that the model wrote can take the place of the repository that a rul
 The session's own repository is put on record at its start (`record`). What it said then is accepted if the person
 trusts the tree; what is added later is not, and neither is any of it in an untrusted tree.
 
-See also: harmless keys (gitconfig.py), what follows for a command (git_calls.py).
+See also: harmless keys (config.py), what follows for a command (calls.py).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 
-from parley.permissions import gitconfig
 from parley.permissions.base import Finding, Recorded, View, Way
-from parley.permissions.paths import beneath
-from parley.permissions.view import list_ahead, may_be_in, signature
+from parley.permissions.git import config
+from parley.permissions.paths.filesystem import list_ahead, may_be_in, signature
+from parley.permissions.paths.patterns import beneath
 from parley.protocol.base import Struct
 
 OWN = ".git"
@@ -42,7 +42,7 @@ GITLINK = b"\xe0\0"
 """The mode of a submodule in the index, after two zeros: those are in every entry, and slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
 """Those that a command which only reads may run: it refreshes the index."""
-HOOKS = frozenset(READ_HOOKS) | gitconfig.names(
+HOOKS = frozenset(READ_HOOKS) | config.names(
     "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg "
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
     "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"
@@ -177,7 +177,7 @@ class _Search:
         list_ahead(self._view, found.common)
         worktree = "config.worktree"
         files = (_in(found.common, "config"), _in(found.gitdir, worktree), _in(found.common, worktree))
-        entries: list[gitconfig.Entry] = []
+        entries: list[config.Entry] = []
         for path in dict.fromkeys(files):
             told, read = self._config(path)
             yield from told
@@ -187,15 +187,15 @@ class _Search:
         if self._submodules:
             yield from self._linked(found, entries)
 
-    def _config(self, path: str) -> tuple[tuple[Finding, ...], tuple[gitconfig.Entry, ...]]:
+    def _config(self, path: str) -> tuple[tuple[Finding, ...], tuple[config.Entry, ...]]:
         if not self._view.has(path):
             return (), ()
-        data = self._view.read(path, gitconfig.MOST_BYTES)
+        data = self._view.read(path, config.MOST_BYTES)
         if data is None:
             return (Finding("program", path, f"{path} cannot be read, or is too large"),), ()
         return _judged(path, data)
 
-    def _places(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
+    def _places(self, found: Repository, entries: Sequence[config.Entry]) -> Iterator[Finding]:
         """Whether the parts of a repository are where git puts them."""
         view, linked_back = self._view, False
         for entry in entries:
@@ -230,7 +230,7 @@ class _Search:
             else:
                 yield from self._alternates(way.real, depth + 1)
 
-    def _hooks(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
+    def _hooks(self, found: Repository, entries: Sequence[config.Entry]) -> Iterator[Finding]:
         home = f"{self._view.home.rstrip('/')}/"
         given = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
         paths = [home + path[2:] if path.startswith("~/") else path for path in given]
@@ -250,7 +250,7 @@ class _Search:
 
     # Submodules.
 
-    def _linked(self, found: Repository, entries: Sequence[gitconfig.Entry]) -> Iterator[Finding]:
+    def _linked(self, found: Repository, entries: Sequence[config.Entry]) -> Iterator[Finding]:
         """`git status` runs in each submodule as well, with the configuration that it finds there."""
         index = _in(found.gitdir, "index")
         hash_bytes = 32 if any(entry.key == "extensions.objectformat" for entry in entries) else 20
@@ -294,18 +294,18 @@ class _Search:
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _judged(path: str, data: bytes) -> tuple[tuple[Finding, ...], tuple[gitconfig.Entry, ...]]:
+def _judged(path: str, data: bytes) -> tuple[tuple[Finding, ...], tuple[config.Entry, ...]]:
     """What the contents of a configuration file give cause for, and the entries that are looked at further."""
     try:
-        entries = gitconfig.parse(data)
-    except gitconfig.Unreadable as exc:
+        entries = config.parse(data)
+    except config.Unreadable as exc:
         return (Finding("program", path, f"{path} cannot be read: {exc}"),), ()
     told: list[Finding] = []
     for entry in entries:
         text, value = f"{path} sets {entry.key}", entry.value or ""
-        if kind := gitconfig.concern(entry):
+        if kind := config.concern(entry):
             told.append(Finding(kind, path, text, value))
-        if gitconfig.has_secret(entry.key) or gitconfig.has_secret(value):
+        if config.has_secret(entry.key) or config.has_secret(value):
             told.append(Finding("secret", path, f"{path} has a password in {entry.section}.{entry.name}"))
     return tuple(told), tuple(entry for entry in entries if entry.key in LOOKED_AT)
 

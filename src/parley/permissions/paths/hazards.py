@@ -10,16 +10,16 @@ import os
 import re
 from collections.abc import Sequence
 
-from parley.permissions import paths
 from parley.permissions.base import Request, View
-from parley.permissions.git_calls import git_words, prints_denied
+from parley.permissions.git.calls import git_words, prints_denied
+from parley.permissions.paths import patterns
+from parley.permissions.paths.filesystem import MOST_ENTRIES
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, Step
-from parley.permissions.shell.glimpse import searches
-from parley.permissions.shell.readonly import program_name
+from parley.permissions.shell.denied.mentions import searches
+from parley.permissions.shell.readonly.check import program_name
 from parley.permissions.shell.wrappers import unwrapped
-from parley.permissions.view import MOST_ENTRIES
 from parley.workspace.globs import WILD, name_test
 
 CLIMBS_A_LINK = "A path in it goes up behind a link, so it is not where it seems to be"
@@ -53,9 +53,9 @@ def climbs_a_link(line: Line, steps: Sequence[Step], view: View) -> bool:
     for command, step in zip(line.commands, steps, strict=True):
         named = (*command.argv, *(redirect.target for redirect in command.redirects))
         climbing = [word for word in named if ".." in word and UP.search(word)]
-        paths = [os.path.join(folder, word) for word in climbing for folder in step.folders]
-        left, moves = left - len(paths), moves + (command.argv[:1] == ("cd",))
-        if left < 0 or (paths and moves > MOST_MOVES) or any(leads_elsewhere(path, view) for path in paths):
+        patterns = [os.path.join(folder, word) for word in climbing for folder in step.folders]
+        left, moves = left - len(patterns), moves + (command.argv[:1] == ("cd",))
+        if left < 0 or (patterns and moves > MOST_MOVES) or any(leads_elsewhere(path, view) for path in patterns):
             return True
     return False
 
@@ -70,8 +70,8 @@ def takes_denied_along(steps: Sequence[Step], rules: Rules, view: View) -> bool:
     moved = {name for step in steps for old, _ in step.moves for name in view.way(old).names}
     if not moved:
         return False
-    denied = [paths.fixed(rule.spec or "", rule.root, rules.cwd, view.home) for rule in denying(rules)]
-    return any(paths.beneath(place, paths.folded(name)) for place in denied for name in moved)
+    denied = [patterns.fixed(rule.spec or "", rule.root, rules.cwd, view.home) for rule in denying(rules)]
+    return any(patterns.beneath(place, patterns.folded(name)) for place in denied for name in moved)
 
 
 def denying(rules: Rules) -> tuple[Rule, ...]:

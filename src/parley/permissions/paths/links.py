@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection, Sequence
 
 from parley.permissions.base import View
-from parley.permissions.protected import KEYS
+from parley.permissions.paths.filesystem import MOST_ENTRIES
+from parley.permissions.paths.protected import KEYS
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Step
-from parley.permissions.shell.glimpse import searches
+from parley.permissions.shell.denied.mentions import searches
 from parley.permissions.shell.wrappers import unwrapped
-from parley.permissions.view import MOST_ENTRIES
 from parley.protocol.base import Struct
 
 HIDDEN = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")

@@ -8,8 +8,8 @@ separators `&& || ; | |& &` and newline, and redirections to literal files. Ever
     read("git log | head -5")   ->  Line with two commands
     read("echo $(id)")          ->  Unclear("an expansion")
 
-Not here: what a command may do (readonly.py, allowing.py), and what hides in an unclear text
-(finder.py).
+Not here: what a command may do (shell/readonly/check.py, allowing.py), and what hides in an unclear text
+(shell/denied/search.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear, names
+from parley.permissions.shell.ast import Line, Redirect, Simple, Unclear, names
 
 LONGEST = 10_000
 MOST_COMMANDS = 80

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parley.permissions.shell.programs import files, reading
-from parley.permissions.shell.readonly import program_name
-from parley.permissions.shell.simple import Simple, names
-from parley.permissions.shell.tables import READERS
+from parley.permissions.shell.arguments import files, reading
+from parley.permissions.shell.ast import Simple, names
+from parley.permissions.shell.readonly.check import program_name
+from parley.permissions.shell.readonly.tables import READERS
 from parley.permissions.shell.wrappers import unwrapped
 
 # The flags with which links are followed, and those with which folders in the folder are entered as well.

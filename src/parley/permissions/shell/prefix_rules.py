@@ -7,7 +7,7 @@ that name files.
 `Bash(git log:*)` is given for reading, so `--output` is not part of it, and `Bash(git config:*)` does not say that
 git shall run a program. A rule that spells the flag (`Bash(sort -o:*)`) means it.
 
-Not here: where a word leads (permissions/named.py).
+Not here: where a word leads (permissions/paths/operands.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-from parley.permissions.shell import git
-from parley.permissions.shell.patterns import matches
-from parley.permissions.shell.programs import Program, reading
-from parley.permissions.shell.simple import names
-from parley.permissions.shell.special import CHECKS
-from parley.permissions.shell.tables import READERS
+from parley.permissions.shell.arguments import Program, reading
+from parley.permissions.shell.ast import names
+from parley.permissions.shell.readonly import git
+from parley.permissions.shell.readonly.special import CHECKS
+from parley.permissions.shell.readonly.tables import READERS
+from parley.permissions.shell.rule_patterns import matches
 from parley.permissions.shell.wrappers import Inner
 
 UNKNOWN_FLAG = "The rule does not spell {word}, and {name} may write or run something with it"

@@ -3,7 +3,7 @@
     list(texts("ssh", ["ssh", "host", "rm x"]))              ["rm x"]: a shell will read it
     list(places("docker", ["docker", "exec", "c", "rm"]))    [2, 3]: a command may begin there
 
-The wrappers that simply put their words in front of a command are in finder.py. What is missed here is found
+The wrappers that simply put their words in front of a command are in search.py. What is missed here is found
 nowhere, so it is wide: a word too many asks.
 """
 
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from parley.permissions.shell.simple import names
+from parley.permissions.shell.ast import names
 
 # Subcommands behind which a command may begin at any word.
 SUBRUNNERS = {

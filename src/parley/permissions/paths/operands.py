@@ -14,22 +14,22 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import islice, zip_longest
 
+from parley.permissions.assessment import AGAINST
 from parley.permissions.base import Request, View, Way
-from parley.permissions.facts import AGAINST
-from parley.permissions.located import SHADOWED, shadows
-from parley.permissions.paths import beneath, may_be_path
-from parley.permissions.protected import FILES, is_protected
+from parley.permissions.paths.filesystem import MOST_ENTRIES
+from parley.permissions.paths.patterns import beneath, may_be_path
+from parley.permissions.paths.programs import SHADOWED, shadows
+from parley.permissions.paths.protected import FILES, is_protected
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, Step
+from parley.permissions.shell.ast import names
 from parley.permissions.shell.edits import EDITS
 from parley.permissions.shell.expansion import Look, expand
-from parley.permissions.shell.patterns import together
-from parley.permissions.shell.prefixed import concern, file_words, shown, writes_no_operand
-from parley.permissions.shell.readonly import files_read, program_name
-from parley.permissions.shell.simple import names
+from parley.permissions.shell.prefix_rules import concern, file_words, shown, writes_no_operand
+from parley.permissions.shell.readonly.check import files_read, program_name
+from parley.permissions.shell.rule_patterns import together
 from parley.permissions.shell.targets import touched
 from parley.permissions.shell.wrappers import Inner, unwrapped
-from parley.permissions.view import MOST_ENTRIES
 
 LEADS_TO_PROTECTED = "{word} leads to {path}, which decides what runs later: no rule approves it in advance"
 IS_AGAINST = "{word} names a file that the rule {rule} ({source}) is against"

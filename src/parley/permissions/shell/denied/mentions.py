@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from parley.permissions.paths import may_be_path
-from parley.permissions.shell.finder import ASSIGNMENT, surveyed
-from parley.permissions.shell.git import printed
-from parley.permissions.shell.moves import MOVES
-from parley.permissions.shell.simple import NOWHERE, Line, Simple
+from parley.permissions.paths.patterns import may_be_path
+from parley.permissions.shell.ast import NOWHERE, Line, Simple
+from parley.permissions.shell.change_directory import MOVES
+from parley.permissions.shell.denied.search import ASSIGNMENT, surveyed
+from parley.permissions.shell.readonly.git import printed
 from parley.permissions.shell.targets import touched
-from parley.permissions.shell.tree import Seen
+from parley.permissions.shell.treesitter import Seen
 from parley.protocol.base import Struct
 
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})

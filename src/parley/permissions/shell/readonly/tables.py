@@ -7,8 +7,8 @@ name (`hostname -f`). Programs whose words need more than a list of flags are in
 
 from __future__ import annotations
 
-from parley.permissions.shell.moves import CD
-from parley.permissions.shell.programs import Program
+from parley.permissions.shell.arguments import Program
+from parley.permissions.shell.change_directory import CD
 
 GREP = Program(
     short="EFGPivwxyclLoqshHnbZzraRITUe:f:m:A:B:C:d:D:",

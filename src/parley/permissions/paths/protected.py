@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from parley.permissions.paths import folded
+from parley.permissions.paths.patterns import folded
 
 
 def listed(names: str) -> frozenset[str]:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from parley.permissions.base import Entry, Links, View, Way
 from parley.permissions.budget import OverBudget, too_much
-from parley.permissions.paths import LONGEST_PATH, folded
+from parley.permissions.paths.patterns import LONGEST_PATH, folded
 
 MOST_LINKS = 40
 """As many as the kernel follows."""

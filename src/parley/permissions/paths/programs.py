@@ -16,16 +16,16 @@ from functools import lru_cache
 from itertools import groupby
 
 from parley.permissions.base import Request, View, Way
-from parley.permissions.paths import beneath
+from parley.permissions.paths.filesystem import plain
+from parley.permissions.paths.patterns import beneath
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Simple, Step
+from parley.permissions.shell.ast import names
 from parley.permissions.shell.edits import EDITS
-from parley.permissions.shell.readonly import TRUSTED_FOLDERS
-from parley.permissions.shell.simple import names
-from parley.permissions.shell.special import CHECKS
-from parley.permissions.shell.tables import READERS, VERSIONS
+from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS
+from parley.permissions.shell.readonly.special import CHECKS
+from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import WRAPPERS, unwrapped
-from parley.permissions.view import plain
 from parley.workspace.search_path import find, folders, interpreter
 
 BUILTINS = names(

@@ -6,7 +6,7 @@ working tree cannot be printed.
 
     tracks_none(rules, found, places, view)      # False where that is not proven
 
-See also: what git prints (git_calls.py).
+See also: what git prints (calls.py).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from parley.permissions.base import View
-from parley.permissions.paths import folded
-from parley.permissions.repository import GITLINK, MOST_INDEX_BYTES, Repository
+from parley.permissions.git.repository import GITLINK, MOST_INDEX_BYTES, Repository
+from parley.permissions.paths.patterns import folded
 from parley.permissions.rule import Rule
-from parley.permissions.shell.git import READERS, call_of
-from parley.permissions.shell.programs import reading
+from parley.permissions.shell.arguments import reading
+from parley.permissions.shell.readonly.git import READERS, call_of
 
 PLAIN = re.compile(r"[\w.*?/~ -]+", re.ASCII)
 STARS = re.compile(r"[*?]+")

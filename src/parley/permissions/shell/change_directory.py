@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.permissions.shell.programs import Program, reading
+from parley.permissions.shell.arguments import Program, reading
 
 CD = Program(short="LPe@", most=1, globs="nowhere")
 MOVES = frozenset(["cd", "pushd", "popd"])

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from parley.permissions.assessment import AGAINST, PROTECTED
 from parley.permissions.base import Request, View, Way
-from parley.permissions.doubts import MAY_MEET_DENIED, may_stand_for
-from parley.permissions.facts import AGAINST, PROTECTED
-from parley.permissions.protected import is_protected
+from parley.permissions.paths.hazards import MAY_MEET_DENIED, may_stand_for
+from parley.permissions.paths.protected import is_protected
 from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Glimpse, Line, glimpse, runs_more

@@ -8,7 +8,7 @@ it is for. To deny, it is read widely: a single name fits at any depth, beneath 
 directory, in any case and Unicode spelling. To allow, it is read narrowly: a folder is the
 one beside the anchor, spelled as it is.
 
-Not here: links (view.py), and which rules there are (rules.py).
+Not here: links (filesystem.py), and which rules there are (rules.py).
 """
 
 from __future__ import annotations

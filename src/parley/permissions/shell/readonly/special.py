@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from parley.permissions.shell.programs import Program, reading
-from parley.permissions.shell.simple import names
+from parley.permissions.shell.arguments import Program, reading
+from parley.permissions.shell.ast import names
 
 Files = tuple[str, ...]
 Check = Callable[[Sequence[str], Sequence[int]], Files | None]
