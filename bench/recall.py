@@ -34,7 +34,7 @@ from parley.engine.session.config import Setup
 from parley.engine.session.hub import Hub
 from parley.memory.base import Keeper, Recall
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.dialects import Consolidation

@@ -14,7 +14,7 @@ import pytest
 from room import Json, Room
 
 from parley.engine.session.pump import Pump
-from parley.models.render import event_objects, message_json
+from parley.models.event_synthesis import event_objects, message_json
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request

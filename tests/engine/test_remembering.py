@@ -17,7 +17,7 @@ from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database
 from parley.memory.tree import Tree
 from parley.models.base import Model, ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 
 LONG = "My sister Ada keeps bees on a roof in Turin. " * 50
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.engine.models.thinking import Wish, thinking_field
-from parley.models.names import Facts
+from parley.models.catalog import Facts
 from parley.protocol.base import Json
 
 ADAPTIVE: Json = {"type": "adaptive"}

@@ -26,7 +26,7 @@ from stage import Json, Stage
 
 from parley.engine.approval.input_digest import digest
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result
 from parley.tools.registry import Shelf

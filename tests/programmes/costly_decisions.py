@@ -26,7 +26,7 @@ from typing import Any
 
 from interrupts import Engine, is_answer, percentiles
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.permissions.base import Allow, Decision, Deny, Request
 from parley.permissions.decision import MODES, decide
 from parley.permissions.paths.filesystem import RealView

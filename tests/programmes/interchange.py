@@ -41,7 +41,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from parley.models.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Call, Script, ScriptedTurn
 from parley.stores.claude import project_key
 from parley.testing.model_server import running
 

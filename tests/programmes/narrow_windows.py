@@ -35,7 +35,7 @@ from worker import flaw_in
 from parley.engine.context.summary import ASK
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.testing.model_server import ModelServer
 from parley.testing.source import FromModel
 

@@ -33,7 +33,7 @@ from parley.engine.clock import Stamp
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options

@@ -17,7 +17,7 @@ from typing import Any
 from parley.engine.recovery import interrupted_calls
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 
 Json = dict[str, Any]
 Step = Callable[[str], tuple[str, Json]]

@@ -17,7 +17,7 @@ from parley.engine.models.pool import Access
 from parley.engine.side.query import Errand
 from parley.errors import ModelError, SessionError, UnknownSession, UsageError
 from parley.memory.base import CURATOR, Decide, Entry, Tally
-from parley.models.names import Choice, resolve
+from parley.models.catalog import Choice, resolve
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry as LogEntry
 

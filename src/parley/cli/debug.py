@@ -26,7 +26,7 @@ from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.errors import ModelError, UsageError
 from parley.models.base import Event, Model, ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.protocol.base import Message
 from parley.protocol.connection import Connection
 from parley.protocol.messages.control import ControlRequest

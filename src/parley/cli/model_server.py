@@ -15,8 +15,8 @@ from uuid import uuid4
 
 from parley.cli.streams import write
 from parley.errors import UsageError
-from parley.models.fault import Plan
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
+from parley.models.faults.catalog import Plan
 from parley.protocol.base import Struct
 from parley.testing.model_server import ModelServer
 from parley.testing.source import Source, from_tape, offline, source_of

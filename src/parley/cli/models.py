@@ -18,10 +18,10 @@ from parley.compose.basis import Basis, working_directory
 from parley.compose.models import ADDRESSES, CLOUDS, Models
 from parley.compose.rows import MODELS
 from parley.errors import ModelError, UsageError
+from parley.models.accumulator import Growing
 from parley.models.base import ModelRequest
+from parley.models.catalog import ALIASES, Choice, facts, resolve
 from parley.models.endpoint import without_userinfo
-from parley.models.growth import Growing
-from parley.models.names import ALIASES, Choice, facts, resolve
 from parley.models.prices import Prices
 from parley.protocol.options import Options
 

@@ -18,7 +18,7 @@ from parley.settings.limits import Given
 from parley.settings.variables import background_wait_seconds, heartbeat_seconds, truthy, whole, whole_or
 
 if TYPE_CHECKING:
-    from parley.models.http import Deadlines
+    from parley.models.http.call import Deadlines
 
 SMALLEST_LINE_BYTES = 50_000
 
@@ -59,7 +59,7 @@ def line_bytes(basis: Basis) -> int:
 
 def deadlines(basis: Basis) -> Deadlines:
     """How long a silent backend is waited for. Raises UsageError."""
-    from parley.models.http import Deadlines
+    from parley.models.http.call import Deadlines
 
     return Deadlines.of(given_limits(basis).deadlines())
 

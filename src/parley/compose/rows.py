@@ -12,13 +12,13 @@ from parley.protocol.dialects.base import Dialect, World
 from parley.protocol.options import Options
 
 MODELS = {
-    "anthropic": "parley.models.anthropic:Anthropic",
-    "bedrock": "parley.models.cloud:Bedrock",
-    "vertex": "parley.models.cloud:Vertex",
-    "openai": "parley.models.openai:OpenAI",
-    "scripted": "parley.models.scripted:Scripted",
-    "offline": "parley.models.offline:Offline",
-    "replay": "parley.models.replay:Replay",
+    "anthropic": "parley.models.backends.anthropic:Anthropic",
+    "bedrock": "parley.models.backends.cloud:Bedrock",
+    "vertex": "parley.models.backends.cloud:Vertex",
+    "openai": "parley.models.backends.openai:OpenAI",
+    "scripted": "parley.models.fake.scripted:Scripted",
+    "offline": "parley.models.fake.offline:Offline",
+    "replay": "parley.models.recording.replay:Replay",
 }
 TOOLS = {
     "Task": "parley.tools.delegation.agent:Agent",

@@ -16,7 +16,7 @@ from parley.memory.recall import LocalRecall
 from parley.memory.stretch import lines, pieces
 from parley.memory.summaries import Summaries
 from parley.memory.tree import Tree
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Struct
 from parley.stores.base import Store
 

@@ -1,7 +1,7 @@
 """OpenAI's chat completions as a server speaks them.
 
 Requests are read into the words of the Messages API, and answers are spelled out of them. The same from a client's side
-is models/openai.py: the two meet only on the wire, so that each checks the other.
+is models/backends/openai.py: the two meet only on the wire, so that each checks the other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.accumulator import parse_input
 from parley.models.base import Event, ModelRequest
-from parley.models.growth import parse_input
 from parley.protocol.base import Json, Struct
 from parley.testing.http import refused
 from parley.testing.wire import Asked

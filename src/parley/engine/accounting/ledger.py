@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 from parley.engine.accounting.budget import Budget, Spent, check, warnings
-from parley.models.names import facts
+from parley.models.catalog import facts
 from parley.models.prices import Prices
 from parley.protocol.base import Json, Struct
 from parley.protocol.messages.result import ModelUsage

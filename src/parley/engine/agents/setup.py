@@ -13,7 +13,7 @@ from parley.engine.context.system_prompt import CWD, Instructions
 from parley.engine.session.config import Setup
 from parley.mcp.base import PREFIX
 from parley.mcp.naming import normal
-from parley.models.names import Choice, resolve
+from parley.models.catalog import Choice, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
 from parley.tools.delegation.calls import AgentInput

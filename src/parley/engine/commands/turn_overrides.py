@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from parley.errors import NotPossible
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.permissions.base import BadUpdate
 from parley.protocol.base import Json
 from parley.settings.base import Recipe

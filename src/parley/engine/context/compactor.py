@@ -29,7 +29,7 @@ from parley.engine.turn.heartbeat import Pulse
 from parley.errors import BudgetSpent, ModelError
 from parley.hooks.base import context_text
 from parley.models.base import ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent

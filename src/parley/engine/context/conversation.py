@@ -33,7 +33,7 @@ from parley.engine.text import sanitized
 from parley.engine.turn.structured_output import Form
 from parley.engine.turn.tool_executor import Caller
 from parley.models.base import Model, ModelRequest
-from parley.models.names import PUPPETS, Choice, resolve
+from parley.models.catalog import PUPPETS, Choice, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 

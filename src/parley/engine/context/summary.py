@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from parley.engine.context.history import size
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json
 
 ASK = """\

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from parley.engine.context.history import tokens, weight
-from parley.models.names import Choice, facts
+from parley.models.catalog import Choice, facts
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import ContextUsage
 

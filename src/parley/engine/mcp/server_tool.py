@@ -16,7 +16,7 @@ from parley.mcp.base import Patience, Supply
 from parley.mcp.content import clean, described, result_of
 from parley.mcp.naming import LONGEST_NAME, is_denied, normal, qualified, title
 from parley.mcp.server import Server
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json
 from parley.protocol.messages.notices import ToolProgress
 from parley.tools.base import Context, Result, Tool

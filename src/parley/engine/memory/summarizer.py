@@ -35,7 +35,7 @@ from parley.engine.side.retry import is_about_length
 from parley.errors import ModelError, SessionError
 from parley.memory.base import Summary
 from parley.models.base import ModelRequest
-from parley.models.names import CHARS_PER_TOKEN, PUPPETS, Choice, resolve
+from parley.models.catalog import CHARS_PER_TOKEN, PUPPETS, Choice, resolve
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation

@@ -22,7 +22,7 @@ from parley.engine.context.history import Said, tokens
 from parley.engine.context.summary import block_text
 from parley.errors import ModelError, SessionError, UsageError
 from parley.memory.base import Keeper, Policy, Tally
-from parley.models.names import PUPPETS, Choice, resolve
+from parley.models.catalog import PUPPETS, Choice, resolve
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.dialects import Consolidation
 

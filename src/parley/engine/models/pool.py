@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.models.base import Model
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.observer import NOBODY, Observer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.models.names import Facts
+from parley.models.catalog import Facts
 from parley.protocol.base import Json, Struct
 
 SMALLEST_BUDGET = 1024

@@ -19,7 +19,7 @@ from parley.engine.turn.result_spill import LINE_CAP_BYTES
 from parley.engine.turn.structured_output import Form
 from parley.mcp.base import Supply
 from parley.models.base import Model
-from parley.models.names import Choice, Facts, facts
+from parley.models.catalog import Choice, Facts, facts
 from parley.models.prices import Prices
 from parley.observer import NOBODY, Observer
 from parley.permissions.base import Permits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parley.models.names import PUPPETS
+from parley.models.catalog import PUPPETS
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:

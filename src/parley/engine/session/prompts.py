@@ -14,7 +14,7 @@ import msgspec
 from parley.engine.context.history import says_something
 from parley.engine.session.prompt_queue import RANKS, USUAL, Prompt, join
 from parley.errors import EmptyPrompt, ModelError, SessionError
-from parley.models.names import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
+from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN, Choice, facts
 from parley.protocol.base import UNSET, Json, convert
 from parley.protocol.blocks import ToolResult, as_json
 from parley.protocol.messages.conversation import User

@@ -37,7 +37,7 @@ from parley.engine.turn.tool_executor import Caller
 from parley.engine.turn.turn import Turn
 from parley.host import Host
 from parley.models.base import Model
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.protocol.base import UNSET, Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment

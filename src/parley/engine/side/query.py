@@ -18,9 +18,9 @@ from parley.engine.accounting.ledger import Ledger
 from parley.engine.context.history import marked
 from parley.engine.context.system_prompt import system_blocks
 from parley.errors import BudgetSpent, ModelError
+from parley.models.accumulator import Growing
 from parley.models.base import Model, ModelRequest
-from parley.models.growth import Growing
-from parley.models.names import Choice, facts, resolve
+from parley.models.catalog import Choice, facts, resolve
 from parley.protocol.base import Json
 from parley.tools.base import Context
 

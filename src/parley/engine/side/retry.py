@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from parley.engine.turn import outcome, retry
 from parley.errors import ModelError
+from parley.models.accumulator import Growing
 from parley.models.base import ModelRequest
-from parley.models.growth import Growing
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.protocol.base import Message
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.messages.system import ApiRetry

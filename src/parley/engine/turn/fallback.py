@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from parley.engine.context.conversation import Conversation
 from parley.errors import ModelError, UsageError
-from parley.models.names import Choice, resolve
+from parley.models.catalog import Choice, resolve
 from parley.protocol.messages.system import Informational
 
 FAILURES_BEFORE = 3

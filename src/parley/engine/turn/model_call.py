@@ -25,9 +25,9 @@ from parley.engine.turn.fallback import Fallback
 from parley.engine.turn.heartbeat import Silence
 from parley.engine.turn.retry import Trouble
 from parley.errors import BudgetSpent, ModelError, SessionError
+from parley.models.accumulator import Growing
 from parley.models.base import Event
-from parley.models.growth import Growing
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, Text, ToolUse
 from parley.protocol.messages.system import ApiRetry, Informational, Status

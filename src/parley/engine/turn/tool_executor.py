@@ -20,7 +20,7 @@ from parley.engine.hooks.registry import Listeners
 from parley.engine.turn.in_flight import Course
 from parley.engine.turn.tool_outcome import Called, Decided, refused, unusable
 from parley.errors import ToolError
-from parley.models.growth import is_unreadable
+from parley.models.accumulator import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
 from parley.protocol.base import Json
 from parley.protocol.blocks import Block, ToolUse

@@ -18,7 +18,7 @@ from parley.engine.session.messages import CAPABILITIES
 from parley.engine.text import sanitized
 from parley.engine.turn.structured_output import Form
 from parley.errors import NotPossible, SessionError, UsageError
-from parley.models.names import listing
+from parley.models.catalog import listing
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as ask
 from parley.version import PROTOCOL_LEVEL, __version__

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.errors import ModelError, NotPossible, UsageError
-from parley.models.names import Choice, facts, resolve
+from parley.models.catalog import Choice, facts, resolve
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as ask
 from parley.protocol.messages.conversation import User, UserContent

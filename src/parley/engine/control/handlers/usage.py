@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from parley.engine.context.system_prompt import render
 from parley.engine.context.usage_report import Contents, context_usage
-from parley.models.names import PUPPETS
+from parley.models.catalog import PUPPETS
 from parley.protocol.base import Json, plain
 from parley.protocol.messages.requests import ContextUsage
 from parley.protocol.messages.result import ModelUsage

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from parley.models.base import ModelRequest
-from parley.models.names import UNKNOWN
+from parley.models.catalog import UNKNOWN
 from parley.protocol.base import Json
 
 USAGE = "stream_options"

@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.anthropic import BETA_HEADER, body, failure, optional_fields, understood, wanted_betas, without
+from parley.models.backends.anthropic import (
+    BETA_HEADER,
+    body,
+    failure,
+    optional_fields,
+    understood,
+    wanted_betas,
+    without,
+)
+from parley.models.backends.unsupported_fields import Dropped
 from parley.models.base import Event, ModelRequest
-from parley.models.http import LATE, Deadlines, Trust
-from parley.models.optional import Dropped
-from parley.models.patience import Patience
+from parley.models.http.call import LATE, Deadlines, Trust
+from parley.models.http.timeouts import Patience
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.backends.rate_limits import quota
+from parley.models.backends.unsupported_fields import Dropped
 from parley.models.base import Event, ModelRequest, read_event
 from parley.models.endpoint import Endpoint
-from parley.models.http import EVENT_STREAM, Deadlines, Pool, Trust, refusal
-from parley.models.optional import Dropped
-from parley.models.quota import quota
+from parley.models.http.call import EVENT_STREAM, Deadlines, Pool, Trust, refusal
 from parley.protocol.base import Json
 
 API_VERSION = "2023-06-01"

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.backends.chat_usage import counted, estimate
 from parley.models.base import Event, read_event
-from parley.models.chat_usage import counted, estimate
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct, mend_surrogates
 
 DONE = b"[DONE]"

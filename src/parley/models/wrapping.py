@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from parley.models.base import Model
-from parley.models.fault import Plan
-from parley.models.faulty import Faulty
-from parley.models.http import Deadlines
-from parley.models.record import Recorder, Writer
+from parley.models.faults.catalog import Plan
+from parley.models.faults.model import Faulty
+from parley.models.http.call import Deadlines
+from parley.models.recording.format import Head
+from parley.models.recording.recorder import Recorder, Writer
+from parley.models.recording.replay import Replay
 from parley.models.redaction import Redaction, secrets_in
-from parley.models.replay import Replay
-from parley.models.tape import Head
 from parley.version import __version__
 
 

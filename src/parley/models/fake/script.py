@@ -19,7 +19,7 @@ A turn has `text`, `thinking` and `tools`, in that order, or `blocks` with full 
 `delay_ms` waits before the answer, `event_delay_ms` between events, `chunk_chars` sets the
 size of a delta, `usage` and `stop_reason` replace the defaults. `when` makes a turn wait
 for its cue: it is played for the first request whose last user text contains it, before
-the turns without one are counted on. `fault` names what goes wrong with the answer (fault.py).
+the turns without one are counted on. `fault` names what goes wrong with the answer (faults/catalog.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import msgspec
 
 from parley.errors import ModelError, UsageError
 from parley.models.base import ModelRequest
-from parley.models.render import message_json
+from parley.models.event_synthesis import message_json
 from parley.protocol.base import Json, Struct
 
 
@@ -81,7 +81,7 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def __post_init__(self) -> None:
         if self.fault is not None:
-            from parley.models.fault import read_fault
+            from parley.models.faults.catalog import read_fault
 
             if "@" in self.fault:
                 raise ValueError("a fault in a script strikes its own turn: leave out the @")

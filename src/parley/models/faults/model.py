@@ -1,6 +1,6 @@
 """A model that something goes wrong with: `--fault`, and turns of a script with a `fault`.
 
-The answer of the model behind it is spelled as the bytes of an event stream, spoiled (fault.py), and read again with
+The answer of the model behind it is spelled as the bytes of an event stream, spoiled (catalog.py), and read again with
 the deadlines and the reader of a real backend. So what the engine sees is what it would see of a network.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from parley.errors import ModelError
-from parley.models.anthropic import is_content, understood
+from parley.models.backends.anthropic import is_content, understood
 from parley.models.base import Event, Model, ModelRequest
-from parley.models.fault import Fault, Plan, Reset
-from parley.models.http import LATE, Deadlines
-from parley.models.patience import Patience
-from parley.models.sse import EventReader
+from parley.models.faults.catalog import Fault, Plan, Reset
+from parley.models.http.call import LATE, Deadlines
+from parley.models.http.sse import EventReader
+from parley.models.http.timeouts import Patience
 
 
 class Faulty:

@@ -25,8 +25,8 @@ from typing import Any
 import msgspec
 
 from parley.models.base import Event, ModelRequest
-from parley.models.script import Call, Fault, ScriptedTurn, text_in
-from parley.models.scripted import play
+from parley.models.fake.script import Call, Fault, ScriptedTurn, text_in
+from parley.models.fake.scripted import play
 from parley.protocol.base import Json, Struct
 
 WORDS = ("say", "think", "call", "show", "wait", "fail")

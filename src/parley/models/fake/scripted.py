@@ -12,11 +12,11 @@ import msgspec
 
 from parley.errors import UsageError
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of
-from parley.models.script import Player, ScriptedTurn, read_script
+from parley.models.event_synthesis import events_of
+from parley.models.fake.script import Player, ScriptedTurn, read_script
 
 if TYPE_CHECKING:
-    from parley.models.http import Deadlines
+    from parley.models.http.call import Deadlines
 
 
 class Scripted:
@@ -35,8 +35,8 @@ class Scripted:
         turn = self._player.turn_for(request)
         events = play(turn, request, self._new_id)
         if turn.fault is not None:
-            from parley.models.fault import read_fault
-            from parley.models.faulty import struck
+            from parley.models.faults.catalog import read_fault
+            from parley.models.faults.model import struck
 
             deadlines = self._deadlines() if self._deadlines is not None else None
             events = struck(events, read_fault(turn.fault), deadlines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.models.names import CHARS_PER_TOKEN
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json
 
 ESTIMATED = "parley_estimated"

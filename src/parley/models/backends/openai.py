@@ -1,6 +1,6 @@
 """`openai:NAME`: any server that speaks the chat completions API, streamed.
 
-Both directions are translated: the request (chat_body.py) and the stream (chat_stream.py),
+Both directions are translated: the request (chat_request.py) and the stream (chat_stream.py),
 so that the engine sees the Messages API. The server and its key come from the environment,
 never from the model's name, which a project's settings may choose.
 """
@@ -13,12 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.backends.chat_request import OPTIONAL, body
+from parley.models.backends.chat_stream import ChatStream
+from parley.models.backends.unsupported_fields import Dropped
 from parley.models.base import Event, ModelRequest
-from parley.models.chat_body import OPTIONAL, body
-from parley.models.chat_stream import ChatStream
 from parley.models.endpoint import Endpoint
-from parley.models.http import EVENT_STREAM, Deadlines, Pool, Trust, error_of, refusal
-from parley.models.optional import Dropped
+from parley.models.http.call import EVENT_STREAM, Deadlines, Pool, Trust, error_of, refusal
 from parley.protocol.base import Json
 
 # The names that the rest of the engine knows failures by.

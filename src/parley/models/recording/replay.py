@@ -1,6 +1,6 @@
-"""`replay:FILE`: a model that says again what a tape (tape.py) has.
+"""`replay:FILE`: a model that says again what a tape (format.py) has.
 
-A request gets the answer of the first request on the tape that is the same (sameness.py) and has not been played:
+A request gets the answer of the first request on the tape that is the same (request_matching.py) and has not been played:
 mostly the next one; calls that ran side by side may come in another order. Events are played byte for byte, as
 fast as they are taken or at the pace they were recorded. An answer that failed fails again. Where the conversation
 departs from the tape, the call fails for good and the error says which request and what differs.
@@ -15,9 +15,9 @@ from typing import Any
 
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest
+from parley.models.recording.format import Exchange, read_tape
+from parley.models.recording.request_matching import departure, normal
 from parley.models.redaction import Redaction
-from parley.models.sameness import departure, normal
-from parley.models.tape import Exchange, read_tape
 
 DEPARTED = "tape_departed"
 """The kind of the error with which a call fails that is not on the tape."""

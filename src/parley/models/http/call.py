@@ -9,7 +9,7 @@ httpx2 is imported when the first call is made (it costs more than the whole eng
 thread, so that the loop stays free. Every wait for the backend is bounded. The key goes
 into a header and nowhere else: no redirect is followed, so none can carry it elsewhere.
 
-Not here: what is in a body and what events mean (anthropic.py, openai.py).
+Not here: what is in a body and what events mean (backends/anthropic.py, backends/openai.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.chunks import merge_chunks
 from parley.models.endpoint import is_loopback, without_userinfo
-from parley.models.patience import Patience
-from parley.models.sse import EventReader
+from parley.models.http.chunk_merging import merge_chunks
+from parley.models.http.sse import EventReader
+from parley.models.http.timeouts import Patience
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@
 `kept` is how many messages it has in common with the request before it, and a field that it lacks is as it was
 there. `data` is the event as it came. An end may have an `error`, or say that it was `closed` by our own side.
 
-Not here: who writes it (record.py), who plays it (replay.py).
+Not here: who writes it (recorder.py), who plays it (replay.py).
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ import msgspec
 
 from parley.errors import ModelError, UsageError
 from parley.models.base import Event, Model, ModelRequest
+from parley.models.recording.format import Asked, Ended, Flaw, Head, Told
+from parley.models.recording.request_matching import unmarked
 from parley.models.redaction import Redaction
-from parley.models.sameness import unmarked
-from parley.models.tape import Asked, Ended, Flaw, Head, Told
 from parley.protocol.base import Json
 from parley.workspace import private_files
 
