@@ -20,8 +20,8 @@ import interchange  # programmes are no package: their folder must be on the pat
 
 from parley.models.fake.script import Call, Script, ScriptedTurn
 from parley.stores.base import Entry, later
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from parley.testing.model_server import running
 from stores.recorded import RECORDED
 

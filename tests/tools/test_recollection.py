@@ -15,9 +15,9 @@ from parley.memory.tools import MemoryRead, MemorySearch
 from parley.memory.tree import Draft, Tree
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
-from parley.stores.folder import Folder
-from parley.stores.line import Context as LineContext
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.entry_codec import Context as LineContext
+from parley.stores.files.folder import Folder
+from parley.stores.sql.sqlite import Sqlite
 from parley.tools.base import BadInput
 from tools.desk import Desk
 

@@ -110,7 +110,7 @@ def start(options: Options, prompt: str) -> int:
     if options.api_key:
         complain("warning: --api-key shows the key on the process list; ANTHROPIC_API_KEY does not")
     if options.store and "://" in options.store:
-        from parley.stores.choice import has_password
+        from parley.stores.selection import has_password
 
         if has_password(options.store):
             complain("warning: --store shows the password on the process list; PARLEY_STORE does not")

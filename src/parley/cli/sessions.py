@@ -23,9 +23,9 @@ from parley.protocol.base import Struct, spell
 from parley.protocol.options import Options
 from parley.settings.base import shown
 from parley.stores.base import Agent, Entry, Hit, Info, Store, copied
-from parley.stores.opening import is_uuid
-from parley.stores.portable import adorn, fill, packed, unpacked
-from parley.stores.words import said
+from parley.stores.export import adorn, fill, packed, unpacked
+from parley.stores.search_text import said
+from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
 USAGE = """\

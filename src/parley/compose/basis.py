@@ -14,7 +14,7 @@ from parley.settings.desk import Desk
 from parley.settings.file import Unfit
 from parley.settings.file import read as read_file
 from parley.settings.variables import child_environment, truthy
-from parley.stores.line import Context as LineContext
+from parley.stores.files.entry_codec import Context as LineContext
 from parley.version import PROTOCOL_LEVEL
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from parley.compose.rows import OVER_STDIO, STORES, dialect_name, variety
 from parley.protocol.options import Options
-from parley.stores.line import Context
+from parley.stores.files.entry_codec import Context
 
 
 def with_conversation(options: Options, cwd: str, new_id: Callable[[], str]) -> Options:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.compose.basis import Basis
-from parley.stores.choice import choose
-from parley.stores.claude import project_key
+from parley.stores.files.claude import project_key
+from parley.stores.selection import choose
 
 if TYPE_CHECKING:
     from parley.compose.models import Models

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from parley.compose.basis import Basis
 from parley.engine.tasks.task import Place
-from parley.stores.claude import project_key
+from parley.stores.files.claude import project_key
 from parley.workspace import private_files
 
 

@@ -55,10 +55,10 @@ WIRES = {
     "http": "parley.mcp.remote:Http",
 }
 STORES = {
-    "claude": "parley.stores.claude:Claude",
-    "folder": "parley.stores.folder:Folder",
-    "sqlite": "parley.stores.sqlite:Sqlite",
-    "postgres": "parley.stores.postgres:Postgres",
+    "claude": "parley.stores.files.claude:Claude",
+    "folder": "parley.stores.files.folder:Folder",
+    "sqlite": "parley.stores.sql.sqlite:Sqlite",
+    "postgres": "parley.stores.sql.postgres:Postgres",
     "memory": "parley.stores.memory:Memory",
 }
 OBSERVERS = {"opentelemetry": "parley.telemetry.otel:observer"}

@@ -18,10 +18,10 @@ from parley.compose.rows import STORES, manners, variety
 from parley.protocol.base import Json, Message
 from parley.protocol.options import Options
 from parley.stores.base import Agent, Log, Store
-from parley.stores.choice import Chosen, choose
-from parley.stores.claude import project_key
-from parley.stores.line import Context
-from parley.stores.opening import Wanted, open_session
+from parley.stores.files.claude import project_key
+from parley.stores.files.entry_codec import Context
+from parley.stores.selection import Chosen, choose
+from parley.stores.session_open import Wanted, open_session
 from parley.workspace.checkpoints import Checkpoints
 
 STORE_OPENERS: dict[str, Callable[[Any, Any, Context, Callable[[str], None]], Store]] = {
@@ -127,7 +127,7 @@ class Sessions:
         """The same for a subagent, whose transcript has a path of its own beside the session's."""
         if not self._basis.options.session_mirror:
             return log
-        from parley.stores.sidechain import path_beside
+        from parley.stores.files.sidechain import path_beside
 
         path = str(path_beside(self._mirror_path(session_id), agent_id))
         context = msgspec.structs.replace(self._basis.line_context(), agent_id=agent_id)
@@ -184,7 +184,7 @@ class Sessions:
         return Memory()
 
     def agent_transcript(self, session_id: str, agent_id: str) -> str:
-        from parley.stores.sidechain import path_beside
+        from parley.stores.files.sidechain import path_beside
 
         path = self.transcript_path(session_id)
         return str(path_beside(path, agent_id)) if path else ""

@@ -11,7 +11,7 @@ from parley.memory.summaries import Summaries
 from parley.memory.tree import Tree
 from parley.stores.base import Entry as LogEntry
 from parley.stores.base import Hit, Ranking, Store
-from parley.stores.words import passage, said, telling, words
+from parley.stores.search_text import passage, said, telling, words
 
 
 class LocalRecall:

@@ -22,7 +22,7 @@ from parley.errors import Refusal
 from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database
 from parley.protocol.base import Struct
-from parley.stores.words import queries, telling
+from parley.stores.search_text import queries, telling
 
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 LONGEST_SLUG, LONGEST_TITLE, LONGEST_BODY, MOST_LINKS = 80, 200, 20_000, 50

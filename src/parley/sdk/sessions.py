@@ -24,9 +24,9 @@ from parley.engine.clock import Stamp
 from parley.errors import UnknownSession
 from parley.protocol.options import Options as Flags
 from parley.stores.base import Entry, Info, Store, copied
-from parley.stores.opening import about_answers, before_cut, is_prompt, is_uuid, talk
-from parley.stores.portable import adorn, fill
-from parley.stores.spelling import with_figures
+from parley.stores.export import adorn, fill
+from parley.stores.files.transcript_lines import with_figures
+from parley.stores.session_open import about_answers, before_cut, is_prompt, is_uuid, talk
 
 NOT_FOUND = "there is no session {}"
 

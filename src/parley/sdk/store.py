@@ -21,7 +21,7 @@ from parley.sdk.shapes import (
     SessionStoreListEntry,
     SessionSummaryEntry,
 )
-from parley.stores.words import first_prompt
+from parley.stores.search_text import first_prompt
 
 
 class SessionStore(Protocol):

@@ -21,7 +21,7 @@ from parley.sdk.sessions import (
 )
 from parley.sdk.shapes import SessionKey, SessionSummaryEntry
 from parley.sdk.store import SessionStore, can
-from parley.stores.opening import is_uuid
+from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
 BELOW = 2

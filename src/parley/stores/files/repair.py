@@ -11,8 +11,8 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Mended
-from parley.stores.chain import Hole, Seal
-from parley.stores.origin import is_copy, was_ours
+from parley.stores.checksum_chain import Hole, Seal
+from parley.stores.files.provenance import is_copy, was_ours
 from parley.workspace import private_files
 
 BLOCK = 1 << 20

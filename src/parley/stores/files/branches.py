@@ -8,7 +8,7 @@ stand after its summary from then on, though they were written before it: the or
 
     dropped = abandoned(lines)      # the uuids of the lines that do not count
 
-The engine's own cuts are no branches here: the log says what they leave out (opening.py).
+The engine's own cuts are no branches here: the log says what they leave out (session_open.py).
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, spell
-from parley.stores import labels
 from parley.stores.base import FOREIGN, Entry
-from parley.stores.chain import Hole, Seal
-from parley.stores.lease import Lease
-from parley.stores.line import BEGINNINGS, CONVERSATION, MIRRORED, Context, entry
-from parley.stores.origin import is_copy, is_label, was_ours
-from parley.stores.spelling import Reading, Spelled, Spelling
+from parley.stores.checksum_chain import Hole, Seal
+from parley.stores.files import title_tags
+from parley.stores.files.entry_codec import BEGINNINGS, CONVERSATION, MIRRORED, Context, entry
+from parley.stores.files.lease import Lease
+from parley.stores.files.provenance import is_copy, is_label, was_ours
+from parley.stores.files.transcript_lines import Reading, Spelled, Spelling
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
@@ -123,7 +123,7 @@ class Reader:
 
     def _abandoned(self, file: BinaryIO) -> frozenset[str]:
         """The lines on branches that do not count. The file is read from its beginning, and stands there again."""
-        from parley.stores import branches
+        from parley.stores.files import branches
 
         found: frozenset[str] = frozenset()
         if not branches.is_straight(file):
@@ -164,7 +164,7 @@ class Reader:
 
     def _checked(self, found: Entry, number: int) -> Entry | None:
         """The entry of somebody else's line, unless it would be in the way for ever."""
-        from parley.stores.shape import oddity
+        from parley.stores.entry_validation import oddity
 
         if (odd := oddity(found)) is None:
             return found
@@ -216,7 +216,7 @@ class Transcript:
         """How far we know the file."""
         self._torn = False
         """Whether the file ends in the middle of a line."""
-        self._labels = labels.Labels()
+        self._labels = title_tags.Labels()
         self._spelling = Spelling(session_id, context)
         self._seal = Seal()
         self._names_leaf = self._leaf_due = False
@@ -259,7 +259,7 @@ class Transcript:
     def _add(self, file: int, lines: bytes) -> None:
         """Raises OSError, SessionError."""
         if self._torn:
-            from parley.stores.mending import is_cut_off
+            from parley.stores.files.repair import is_cut_off
 
             # Half a line, left by a crash or a full disk, must not swallow the next one.
             self._torn = not is_cut_off(file)
@@ -335,7 +335,7 @@ class Transcript:
             file = private_files.open_file(self._path, flags, below=below)
         except FileNotFoundError:
             raise self._deleted() from None
-        begin = max(known - labels.REACH, 0)
+        begin = max(known - title_tags.REACH, 0)
         tail = os.pread(file, known - begin, begin)
         self._labels.hear(tail, begin)
         self._end, self._torn = known, bool(tail) and not tail.endswith(b"\n")

@@ -5,7 +5,7 @@ somebody else's; they may stand between ours and are no part of the chain. What 
 is skipped as long as our next record follows on our last good one: then nothing of ours was
 lost, it was half a line of a full disk. A record that does not follow on shows a hole.
 
-There are two checksums: `check` of the bytes, which is quick, and `sum` of what they say (content.py).
+There are two checksums: `check` of the bytes, which is quick, and `sum` of what they say (canonical_json.py).
 A record that somebody wrote again with other blanks or escapes, or with its fields in another order, as
 databases do, is still the same record. `own` is of the record alone: by it a copy in a fork that another engine made
 is known to be whole, though its neighbours are gone.
@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from parley.stores import content
+from parley.stores import canonical_json
 
 BEFORE, BEHIND = b',"check":"', b'"}'
 DIGITS = 8
@@ -61,7 +61,7 @@ class Seal:
 
         It is part of the chain when `holds` has seen it: a write may fail.
         """
-        body, said = content.with_own(body)
+        body, said = canonical_json.with_own(body)
         body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(said, self._content()))
         return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
 
@@ -77,8 +77,8 @@ class Seal:
             return True
         if (ours := respelled(line)) != line:
             return self.holds(ours)
-        marks = content.marks(line)
-        if marks is not None and marks[1] in self._seen and content.is_whole(line):
+        marks = canonical_json.marks(line)
+        if marks is not None and marks[1] in self._seen and canonical_json.is_whole(line):
             return False  # the same once more: stores of other programs repeat lines
         if marks is not None and self._holds_content(line, *marks):
             return True
@@ -95,7 +95,7 @@ class Seal:
 
     def _holds_content(self, line: bytes, total: int, check: int) -> bool:
         """The same by what a record says, however it is spelled; `check` is what the next one follows on."""
-        said, last = content.of(line), self._last_content
+        said, last = canonical_json.of(line), self._last_content
         if zlib.crc32(said, self._content()) == total:
             self._content_sum, self._sum = total, check
             self._last_content, self._last_stored = total, check

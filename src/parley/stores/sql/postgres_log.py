@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from parley.errors import SessionBusy, SessionError, UsageError
 from parley.protocol.base import spell
 from parley.stores.base import Entry
-from parley.stores.line import Context
-from parley.stores.rows import Row, Rows, agent_key, follow
-from parley.stores.words import SAID, first_prompt, said, words
+from parley.stores.files.entry_codec import Context
+from parley.stores.search_text import SAID, first_prompt, said, words
+from parley.stores.sql.rows import Row, Rows, agent_key, follow
 
 if TYPE_CHECKING:
     import psycopg

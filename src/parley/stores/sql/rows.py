@@ -1,4 +1,4 @@
-"""Entries as rows of a database, chained by checksums like the lines of a file (chain.py).
+"""Entries as rows of a database, chained by checksums like the lines of a file (checksum_chain.py).
 
 A row's checksum covers its fields and all rows before it, so that one which is altered, missing
 or out of its place is found. A database has no torn ends: any damage is a refusal, and a repair

@@ -1,6 +1,6 @@
 """The titles and tags in a transcript, which must stay within reach of those who list sessions.
 
-They are lines of their own, and looked for in the first and the last 64 KiB of a file (glance.py). Whoever
+They are lines of their own, and looked for in the first and the last 64 KiB of a file (session_summary.py). Whoever
 writes much behind them says them once more, whoever gave them: else an older one would be found, or none.
 
     labels.hear(data, at)        what stands in the file from a place on

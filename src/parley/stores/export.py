@@ -20,7 +20,7 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct, spell
 from parley.stores.base import Agent, Entry, Info, Store, copied
-from parley.stores.shape import oddity
+from parley.stores.entry_validation import oddity
 
 VERSION = 2
 IS_AGENT = b'{"parley":"agent",'

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Entry
-from parley.stores.line import Context, held, line, next_parent
+from parley.stores.files.entry_codec import Context, held, line, next_parent
 
 
 class Spelled(Struct, frozen=True):

@@ -13,10 +13,10 @@ import msgspec
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import PLAIN_ID, Agent, Entry, Hit, Info, Mended, plain
-from parley.stores.line import Context
-from parley.stores.postgres_log import LOCK, AgentLog, PostgresLog, connect, entries, rows, told
-from parley.stores.rows import agent_key, aside_key, damage, keys_below
-from parley.stores.words import excerpt, said, words
+from parley.stores.files.entry_codec import Context
+from parley.stores.search_text import excerpt, said, words
+from parley.stores.sql.postgres_log import LOCK, AgentLog, PostgresLog, connect, entries, rows, told
+from parley.stores.sql.rows import agent_key, aside_key, damage, keys_below
 
 if TYPE_CHECKING:
     import psycopg

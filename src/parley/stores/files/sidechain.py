@@ -14,9 +14,9 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Agent, Entry, plain
-from parley.stores.lease import Lease
-from parley.stores.line import Context
-from parley.stores.transcript import AGENT_BELOW, Reader, Transcript
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import Lease
+from parley.stores.files.transcript import AGENT_BELOW, Reader, Transcript
 from parley.workspace import private_files
 
 

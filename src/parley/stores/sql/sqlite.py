@@ -21,13 +21,13 @@ import msgspec
 from parley.errors import UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import Agent, Entry, Hit, Info, Mended, plain
-from parley.stores.lease import Lease, is_held, take
-from parley.stores.line import Context
-from parley.stores.rows import agent_key, aside_key, damage, keys_below
-from parley.stores.sidechain import Held
-from parley.stores.sqlite_file import connect, told
-from parley.stores.sqlite_log import ENTRIES, AgentLog, SqliteLog, entries, reading
-from parley.stores.words import excerpt, passage, queries, said, telling, words
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import Lease, is_held, take
+from parley.stores.files.sidechain import Held
+from parley.stores.search_text import excerpt, passage, queries, said, telling, words
+from parley.stores.sql.rows import agent_key, aside_key, damage, keys_below
+from parley.stores.sql.sqlite_file import connect, told
+from parley.stores.sql.sqlite_log import ENTRIES, AgentLog, SqliteLog, entries, reading
 
 CONVERSATION = """
 CREATE TABLE IF NOT EXISTS conversation (one INTEGER PRIMARY KEY CHECK (one = 1), session TEXT NOT NULL);

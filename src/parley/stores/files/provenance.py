@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from parley.protocol.base import Json
-from parley.stores import content
-from parley.stores.chain import Seal, has_shape
-from parley.stores.labels import BEGINNINGS
-from parley.stores.line import MIRRORED
+from parley.stores import canonical_json
+from parley.stores.checksum_chain import Seal, has_shape
+from parley.stores.files.entry_codec import MIRRORED
+from parley.stores.files.title_tags import BEGINNINGS
 
 COPIED = frozenset({"forkedFrom", MIRRORED})
 """The fields by which a line says that it is a copy of ours. Copies are not chained."""
@@ -27,15 +27,21 @@ def is_copy(json: Json, body: bytes, session_id: str, seal: Seal) -> bool:
     checksum of their own; where no record of the file has followed on yet, and none of them is one that a fork
     drops, they are taken for copies.
     """
-    if content.OWN in json:
-        return content.is_copy(body, session_id)
-    is_older = content.marks(body) is not None and not any(is_like_own(name, value) for name, value in json.items())
+    if canonical_json.OWN in json:
+        return canonical_json.is_copy(body, session_id)
+    is_older = canonical_json.marks(body) is not None and not any(
+        is_like_own(name, value) for name, value in json.items()
+    )
     return is_older and seal.is_empty and json.get("type") != "parley" and "seq" in json
 
 
 def is_like_own(name: str, value: object) -> bool:
     """Whether a field has the shape of a record's own checksum, whatever became of its name."""
-    return len(name) == len(content.OWN) and isinstance(value, str) and len(value) == 2 * content.DIGITS_OF_SUM
+    return (
+        len(name) == len(canonical_json.OWN)
+        and isinstance(value, str)
+        and len(value) == 2 * canonical_json.DIGITS_OF_SUM
+    )
 
 
 def is_label(raw: bytes) -> bool:

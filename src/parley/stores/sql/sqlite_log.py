@@ -12,11 +12,11 @@ from pathlib import Path
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import spell
 from parley.stores.base import Entry
-from parley.stores.lease import Lease
-from parley.stores.line import Context
-from parley.stores.rows import Rows, follow
-from parley.stores.sqlite_file import connect, told
-from parley.stores.words import SAID, first_prompt, said, words
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import Lease
+from parley.stores.search_text import SAID, first_prompt, said, words
+from parley.stores.sql.rows import Rows, follow
+from parley.stores.sql.sqlite_file import connect, told
 from parley.workspace import private_files
 
 COLUMNS = "SELECT seq, kind, at, message, context, checksum FROM entries "

@@ -19,9 +19,9 @@ import msgspec
 from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, spell
 from parley.stores.base import Hit, Info
-from parley.stores.labels import REACH
-from parley.stores.transcript import BELOW, Reader
-from parley.stores.words import first_prompt, hit, words
+from parley.stores.files.title_tags import REACH
+from parley.stores.files.transcript import BELOW, Reader
+from parley.stores.search_text import first_prompt, hit, words
 from parley.workspace import private_files
 
 TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))

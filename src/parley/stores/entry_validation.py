@@ -14,7 +14,7 @@ import msgspec
 from parley.protocol import blocks
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.line import OWN
+from parley.stores.files.entry_codec import OWN
 
 
 def oddity(entry: Entry) -> str | None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Agent, Entry, Mended
-from parley.stores.lease import take
-from parley.stores.line import Context
-from parley.stores.transcript import BELOW, Transcript
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import take
+from parley.stores.files.transcript import BELOW, Transcript
 from parley.workspace import private_files
 
 
@@ -49,23 +49,23 @@ class Files:
         raise NotImplementedError
 
     def repair(self, session_id: str) -> Mended | None:
-        from parley.stores.mending import mend
+        from parley.stores.files.repair import mend
 
         path = self._known(session_id)
         with take(self._leases / session_id, session_id):
             return mend(path, session_id)
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
-        from parley.stores.sidechain import opened
+        from parley.stores.files.sidechain import opened
 
         return opened(self.path(session_id), session_id, agent_id, meta, self._context, self._complain)
 
     def agents(self, session_id: str) -> builtins.list[Agent]:
-        from parley.stores.sidechain import beside
+        from parley.stores.files.sidechain import beside
 
         return beside(self.path(session_id))
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        from parley.stores.sidechain import read
+        from parley.stores.files.sidechain import read
 
         return read(self.path(session_id), session_id, agent_id, self._complain)

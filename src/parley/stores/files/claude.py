@@ -17,10 +17,10 @@ from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files import Files, is_there, looking
-from parley.stores.lease import is_held, take
-from parley.stores.line import Context
-from parley.stores.transcript import BELOW, Reader, Transcript
+from parley.stores.files.base import Files, is_there, looking
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import is_held, take
+from parley.stores.files.transcript import BELOW, Reader, Transcript
 from parley.workspace import private_files
 
 LONGEST_KEY = 200
@@ -62,23 +62,23 @@ class Claude(Files):
         return latest[0].id if latest else None
 
     def info(self, session_id: str) -> Info | None:
-        from parley.stores.glance import glance
+        from parley.stores.files.session_summary import glance
 
         found = self._find(session_id)
         return glance(found, session_id) if found is not None else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
-        from parley.stores.glance import listed
+        from parley.stores.files.session_summary import listed
 
         return listed(self._files(project), limit, offset)
 
     def rename(self, session_id: str, title: str) -> None:
-        from parley.stores.glance import entitle
+        from parley.stores.files.session_summary import entitle
 
         entitle(self._known(session_id), session_id, title)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        from parley.stores.glance import label
+        from parley.stores.files.session_summary import label
 
         label(self._known(session_id), session_id, tag)
 
@@ -97,13 +97,13 @@ class Claude(Files):
                 raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
-        from parley.stores.glance import searched
+        from parley.stores.files.session_summary import searched
 
         return searched(self._files(None), text, limit)
 
     def _files(self, project: str | None) -> builtins.list[tuple[str, Path]]:
         """The ids and files of sessions, those written last first."""
-        from parley.stores.glance import by_age
+        from parley.stores.files.session_summary import by_age
 
         folder = "*" if project is None else project_key(project)
         with looking():

@@ -18,11 +18,11 @@ import msgspec
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files import Files, is_there, looking
-from parley.stores.glance import by_age, entitle, glance, label, listed, searched
-from parley.stores.lease import is_held, take
-from parley.stores.line import Context
-from parley.stores.transcript import BELOW, Reader, Transcript
+from parley.stores.files.base import Files, is_there, looking
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import is_held, take
+from parley.stores.files.session_summary import by_age, entitle, glance, label, listed, searched
+from parley.stores.files.transcript import BELOW, Reader, Transcript
 from parley.workspace import private_files
 
 PROTOCOL_VERSION = "2024-11-05"
