@@ -65,9 +65,9 @@ SHARED = {
     "parley.workspace.search_path": "where commands find programs: who judges and who runs must search alike",
     "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
     "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",
-    "parley.workspace.kernel": "calls of the system that Python has no name for: whoever needs one",
-    "parley.workspace.processes": "the side of the workspace's door that runs commands; base names it as such",
-    "parley.workspace.output": "what a command writes: the words of processes",
+    "parley.workspace.syscalls": "calls of the system that Python has no name for: whoever needs one",
+    "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
+    "parley.workspace.process.output": "what a command writes: the words of processes",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
 

@@ -23,7 +23,7 @@ from parley.tools.shell.bash import (
     whole_characters,
 )
 from parley.workspace.base import Reach
-from parley.workspace.processes import Finished, Processes
+from parley.workspace.process.processes import Finished, Processes
 
 PATIENCE_SECONDS = 90
 DONE = Finished(exit_code=0, output=b"", total_bytes=0, spilled_to=None, last_words="", timed_out=False)

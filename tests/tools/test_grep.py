@@ -12,7 +12,7 @@ from parley.tools.base import BadInput, Result, read_input, schema
 from parley.tools.search import grep
 from parley.tools.search.grep import Grep, GrepInput, split_globs
 from parley.workspace.base import Reach
-from parley.workspace.search import LocalSearch
+from parley.workspace.search.search import LocalSearch
 from tools.desk import Desk
 
 

@@ -22,7 +22,7 @@ from parley.stores.files.claude import project_key
 from parley.stores.files.entry_codec import Context
 from parley.stores.selection import Chosen, choose
 from parley.stores.session_open import Wanted, open_session
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
 
 STORE_OPENERS: dict[str, Callable[[Any, Any, Context, Callable[[str], None]], Store]] = {
     "claude": lambda cls, place, context, complain: cls(place, context, complain),

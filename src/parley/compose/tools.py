@@ -20,10 +20,10 @@ from parley.settings.variables import truthy
 from parley.tools.base import Context, Tool
 from parley.tools.registry import Shelf
 from parley.tools.selection import Wishes, offered
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
 from parley.workspace.local import LocalFiles
-from parley.workspace.processes import Processes
-from parley.workspace.search import LocalSearch
+from parley.workspace.process.processes import Processes
+from parley.workspace.search.search import LocalSearch
 from parley.workspace.web import Web
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def files(basis: Basis, session_id: str) -> LocalFiles:
     history = basis.stamp.new_uuid() if forget else session_id
     checkpoints, tree = Checkpoints(file_history(basis, history)), None
     if truthy(basis.environment.get("PARLEY_SNAPSHOT_TREE")):
-        from parley.workspace.tree import Tree
+        from parley.workspace.checkpoint.tree_snapshot import Tree
 
         tree = Tree(basis.cwd, checkpoints, [str(basis.config)])
     return LocalFiles(cwd=basis.cwd, checkpoints=checkpoints, new_id=basis.short_id, tree=tree, forget_at_end=forget)

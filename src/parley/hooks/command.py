@@ -26,8 +26,8 @@ from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
 from parley.hooks.matcher import Matcher
 from parley.protocol.base import Json, Struct
 from parley.protocol.doubled import find_doubled
-from parley.workspace.processes import Command as Process
-from parley.workspace.processes import End, Processes
+from parley.workspace.process.processes import Command as Process
+from parley.workspace.process.processes import End, Processes
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']

@@ -77,7 +77,7 @@ def identify(folder: Path | str) -> Identity:
 
 
 def identity(descriptor: int, path: str) -> Identity:
-    from parley.workspace.kernel import birth_time_ns
+    from parley.workspace.syscalls import birth_time_ns
 
     status = os.fstat(descriptor)
     return Identity(path, status.st_dev, status.st_ino, birth_time_ns(descriptor))

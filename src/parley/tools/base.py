@@ -18,7 +18,7 @@ import msgspec
 from parley.observer import NOBODY, Observer
 from parley.protocol.base import Json, Struct
 from parley.workspace.base import Files, Reach, Search, Worktree
-from parley.workspace.processes import Processes
+from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall

@@ -16,7 +16,7 @@ from parley.protocol.messages.system import TaskUsage
 from parley.tools.base import Result
 from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
-from parley.workspace.output import Record
+from parley.workspace.process.output import Record
 
 SUMMARY_CHARS = 1000
 KINDS_OF_CALLS = {

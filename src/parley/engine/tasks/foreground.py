@@ -17,8 +17,8 @@ from parley.errors import ToolError
 from parley.protocol.messages.system import TaskNotification, TaskStarted
 from parley.tools.base import Order
 from parley.workspace import private_files
-from parley.workspace.output import BELOW, Output
-from parley.workspace.processes import Command, End, Finished, Processes
+from parley.workspace.process.output import BELOW, Output
+from parley.workspace.process.processes import Command, End, Finished, Processes
 
 if TYPE_CHECKING:
     from parley.engine.clock import Stamp

@@ -7,7 +7,7 @@ purpose, or the model knows already because it waited.
 What begins and ends is put on record first, so that an engine that comes after a crash knows
 what was lost (recovery/orphaned_tasks.py).
 
-Not here: processes (workspace/processes.py), what a subagent does (agents/subagents.py), the tools
+Not here: processes (workspace/process/processes.py), what a subagent does (agents/subagents.py), the tools
 that start, read and stop tasks.
 """
 
@@ -38,8 +38,8 @@ from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
 from parley.tools.base import Order
 from parley.workspace import private_files
-from parley.workspace.output import BELOW, Output, Record
-from parley.workspace.processes import Finished, Processes
+from parley.workspace.process.output import BELOW, Output, Record
+from parley.workspace.process.processes import Finished, Processes
 
 if TYPE_CHECKING:
     from parley.engine.tasks.delivery import Owed

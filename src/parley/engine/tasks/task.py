@@ -12,8 +12,8 @@ from parley.errors import ToolError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.system import TaskNotification, TaskUpdated, TaskUsage
 from parley.workspace import private_files
-from parley.workspace.output import BELOW, Record, private_folder
-from parley.workspace.processes import Command, End
+from parley.workspace.process.output import BELOW, Record, private_folder
+from parley.workspace.process.processes import Command, End
 
 RUNNING = "running"
 TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}

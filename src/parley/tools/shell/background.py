@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from parley.errors import ToolError
-from parley.workspace.output import Output
-from parley.workspace.processes import Finished
+from parley.workspace.process.output import Output
+from parley.workspace.process.processes import Finished
 
 if TYPE_CHECKING:
     from parley.tools.base import Order

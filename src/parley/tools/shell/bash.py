@@ -13,8 +13,8 @@ from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, Order, Result
 from parley.tools.shell.background import Task
 from parley.workspace.base import Reach
-from parley.workspace.output import Output
-from parley.workspace.processes import Finished
+from parley.workspace.process.output import Output
+from parley.workspace.process.processes import Finished
 from parley.workspace.search_path import with_absolute_path
 
 DEFAULT_TIMEOUT_MS = 120_000

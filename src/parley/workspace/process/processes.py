@@ -1,4 +1,4 @@
-"""Commands on this machine, run through the guard (guard.py).
+"""Commands on this machine, run through the guard (supervisor.py).
 
     command = await processes.start(argv, ..., take=record.take)    # it runs
     command.stop()                                                  # SIGTERM, and SIGKILL if need be
@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.command import Command, End, spelled
-from parley.workspace.output import Output
+from parley.workspace.process.command import Command, End, spelled
+from parley.workspace.process.output import Output
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -37,14 +37,14 @@ __all__ = ["Command", "End", "Finished", "Processes"]
 
 ROOT = Path(__file__).parents[2]
 BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); from parley.workspace.guard import main; "
+    "import sys; sys.path.append(sys.argv[1]); from parley.workspace.process.supervisor import main; "
     "main(int(sys.argv[2]), may_adopt=sys.argv[3] == 'adopt')"
 )
 """Our own modules come last on the path, so that they cannot stand in for the standard library's."""
 FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables the guard gets: some interpreters do not start without."""
 END, HURRY = b"e", b"h"
-"""As guard.py has them."""
+"""As supervisor.py has them."""
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long a command may take to end once it was told to. The guard kills within two."""
@@ -179,7 +179,7 @@ class Processes:
         asyncio.get_running_loop().call_later(HURRY_SECONDS, self._end_now)
 
     def _end_now(self) -> None:
-        from parley.workspace.family import kill_beside
+        from parley.workspace.process.tree import kill_beside
 
         self._is_ended = True
         guards = (*self._given_up, *([] if self._guard is None else [self._guard]))
@@ -240,7 +240,7 @@ class Processes:
             self._given_up.append(self._guard)
             self._guard = None
         if self.hides_engine:
-            from parley.workspace.family import hide_memory
+            from parley.workspace.process.tree import hide_memory
 
             hide_memory()
         self._guard = Guard(environment, self._may_adopt)

@@ -1,7 +1,7 @@
 """Searching files for a pattern, by ripgrep.
 
 The program is `rg` from the PATH, else the one that came with our wheel, else our own
-in Python (standin.py), which answers the same questions more slowly.
+in Python (python_grep.py), which answers the same questions more slowly.
 
     found = await search(Query(pattern="TODO"), root, Conditions(environment=...), timeout_seconds=20)
     found.files          # [("src/a.py", [b"12:# TODO"])]: paths from the root on, and what to show of each
@@ -28,10 +28,10 @@ import msgspec
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace.base import Found, Query
-from parley.workspace.fence import READ, READ_FILE, RUN, Gap, can_fence, fenced
-from parley.workspace.findings import Findings, Hides
-from parley.workspace.program import Heard, hear
-from parley.workspace.root import Root
+from parley.workspace.landlock import READ, READ_FILE, RUN, Gap, can_fence, fenced
+from parley.workspace.search.program import Heard, hear
+from parley.workspace.search.ripgrep_output import Findings, Hides
+from parley.workspace.search.root import Root
 
 if TYPE_CHECKING:
     import subprocess
@@ -167,7 +167,7 @@ def commands(query: Query, root: Root, conditions: Conditions, in_order: bool) -
             break
         yield [program, *arguments(query, in_order=in_order, is_folder=root.is_folder)], True
     # -I and -S: nothing of the user's Python comes in, and it starts faster.
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from parley.workspace.standin import main; main()"
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from parley.workspace.search.python_grep import main; main()"
     package = str(Path(__file__).parents[2])
     question = msgspec.json.encode(query).decode()
     yield [sys.executable, "-I", "-S", "-c", start, package, question, "./" if root.is_folder else "-"], False

@@ -4,13 +4,13 @@ A session has a folder of its own:
 
     <config>/file-history/<session>/index.jsonl             messages and changes, in their order
     <config>/file-history/<session>/<hash of the path>@v2   a file as it was, once
-    <config>/file-history/<session>/tree-<hash>             what some file of the tree held (tree.py)
+    <config>/file-history/<session>/tree-<hash>             what some file of the tree held (tree_snapshot.py)
 
 A change is in the index before it happens, and its outcome after. So after a crash there
 may be one without an outcome: whoever opens the history then looks at the file and
 settles it (`unsettled`).
 
-Not here: what to restore (rewinding.py), and changing files (local.py).
+Not here: what to restore (plan.py), and changing files (local.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What came of a command, and how to end it.
 
-`Tree` where the kernel lets a process adopt orphans (Linux), `Group` elsewhere; guard.py tells
+`Tree` where the kernel lets a process adopt orphans (Linux), `Group` elsewhere; supervisor.py tells
 how far each goes. Standard library only: this runs in the guard and its keepers.
 """
 

@@ -1,4 +1,4 @@
-"""One command, seen from the engine: its line to the keeper, its output, its end. The picture is in guard.py."""
+"""One command, seen from the engine: its line to the keeper, its output, its end. The picture is in supervisor.py."""
 
 from __future__ import annotations
 

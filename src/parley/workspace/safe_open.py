@@ -23,7 +23,7 @@ import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace import kernel
+from parley.workspace import syscalls
 from parley.workspace.base import Reach
 
 FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -253,7 +253,7 @@ def open_folder(top: int, inner: str) -> int:
     """A folder beneath an opened one, following no link. Raises OSError (ELOOP or EXDEV at a link)."""
     if not inner:
         return os.open(".", FOLDER, dir_fd=top)
-    return kernel.openat2(top, inner, FOLDER) if kernel.has_openat2() else walk(top, inner)
+    return syscalls.openat2(top, inner, FOLDER) if syscalls.has_openat2() else walk(top, inner)
 
 
 def walk(top: int, inner: str) -> int:

@@ -8,7 +8,7 @@ never through a link: nobody can lead it out of the tree by swapping a folder.
 
 Ignore files count as for ripgrep: `.rgignore` and `.ignore` everywhere, `.gitignore` and
 `.git/info/exclude` inside a repository, those above the tree included. The folders that
-version control keeps for itself are passed over. Standard library only (see standin.py).
+version control keeps for itself are passed over. Standard library only (see python_grep.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from parley.workspace.globs import Glob, Places
-from parley.workspace.ignores import Rules
+from parley.workspace.search.gitignore import Rules
 
 VERSION_CONTROL = frozenset({".git", ".svn", ".hg", ".bzr", ".jj", ".sl"})
 TELLING = (".rgignore", ".ignore", ".gitignore", ".git")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from parley.errors import ToolError
-from parley.workspace import opening
+from parley.workspace import safe_open
 from parley.workspace.base import Reach
-from parley.workspace.opening import Pins, Swapped
+from parley.workspace.safe_open import Pins, Swapped
 
 NAMES_LOOKED_AT = 10_000
 """In a folder, for near names."""
@@ -52,7 +52,7 @@ def missing(path: str, reach: Reach, pins: Pins, cwd: str) -> ToolError:
     words = [f"File does not exist: {path}."]
     if near:
         words.append(f"Did you mean {' or '.join(near)}?")
-    if not near or not opening.is_beneath(path, cwd):
+    if not near or not safe_open.is_beneath(path, cwd):
         words.append(f"Note: your current working directory is {cwd}.")
     return ToolError(" ".join(words))
 
@@ -62,7 +62,7 @@ def near_names(path: str, reach: Reach, pins: Pins) -> list[str]:
     from difflib import get_close_matches
 
     try:
-        with opening.find(path, reach, pins) as place:
+        with safe_open.find(path, reach, pins) as place:
             names = listed(place.folder)
     except (OSError, Swapped, ToolError):
         return []

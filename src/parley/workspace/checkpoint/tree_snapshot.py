@@ -18,9 +18,9 @@ from contextlib import suppress
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace import opening
-from parley.workspace.checkpoints import Change, Checkpoints, State, digest
-from parley.workspace.walk import Walk
+from parley.workspace import safe_open
+from parley.workspace.checkpoint.store import Change, Checkpoints, State, digest
+from parley.workspace.search.walk import Walk
 
 KEPT_FILE_BYTES = 10 << 20
 """No larger file is covered."""
@@ -91,7 +91,7 @@ class Tree:
         before = None if known is None else known.state
         try:
             after = current_hash(path)
-        except (OSError, opening.Swapped):
+        except (OSError, safe_open.Swapped):
             return None
         if after == (None if before is None else before.sha256):
             return None
@@ -99,7 +99,7 @@ class Tree:
 
     def _marks(self) -> Iterator[tuple[str, Mark]]:
         """Every file that is covered."""
-        folder = opening.open_root(self._root)
+        folder = safe_open.open_root(self._root)
         try:
             top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         finally:
@@ -122,9 +122,9 @@ class Tree:
         if size > KEPT_FILE_BYTES or self._kept_bytes + size > KEPT_BYTES:
             return None
         try:
-            with opening.at(path) as place:
+            with safe_open.at(path) as place:
                 opened = place.open()
-        except (OSError, opening.Swapped, ToolError):
+        except (OSError, safe_open.Swapped, ToolError):
             return None
         try:
             state = self._checkpoints.store(opened)
@@ -137,8 +137,8 @@ class Tree:
 def current_hash(path: str) -> str | None:
     """Of what has exactly this real path; None if nothing has. Raises OSError and Swapped."""
     try:
-        with opening.at(path) as place:
-            opened = os.open(place.name, opening.FILE, dir_fd=place.folder)
+        with safe_open.at(path) as place:
+            opened = os.open(place.name, safe_open.FILE, dir_fd=place.folder)
     except FileNotFoundError:
         return None
     try:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from parley.protocol.base import Struct
 from parley.workspace.base import Rewound
-from parley.workspace.checkpoints import Change, Message, State
+from parley.workspace.checkpoint.store import Change, Message, State
 
 COUNTED_BYTES = 16 << 20
 """Above this the lines of a file are counted as all new and all gone."""

@@ -17,13 +17,13 @@ from parley.workspace.base import Area, Found, Listing, Query
 
 if TYPE_CHECKING:
     from parley.workspace.globs import Glob
-    from parley.workspace.root import Root
-    from parley.workspace.walk import Walk
+    from parley.workspace.search.root import Root
+    from parley.workspace.search.walk import Walk
 
 
 class LocalSearch:
     def __init__(self, environment: dict[str, str]) -> None:
-        from parley.workspace.opening import Pins
+        from parley.workspace.safe_open import Pins
 
         self._environment = environment
         """For the search program."""
@@ -33,8 +33,8 @@ class LocalSearch:
         self, pattern: str, area: Area, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
     ) -> Listing:
         from parley.workspace.globs import split_prefix
-        from parley.workspace.root import Missing, opened
-        from parley.workspace.walk import Walk
+        from parley.workspace.search.root import Missing, opened
+        from parley.workspace.search.walk import Walk
 
         prefix, rest = split_prefix(pattern)
         glob = understood(rest or "**", is_path="/" in pattern)
@@ -55,8 +55,8 @@ class LocalSearch:
             return Listing()
 
     def _newest(self, walk: Walk, root: Root, area: Area, most: int) -> Listing:
-        from parley.workspace.root import printable, within
-        from parley.workspace.walk import newest
+        from parley.workspace.search.root import printable, within
+        from parley.workspace.search.walk import newest
 
         hides = root.hides(area.hides)
 
@@ -72,7 +72,7 @@ class LocalSearch:
         return Listing(paths=paths, total=found.total, complete=walk.complete, stopped=walk.stopped)
 
     async def matches(self, query: Query, area: Area, *, timeout_seconds: float, enough_lines: int) -> Found:
-        from parley.workspace import ripgrep
+        from parley.workspace.search import ripgrep
 
         with ExitStack() as stack:
             root = await asyncio.to_thread(lambda: stack.enter_context(self._start(area)))
@@ -92,14 +92,14 @@ class LocalSearch:
     @contextmanager
     def _start(self, area: Area) -> Iterator[Root]:
         """Raises ToolError; where there is nothing of that name, with names that come near."""
-        from parley.workspace import advice
-        from parley.workspace.root import Missing, opened
+        from parley.workspace import os_errors
+        from parley.workspace.search.root import Missing, opened
 
         try:
             with opened(area.path, area.reach, self._pins) as root:
                 yield root
         except Missing:
-            raise advice.missing(area.path, area.reach, self._pins, area.cwd) from None
+            raise os_errors.missing(area.path, area.reach, self._pins, area.cwd) from None
 
 
 def understood(pattern: str, *, is_path: bool) -> Glob:
@@ -116,7 +116,7 @@ def told(found: Found, query: Query, root: Root, cwd: str) -> Found:
     """The same with paths as they are told, and in the order in which they are."""
     import msgspec
 
-    from parley.workspace.root import printable
+    from parley.workspace.search.root import printable
 
     def age(file: tuple[str, list[bytes]]) -> tuple[int, str]:
         try:

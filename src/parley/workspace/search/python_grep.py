@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from parley.workspace.globs import BadGlob, Glob
-from parley.workspace.walk import FILE, Walk
+from parley.workspace.search.walk import FILE, Walk
 
 LONGEST_LINE = 500
 OMITTED = b" [... omitted end of long line]"

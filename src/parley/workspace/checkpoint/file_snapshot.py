@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 from parley.errors import ToolError
-from parley.workspace import opening
+from parley.workspace import safe_open
 from parley.workspace.base import Snapshot
-from parley.workspace.opening import Place
+from parley.workspace.safe_open import Place
 
 CHUNK_BYTES = 1 << 20
 LARGEST_BYTES = 1 << 30
@@ -30,7 +30,7 @@ def snapshot(place: Place, limit_bytes: int | None = None) -> Snapshot:
 def snapshot_at(path: str) -> Snapshot | None:
     """What has exactly this real path. Raises Swapped if a link is on the way, ToolError and OSError."""
     try:
-        with opening.at(path) as place:
+        with safe_open.at(path) as place:
             return snapshot(place)
     except FileNotFoundError:
         return None

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace.base import Reach
-from parley.workspace.opening import Pins, check_name, is_beneath, out_of_reach
+from parley.workspace.safe_open import Pins, check_name, is_beneath, out_of_reach
 
 LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 

@@ -41,7 +41,8 @@ import sys
 import time
 from typing import NoReturn
 
-from parley.workspace.family import (
+from parley.workspace.process.child import Keeper, Streams, child_alarm, ended_children, tell
+from parley.workspace.process.tree import (
     GRACE_SECONDS,
     HOPELESS_SECONDS,
     HURRIED_GRACE_SECONDS,
@@ -52,7 +53,6 @@ from parley.workspace.family import (
     rename,
     send,
 )
-from parley.workspace.keeper import Keeper, Streams, child_alarm, ended_children, tell
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """The end of the engine is our only signal to end."""

@@ -3,7 +3,7 @@
     heard = await hear(lambda out, err: subprocess.Popen(argv, stdout=out, stderr=err), take, timeout_seconds=20)
 
 `take` gets the output in pieces and says whether it wants more; if not, or at the deadline, or if the caller is
-cancelled, the program is killed. Not here: commands of a model, which leave families behind (processes.py).
+cancelled, the program is killed. Not here: commands of a model, which leave families behind (process/processes.py).
 """
 
 from __future__ import annotations

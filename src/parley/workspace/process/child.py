@@ -1,4 +1,4 @@
-"""A keeper: runs one command and ends when nothing of it is left. The picture is in guard.py."""
+"""A keeper: runs one command and ends when nothing of it is left. The picture is in supervisor.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import struct
 import time
 from typing import NoReturn
 
-from parley.workspace.family import (
+from parley.workspace.process.tree import (
     GRACE_SECONDS,
     HOPELESS_SECONDS,
     HURRIED_GRACE_SECONDS,
