@@ -290,7 +290,7 @@ VARIETY = "a variety, which only compose may know"
         ),
         ("parley.engine.x", "ROW = 'parley.models.fake.offline:Offline'", [(1, "parley.models.fake.offline", VARIETY)]),
         ("parley.engine.x", "from ..models.offline import Offline", [(1, "parley.models.fake.offline", VARIETY)]),
-        ("parley.engine.x", "from parley.settings import layers", [(1, "parley.settings.layers", VARIETY)]),
+        ("parley.engine.x", "from parley.settings import layers", [(1, "parley.settings.sources", VARIETY)]),
         ("parley.stores.x", "from parley.tools.shell.bash import Bash", [(1, "parley.tools.shell.bash", VARIETY)]),
         (
             "parley.stores.x",

@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 HELPER = "parley.workspace.private_files"
 ALLOWED = {
     "parley.workspace.atomic": "files of the working tree, by the descriptor of a folder within reach",
-    "parley.settings.folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
+    "parley.settings.safe_folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
     "parley.cli.sessions": "an export goes where the person says, be it a pipe or a device",
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
     "parley.cli.streams": "/dev/null in place of a closed stream",

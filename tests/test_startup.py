@@ -68,7 +68,12 @@ def test_nothing_of_hooks_is_loaded_where_there_are_none(tmp_path: Path) -> None
 def test_nothing_of_a_memory_is_loaded_where_there_is_none(tmp_path: Path) -> None:
     for more in ((), ("--db", "kept.db", "--memory", "off")):
         loaded = loaded_for(tmp_path, "--print", "--model", "offline", *more, "say Hi")
-        names = ("parley.memory", "parley.engine.memory.worker", "parley.engine.distill", "parley.settings.remembering")
+        names = (
+            "parley.memory",
+            "parley.engine.memory.worker",
+            "parley.engine.distill",
+            "parley.settings.memory_options",
+        )
         assert [name for name in loaded if name.startswith(names)] == []
 
 

@@ -321,7 +321,7 @@ def test_the_model_is_shown_four_fields() -> None:
 
 
 def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
-    from parley.settings.variables import child_environment
+    from parley.settings.env_vars import child_environment
 
     async def talk(shell: Shell) -> None:
         shell.context.environment = child_environment(

@@ -15,7 +15,7 @@ from parley.compose.tools import web
 from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import Options
-from parley.settings.variables import child_environment
+from parley.settings.env_vars import child_environment
 from parley.tools.base import Result, read_input
 from parley.tools.web.search import WebSearch
 from parley.workspace.web import Web

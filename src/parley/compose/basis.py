@@ -9,11 +9,11 @@ from pathlib import Path
 from parley.engine.clock import Stamp
 from parley.errors import UsageError
 from parley.protocol.options import Options
-from parley.settings import credentials, layers
-from parley.settings.desk import Desk
-from parley.settings.file import Unfit
-from parley.settings.file import read as read_file
-from parley.settings.variables import child_environment, truthy
+from parley.settings import credentials, sources
+from parley.settings.env_vars import child_environment, truthy
+from parley.settings.safe_read import Unfit
+from parley.settings.safe_read import read as read_file
+from parley.settings.session_settings import Desk
 from parley.stores.files.entry_codec import Context as LineContext
 from parley.version import PROTOCOL_LEVEL
 
@@ -26,8 +26,8 @@ class Basis:
         self.stamp = stamp or Stamp()
         self.is_restricted = options.restricted or truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
         """Whether no files of settings count, no commands run, and only the working directories are open."""
-        self.config = layers.config_folder(environment)
-        wanted = layers.Wanted(
+        self.config = sources.config_folder(environment)
+        wanted = sources.Wanted(
             config=self.config,
             project=os.path.normpath(os.path.join(cwd, options.project_config_root or ".")),
             given=options.settings,
@@ -44,7 +44,7 @@ class Basis:
 
     @property
     def home(self) -> Path:
-        return layers.home(self.environment)
+        return sources.home(self.environment)
 
     def credentials(self) -> credentials.Places:
         """Where a key may be found."""

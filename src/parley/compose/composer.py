@@ -22,8 +22,8 @@ from parley.errors import UsageError
 from parley.protocol.options import ROWS, Options
 from parley.settings import credentials
 from parley.settings.base import Style
-from parley.settings.client import takes_rate_limits
-from parley.settings.variables import state_events, sync_policy, truthy, whole
+from parley.settings.client_profile import takes_rate_limits
+from parley.settings.env_vars import state_events, sync_policy, truthy, whole
 from parley.tools.registry import Shelf
 
 RESTRICTING_NOT_YET = ("plugin_urls",)

@@ -26,7 +26,7 @@ class Extensions:
         options, basis = self._basis.options, self._basis
         if options.safe_mode or not (options.plugin_dirs or options.plugin_dirs_no_mcp):
             return Plugins()
-        from parley.settings.plugins import gather
+        from parley.settings.files.plugins import gather
 
         found = gather(self._located(options.plugin_dirs), self._located(options.plugin_dirs_no_mcp))
         basis.settings.bring([plugin.hooks for plugin in found.found if plugin.hooks is not None])
@@ -84,6 +84,6 @@ def agents_given(text: str | None) -> Mapping[str, AgentDefinition]:
     """What `--agents` says. Raises UsageError."""
     if text is None:
         return {}
-    from parley.settings.agents import on_command_line
+    from parley.settings.files.agents import on_command_line
 
     return on_command_line(text)

@@ -69,7 +69,7 @@ def plan_rules(basis: Basis, session_id: str) -> tuple[str, ...]:
 
 def nested(basis: Basis, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
     """What memory files say between the working directory and a file, each with the mark that it begins with."""
-    from parley.settings.memory import contents_of
+    from parley.settings.files.memory_files import contents_of
 
     found = basis.settings.memory_between(path, basis.cwd, basis.folders(), denies)
     for memory in found:

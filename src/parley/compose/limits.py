@@ -14,8 +14,8 @@ from parley.engine.session.config import Limits
 from parley.engine.turn.result_spill import LINE_CAP_BYTES
 from parley.engine.turn.retry import DEFAULT_RETRIES
 from parley.engine.turn.structured_output import DEFAULT_ATTEMPTS, Form, read_form
+from parley.settings.env_vars import background_wait_seconds, heartbeat_seconds, truthy, whole, whole_or
 from parley.settings.limits import Given
-from parley.settings.variables import background_wait_seconds, heartbeat_seconds, truthy, whole, whole_or
 
 if TYPE_CHECKING:
     from parley.models.http.call import Deadlines

@@ -52,7 +52,7 @@ def usual_place(basis: Basis) -> Path:
 
 def policy(basis: Basis) -> Policy:
     from parley.memory.base import Policy
-    from parley.settings.remembering import policy_fields
+    from parley.settings.memory_options import policy_fields
 
     return Policy(**policy_fields(basis.settings.merged.get("memory") or {}))
 

@@ -12,7 +12,7 @@ from parley.errors import UsageError
 from parley.permissions.base import Permits
 from parley.permissions.lazy import Later
 from parley.settings.base import shown
-from parley.settings.variables import truthy
+from parley.settings.env_vars import truthy
 
 BYPASS = "bypassPermissions"
 UNASKED_ROOT = "nobody can be asked, and we are root"

@@ -16,12 +16,12 @@ from parley.mcp.base import Lost, Spec, Supply, Wire
 from parley.mcp.supply import Maker, supply
 from parley.models.endpoint import is_loopback
 from parley.settings.base import Plugin, shown
-from parley.settings.variables import whole
+from parley.settings.env_vars import whole
 from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.compose.certificates import Trust
-    from parley.settings.servers import Written
+    from parley.settings.mcp_files import Written
 
 WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str, Trust], Wire]] = {
     "sdk": lambda cls, spec, host, context, project, trust: cls(spec.name, host),
@@ -81,6 +81,6 @@ def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]])
 
 
 def plugin_servers(plugin: Plugin) -> Written:
-    from parley.settings.servers import Written
+    from parley.settings.mcp_files import Written
 
     return Written(source="dynamic", place=shown(plugin.path), servers=plugin.servers)

@@ -16,7 +16,7 @@ from parley.engine.agents.registry import Agents
 from parley.errors import UsageError
 from parley.observer import NOBODY, Observer
 from parley.settings.base import Value
-from parley.settings.variables import truthy
+from parley.settings.env_vars import truthy
 from parley.tools.base import Context, Tool
 from parley.tools.registry import Shelf
 from parley.tools.selection import Wishes, offered

@@ -4,7 +4,7 @@
     contexts = await outfit.put_on(agent_id, shelf)      # its servers are there, its hooks listen
     outfit.take_off()                                    # nothing of it is left
 
-Whether it may bring them is decided where it is read (settings/agents.py). What is wrong with one of them costs
+Whether it may bring them is decided where it is read (settings/files/agents.py). What is wrong with one of them costs
 that one, and is told.
 """
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import MCP_FILE, TREE, Flaw, Merged, Trust, entry, shown
 
 
@@ -42,11 +42,11 @@ def given(text: str, cwd: str) -> Written:
             data = text.encode("utf-8", "surrogateescape")
         else:
             with open(os.path.join(cwd, text), "rb") as opened:  # the person names it: it may be a pipe of their shell
-                data = opened.read(file.MOST_BYTES + 1)
-        values = file.json_object(data)
+                data = opened.read(safe_read.MOST_BYTES + 1)
+        values = safe_read.json_object(data)
     except OSError as flaw:
         raise UsageError(f"the MCP configuration {place} cannot be read: {flaw.strerror}") from None
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         raise UsageError(f"the MCP configuration {place} {flaw}") from None
     if (doubled := doubled_key(data)) is not None:
         raise UsageError(f"the MCP configuration {place}: {doubled}")
@@ -78,11 +78,11 @@ def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], 
     """What `.mcp.json` says, if the folder is trusted; and what is wrong with it, or why it does not count."""
     folder = os.path.dirname(path)
     try:
-        data = file.read(path, beneath=(folder,)).data
-        values = file.json_object(data)
-    except file.Absent:
+        data = safe_read.read(path, beneath=(folder,)).data
+        values = safe_read.json_object(data)
+    except safe_read.Absent:
         return [], []
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         return [], [str(Flaw(path=path, text=f"{flaw}; its MCP servers are not used", line=flaw.line))]
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):

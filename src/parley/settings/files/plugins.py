@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import Plugin, Plugins, Value
 
 MANIFEST = ".claude-plugin/plugin.json"
@@ -39,11 +39,11 @@ def gather(folders: Iterable[str], without_servers: Iterable[str] = ()) -> Plugi
         try:
             plugin = read(folder, errors, with_servers=folder not in bare)
             if plugin.name in found:
-                raise file.Unfit(f"there is another plugin called {plugin.name!r}: {found[plugin.name].path}")
-        except file.Absent:
+                raise safe_read.Unfit(f"there is another plugin called {plugin.name!r}: {found[plugin.name].path}")
+        except safe_read.Absent:
             text = f"there is no {MANIFEST} in it, so it is no plugin"
             errors.append(not_loaded(number, folder, "manifest-not-found", text))
-        except file.Unfit as flaw:
+        except safe_read.Unfit as flaw:
             text = f"is not used as a plugin: {flaw}"
             errors.append(not_loaded(number, folder, "manifest-validation-error", text))
         else:
@@ -63,10 +63,10 @@ def not_loaded(number: int, folder: str, kind: str, text: str) -> Json:
 
 def read(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
     """Raises Unfit, or Absent where there is no manifest. What is wrong with a part costs that part."""
-    manifest = file.json_object(file.read(os.path.join(folder, MANIFEST), (folder,)).data)
+    manifest = safe_read.json_object(safe_read.read(os.path.join(folder, MANIFEST), (folder,)).data)
     name, version = manifest.get("name"), manifest.get("version", "")
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        raise file.Unfit(f"{MANIFEST}: name must be letters, digits, `-`, `_` and single dots, not {name!r}")
+        raise safe_read.Unfit(f"{MANIFEST}: name must be letters, digits, `-`, `_` and single dots, not {name!r}")
     if ignored := [key for key in NOT_HEEDED if key in manifest]:
         errors.append(error(name, "not-heeded", f"{MANIFEST}: not heeded: {', '.join(ignored)}"))
     hooks = part(folder, manifest, "hooks", HOOKS, errors)
@@ -86,7 +86,7 @@ def agents_in(folder: str, name: str, errors: list[Json]) -> dict[str, Any]:
     place = Path(folder, "agents")
     if not place.is_dir():
         return {}
-    from parley.settings.agents import OF_PLUGIN, gather
+    from parley.settings.files.agents import OF_PLUGIN, gather
 
     found, flaws = gather(place, (folder,), withheld=OF_PLUGIN)
     errors += [error(name, "agent-invalid", f"{os.path.relpath(flaw.path, folder)} {flaw.text}") for flaw in flaws]
@@ -100,12 +100,12 @@ def part(folder: str, manifest: Json, key: str, usual: str, errors: list[Json]) 
         values = said if isinstance(said, dict) else read_part(folder, said)
         inner = values.get(key, values if isinstance(said, dict) else None)
         if not isinstance(inner, dict):
-            raise file.Unfit(f"must have the object {key}")
-    except file.Absent as flaw:
+            raise safe_read.Unfit(f"must have the object {key}")
+    except safe_read.Absent as flaw:
         if key in manifest:
             errors.append(error(manifest["name"], f"{key}-invalid", f"{said} {flaw}"))
         return {}
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         place = said if isinstance(said, str) else MANIFEST
         errors.append(error(manifest["name"], f"{key}-invalid", f"{place}: {flaw}"))
         return {}
@@ -116,8 +116,8 @@ def part(folder: str, manifest: Json, key: str, usual: str, errors: list[Json]) 
 def read_part(folder: str, named: Any) -> Json:
     """Raises Unfit. No file outside of the plugin is one of its parts."""
     if not isinstance(named, str):
-        raise file.Unfit("must be an object or the name of a file")
-    return file.json_object(file.read(os.path.join(folder, named), (folder,)).data)
+        raise safe_read.Unfit("must be an object or the name of a file")
+    return safe_read.json_object(safe_read.read(os.path.join(folder, named), (folder,)).data)
 
 
 def rooted(value: Any, folder: str) -> Any:

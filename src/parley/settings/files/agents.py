@@ -25,8 +25,9 @@ import msgspec
 from parley.errors import UsageError
 from parley.protocol.base import Json, convert
 from parley.protocol.messages.requests import AgentDefinition
-from parley.settings import file, frontmatter
+from parley.settings import safe_read
 from parley.settings.base import Flaw
+from parley.settings.files import frontmatter
 
 MOST_BYTES = 200_000
 MOST_FILES = 500
@@ -51,10 +52,10 @@ def gather(
     flaws: list[Flaw] = []
     for path in files_in(folder):
         try:
-            data = file.read(path, beneath, MOST_BYTES).data
+            data = safe_read.read(path, beneath, MOST_BYTES).data
             reason = withheld or obstacle(data) or ""
             name, kind, dropped = read(data.decode("utf-8-sig"), path.stem, trusted=not reason)
-        except (file.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as flaw:
+        except (safe_read.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as flaw:
             flaws.append(Flaw(path=str(path), text=f"is not used as an agent: {flaw}"))
             continue
         if dropped:

@@ -1,7 +1,7 @@
 """The settings of one session: read at the start, changed by the host, asked by everybody else.
 
-Not here: what the layers say (layers.py), what of it counts (merge.py), the files a change
-goes to (store.py).
+Not here: what the layers say (sources.py), what of it counts (merge.py), the files a change
+goes to (writer.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.protocol.base import Json
-from parley.settings import environment, file, layers, trust
+from parley.settings import env_policy, safe_read, sources, trust
 from parley.settings.base import (
     CHANGED,
     DEFAULT_STYLE,
@@ -42,9 +42,9 @@ from parley.settings.merge import merge
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import AgentDefinition
-    from parley.settings.memory import Memory, Places
-    from parley.settings.servers import Written
-    from parley.settings.store import Store
+    from parley.settings.files.memory_files import Memory, Places
+    from parley.settings.mcp_files import Written
+    from parley.settings.writer import Store
 
 SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
 MOST_NAMED = 12
@@ -55,7 +55,7 @@ class Desk:
 
     def __init__(
         self,
-        wanted: layers.Wanted,
+        wanted: sources.Wanted,
         base: Mapping[str, str],
         without_secrets: Callable[[dict[str, str]], dict[str, str]] = dict,
     ) -> None:
@@ -64,7 +64,7 @@ class Desk:
         self._base = base
         self._without_secrets = without_secrets
         self.trust, flaw = trust.judge(wanted.config, wanted.project, wanted.sources)
-        read = layers.read(wanted)
+        read = sources.read(wanted)
         self._layers = read.layers
         self._brought: tuple[Value, ...] = ()
         """The hooks of plugins."""
@@ -77,7 +77,7 @@ class Desk:
     @property
     def store(self) -> Store:
         """Who writes to the files. Seldom needed, so loaded when it is."""
-        from parley.settings.store import Store
+        from parley.settings.writer import Store
 
         return Store(self._wanted.config, self._wanted.project)
 
@@ -89,21 +89,21 @@ class Desk:
 
     def environment(self) -> dict[str, str]:
         """What our own lookups see."""
-        return environment.for_us(self._base, self.merged)
+        return env_policy.for_us(self._base, self.merged)
 
     def child_environment(self) -> dict[str, str]:
-        return self._without_secrets(environment.for_commands(self._base, self.merged))
+        return self._without_secrets(env_policy.for_commands(self._base, self.merged))
 
     def folders(self) -> tuple[str, ...]:
         """The working directories beside the first, absolute."""
-        home = str(layers.home(self._base))
+        home = str(sources.home(self._base))
         return tuple(dict.fromkeys(absolute(found.value, found.root, home) for found in self.merged.directories))
 
     def style(self) -> Style:
         name = self.merged.get("outputStyle", DEFAULT_STYLE)
         if name == DEFAULT_STYLE:
             return Style()
-        from parley.settings.style import find
+        from parley.settings.files.output_styles import find
 
         return find(name, self._wanted.config, self._wanted.project if self._wanted.wants("project") else None)
 
@@ -115,7 +115,7 @@ class Desk:
         places = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
         if not plugins and not any(map(os.path.isdir, places)):
             return (), ()
-        from parley.settings.recipes import Place, gather
+        from parley.settings.files.commands_and_skills import Place, gather
 
         own = Place(folder=str(wanted.config), source="user", may_act=True)
         theirs = Place(
@@ -130,7 +130,7 @@ class Desk:
 
     def styles(self) -> list[str]:
         """The names of the output styles there are."""
-        from parley.settings.style import names
+        from parley.settings.files.output_styles import names
 
         return names(
             self._wanted.config if self._wanted.wants("user") else None,
@@ -151,7 +151,7 @@ class Desk:
         flaws: list[Flaw] = []
         for folder, beneath, trusted, obstacle in places:
             if os.path.isdir(folder):
-                from parley.settings.agents import NOT_TRUSTED, gather
+                from parley.settings.files.agents import NOT_TRUSTED, gather
 
                 withheld = "" if trusted else NOT_TRUSTED
                 kinds, wrong = gather(folder, beneath, withheld=withheld, obstacle=obstacle)
@@ -161,31 +161,31 @@ class Desk:
 
     def agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> tuple[str, str]:
         """What an agent is told of the memory it keeps, and what is wrong with that."""
-        from parley.settings import agent_memory
+        from parley.settings.files import agent_memory
 
         return agent_memory.told(agent_memory.place(scope, name, self._wanted.config, self._wanted.project), denies)
 
     def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> Memory:
         """What the memory files of the enabled sources say, and which of them cannot be used."""
-        from parley.settings import memory
+        from parley.settings.files import memory_files
 
-        return memory.gather(self._memory_places(cwd, more_roots), denies)
+        return memory_files.gather(self._memory_places(cwd, more_roots), denies)
 
     def memory_between(
         self, path: str, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]
     ) -> list[Memory]:
         """The same of the folders between the working directory and a file below it."""
-        from parley.settings import memory
+        from parley.settings.files import memory_files
 
-        return memory.between(self._memory_places(cwd, more_roots), path, denies)
+        return memory_files.between(self._memory_places(cwd, more_roots), path, denies)
 
     def _memory_places(self, cwd: str, more_roots: tuple[str, ...]) -> Places:
-        from parley.settings.memory import Places
+        from parley.settings.files.memory_files import Places
 
         return Places(
             cwd=cwd,
             config=self._wanted.config,
-            home=layers.home(self._base),
+            home=sources.home(self._base),
             more_roots=more_roots,
             user=self._wanted.wants("user"),
             project=self._wanted.wants("project"),
@@ -199,13 +199,13 @@ class Desk:
         has_file = not strict and self._wanted.wants("project") and os.path.lexists(path)
         if not given and not has_file and (strict or not merged.servers):
             return [], []
-        from parley.settings import servers
+        from parley.settings import mcp_files
 
-        written = servers.on_command_line(given, cwd)
+        written = mcp_files.on_command_line(given, cwd)
         if strict:
             return written, []
-        in_tree, flaws = servers.in_project(path, self.trust, merged) if has_file else ([], [])
-        return [*written, *servers.in_settings(merged), *in_tree], flaws
+        in_tree, flaws = mcp_files.in_project(path, self.trust, merged) if has_file else ([], [])
+        return [*written, *mcp_files.in_settings(merged), *in_tree], flaws
 
     # Changing it.
 
@@ -231,7 +231,7 @@ class Desk:
         self.trust, _ = trust.judge(self._wanted.config, self._wanted.project, self._wanted.sources)
         source = SOURCE_OF[destination]
         flaws: list[Flaw] = []
-        layer = layers.ambient(self._wanted, source, flaws) if self._wanted.wants(source) else None
+        layer = sources.ambient(self._wanted, source, flaws) if self._wanted.wants(source) else None
         return self._put(source, layer)
 
     def _put(self, source: Source, new: Layer | None) -> Merged:
@@ -265,9 +265,11 @@ class Desk:
         inert = merge(self._layers, Trust()).inert
         found = [(item.entry, item.path) for item in inert if item.reason == NOT_TRUSTED]
         path = os.path.join(self._wanted.project, MCP_FILE)
-        with suppress(file.Unfit):
-            servers = file.json_object(file.read(path, beneath=(self._wanted.project,)).data).get("mcpServers")
-            for name, server in servers.items() if isinstance(servers, dict) else ():
+        with suppress(safe_read.Unfit):
+            mcp_files = safe_read.json_object(safe_read.read(path, beneath=(self._wanted.project,)).data).get(
+                "mcpServers"
+            )
+            for name, server in mcp_files.items() if isinstance(mcp_files, dict) else ():
                 found.append((entry(f"{MCP_FILE}.{name}", server), path))
         return found
 
@@ -290,14 +292,14 @@ class Desk:
 
     def _texts(self) -> Iterator[bytes]:
         """The files of the project that define agents, commands and skills."""
-        from parley.settings.agents import files_in
-        from parley.settings.recipes import MOST_BYTES, command_files, skill_files
+        from parley.settings.files.agents import files_in
+        from parley.settings.files.commands_and_skills import MOST_BYTES, command_files, skill_files
 
         tree = os.path.join(self._wanted.project, ".claude")
         recipes = [path for _, path in (*command_files(tree), *skill_files(tree))]
         for path in [*map(str, files_in(Path(tree, "agents"))), *recipes]:
-            with suppress(file.Unfit):
-                yield file.read(path, (self._wanted.project,), MOST_BYTES).data
+            with suppress(safe_read.Unfit):
+                yield safe_read.read(path, (self._wanted.project,), MOST_BYTES).data
 
     def trusted_folders(self) -> list[str]:
         """Raises NotWritten if the record cannot be read."""

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import DEFAULT_STYLE, Flaw, Style, shown
 
 NAME = re.compile(r"\w[\w .-]{0,63}")
@@ -32,10 +32,10 @@ def find(name: str, config: Path, project: str | None) -> Style:
     for folder, beneath in places:
         path = folder / f"{name}.md"
         try:
-            text = file.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
-        except file.Absent:
+            text = safe_read.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
+        except safe_read.Absent:
             continue
-        except (file.Unfit, UnicodeDecodeError) as found:
+        except (safe_read.Unfit, UnicodeDecodeError) as found:
             flaw = Flaw(path=str(path), text=f"is not used as a style: {found}")
             continue
         return Style(name=name, text=FRONT.sub("", text).strip())

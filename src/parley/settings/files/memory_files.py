@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from parley.protocol.base import Struct
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import Flaw
 
 NAMES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
@@ -112,9 +112,9 @@ class Gathering:
         """One file, if it is there, and behind it those that it brings in, which must lie in `imports`."""
         try:
             text = self._read(path, beneath)
-        except file.Absent:
+        except safe_read.Absent:
             return
-        except file.Unfit as flaw:
+        except safe_read.Unfit as flaw:
             self._flaws.append(Flaw(path=str(path), text=f"{flaw}; it is not part of the memory"))
             return
         if text is None:
@@ -127,9 +127,9 @@ class Gathering:
 
     def _read(self, path: Path, beneath: tuple[str, ...] | None) -> str | None:
         """The text; None if it was seen already or is empty. Raises Unfit."""
-        found = file.read(path, beneath, min(MOST_FILE_BYTES, self._left))
+        found = safe_read.read(path, beneath, min(MOST_FILE_BYTES, self._left))
         if self._denies(str(path)) or self._denies(found.real):
-            raise file.Unfit("is denied by a rule")
+            raise safe_read.Unfit("is denied by a rule")
         if found.identity in self._seen:
             return None
         self._seen.add(found.identity)
@@ -137,9 +137,9 @@ class Gathering:
         try:
             text = found.data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise file.Unfit("is no text in UTF-8") from None
+            raise safe_read.Unfit("is no text in UTF-8") from None
         if "\0" in text:
-            raise file.Unfit("is no text")
+            raise safe_read.Unfit("is no text")
         return text if text.strip() else None
 
     def done(self) -> Memory:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from parley.protocol.base import Struct
-from parley.settings import file
+from parley.settings import safe_read
 
 MOST_BYTES = 200_000
 MOST_LINES = 200
@@ -47,13 +47,13 @@ def told(place: Place | None, denies: Callable[[str], bool]) -> tuple[str, str]:
         return "", f"memory must be one of {', '.join(SCOPES)}"
     path = place.folder / FILE
     try:
-        found = file.read(path, place.beneath, MOST_BYTES)
+        found = safe_read.read(path, place.beneath, MOST_BYTES)
         if denies(str(path)) or denies(found.real):
             return "", f"{path} is denied by a rule"
         kept = shortened(found.data.decode("utf-8-sig"))
-    except file.Absent:
+    except safe_read.Absent:
         kept = ""
-    except (file.Unfit, UnicodeDecodeError) as flaw:
+    except (safe_read.Unfit, UnicodeDecodeError) as flaw:
         return "", f"{path} is not read: {flaw}"
     says = f"{FILE} there begins:\n\n{kept}" if kept else f"{FILE} there is still to be written."
     return (

@@ -24,7 +24,7 @@ from parley.settings.base import NotWritten, entry
 from parley.settings.keys import KEYS, UPDATABLE
 
 if TYPE_CHECKING:
-    from parley.settings.folder import Folder
+    from parley.settings.safe_folder import Folder
 
 Behavior = Literal["allow", "deny", "ask"]
 FILES = {
@@ -111,7 +111,7 @@ class Store:
             folder.replace(name, new + b"\n")
 
     def _folder(self, destination: str) -> AbstractContextManager[Folder]:
-        from parley.settings.folder import opened  # every session has a store, and few write
+        from parley.settings.safe_folder import opened  # every session has a store, and few write
 
         if destination == "userSettings":
             return opened(self._config)

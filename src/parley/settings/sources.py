@@ -19,7 +19,7 @@ from pathlib import Path
 
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import Flaw, Layer, Source
 
 MANAGED_FILE = Path("/etc/claude-code/managed-settings.json")
@@ -101,11 +101,11 @@ def ambient(wanted: Wanted, source: Source, flaws: list[Flaw]) -> Layer | None:
         return None  # in the home folder the person's file has the project's name
     beneath = None if source == "user" else (wanted.project,)
     try:
-        data = file.read(path, beneath).data
-        values = file.json_object(data)
-    except file.Absent:
+        data = safe_read.read(path, beneath).data
+        values = safe_read.json_object(data)
+    except safe_read.Absent:
         return None
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         flaws.append(Flaw(path=str(path), text=f"{flaw}; {LOSS}", line=flaw.line))
         return None
     root = str(wanted.config) if source == "user" else wanted.project
@@ -115,14 +115,14 @@ def ambient(wanted: Wanted, source: Source, flaws: list[Flaw]) -> Layer | None:
 def managed_file(path: Path, flaws: list[Flaw]) -> Layer | None:
     """The administrator's file. Raises UsageError if it is broken: nobody works past a policy that was meant to be."""
     try:
-        found = file.read(path)
+        found = safe_read.read(path)
         if not is_safe(found.status) or not is_safe(path.parent.stat()):
             flaws.append(Flaw(path=str(path), text=UNSAFE))
             return None
-        values = file.json_object(found.data)
-    except file.Absent:
+        values = safe_read.json_object(found.data)
+    except safe_read.Absent:
         return None
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         raise UsageError(str(Flaw(path=str(path), text=str(flaw), line=flaw.line))) from None
     return Layer(source="managed", path=str(path), root=str(path.parent), values=values, text=found.data)
 
@@ -140,10 +140,10 @@ def given(source: Source, flag: str, text: str | None, project: str) -> Layer | 
     path = flag if inline else text
     try:
         data = text.encode("utf-8", "surrogateescape") if inline else given_file(path, source)
-        values = file.json_object(data)
+        values = safe_read.json_object(data)
     except OSError as flaw:
         raise UsageError(f"the settings file {path} cannot be read: {flaw.strerror}") from None
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         raise UsageError(str(Flaw(path=path, text=str(flaw), line=flaw.line))) from None
     return Layer(source=source, path=path, root=project, values=values, text=data)
 
@@ -152,8 +152,8 @@ def given_file(path: str, source: Source) -> bytes:
     """The person names it, so it may be a pipe of their shell. Raises OSError and Unfit."""
     with open(path, "rb") as opened:
         if source == "managed" and not is_safe(os.fstat(opened.fileno())):
-            raise file.Unfit(UNSAFE)
-        data = opened.read(file.MOST_BYTES + 1)
-    if len(data) > file.MOST_BYTES:
-        raise file.Unfit(f"has more than {file.MOST_BYTES:,} bytes")
+            raise safe_read.Unfit(UNSAFE)
+        data = opened.read(safe_read.MOST_BYTES + 1)
+    if len(data) > safe_read.MOST_BYTES:
+        raise safe_read.Unfit(f"has more than {safe_read.MOST_BYTES:,} bytes")
     return data

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import NotWritten
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -80,15 +80,15 @@ class Folder:
     def read(self, name: str) -> bytes | None:
         """A file; None if there is none. Raises NotWritten for a link or anything else that is no file."""
         try:
-            descriptor = os.open(name, file.FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)
+            descriptor = os.open(name, safe_read.FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)
         except FileNotFoundError:
             return None
         except OSError as flaw:
             raise NotWritten(f"{self.path}/{name} is a link or cannot be read: {flaw.strerror}") from None
         try:
-            file.must_be_regular(os.fstat(descriptor).st_mode)
-            return file.drained(descriptor, file.MOST_BYTES)
-        except file.Unfit as flaw:
+            safe_read.must_be_regular(os.fstat(descriptor).st_mode)
+            return safe_read.drained(descriptor, safe_read.MOST_BYTES)
+        except safe_read.Unfit as flaw:
             raise NotWritten(f"{self.path}/{name} {flaw}") from None
         finally:
             os.close(descriptor)

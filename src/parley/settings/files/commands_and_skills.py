@@ -19,8 +19,9 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from parley.protocol.base import Json, Struct
-from parley.settings import file, frontmatter
+from parley.settings import safe_read
 from parley.settings.base import Flaw, Recipe
+from parley.settings.files import frontmatter
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*(:\w[\w-]*(\.\w[\w-]*)*)*")
 """No name leads anywhere: there are no two dots and no slash in it."""
@@ -54,9 +55,9 @@ def gather(places: Sequence[Place]) -> tuple[list[Recipe], list[Flaw]]:
             for name, path in paths(place.folder):
                 try:
                     recipe = read(place, kind, place.prefix + name, path)
-                except file.Absent:
+                except safe_read.Absent:
                     continue
-                except (file.Unfit, frontmatter.Broken) as flaw:
+                except (safe_read.Unfit, frontmatter.Broken) as flaw:
                     flaws.append(Flaw(path=path, text=f"is not used as a {kind}: {flaw}"))
                     continue
                 found.setdefault(recipe.name, recipe)
@@ -87,13 +88,13 @@ def skill_files(folder: str) -> Iterator[tuple[str, str]]:
 
 def read(place: Place, kind: Literal["command", "skill"] | str, name: str, path: str) -> Recipe:
     """Raises Unfit or Broken."""
-    found = file.read(path, place.beneath, MOST_BYTES)
+    found = safe_read.read(path, place.beneath, MOST_BYTES)
     try:
         head, text = frontmatter.read(found.data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise file.Unfit("is no text in UTF-8") from None
+        raise safe_read.Unfit("is no text in UTF-8") from None
     if NAME.fullmatch(name) is None:
-        raise file.Unfit(f"{name!r} is no name: letters, digits, `-`, `_` and single dots make one")
+        raise safe_read.Unfit(f"{name!r} is no name: letters, digits, `-`, `_` and single dots make one")
     return Recipe(
         name=name,
         kind="skill" if kind == "skill" else "command",
@@ -114,7 +115,7 @@ def says(head: Json, key: str, default: bool) -> bool:
     """Raises Unfit if it is neither yes nor no."""
     value = head.get(key, default)
     if not isinstance(value, bool):
-        raise file.Unfit(f"{key} must be true or false, not {value!r}")
+        raise safe_read.Unfit(f"{key} must be true or false, not {value!r}")
     return value
 
 
