@@ -78,9 +78,12 @@ OWED: dict[tuple[str, str], str] = {}
 ALLOWED = {
     ("parley.cli.door", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     ("parley.cli.door", "parley.transports.reader"): "a door is the one who knows what it stands on",
-    ("parley.sdk.link", "parley.protocol.dialects.stream_json"): "the client's own language; compose loads the engine",
+    (
+        "parley.sdk.runtime.connection",
+        "parley.protocol.dialects.stream_json",
+    ): "the client's own language; compose loads the engine",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
-    ("parley.sdk.local", "parley.transports.memory"): "a door is the one who knows what it stands on",
+    ("parley.sdk.launch.in_process", "parley.transports.memory"): "a door is the one who knows what it stands on",
     ("parley.testing.source", "parley.models.fake.scripted"): "the server is the scripted model behind HTTP",
     ("parley.testing.source", "parley.models.recording.replay"): "or a tape",
     ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",

@@ -20,7 +20,7 @@ ALLOWED = {
     "parley.cli.sessions": "an export goes where the person says, be it a pipe or a device",
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
     "parley.cli.streams": "/dev/null in place of a closed stream",
-    "parley.sdk.materialised": "in a new folder of its own, from mkdtemp",
+    "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",
     "parley.protocol.schema": "a script that writes the documentation",
     "parley.reference": "a script that writes the documentation",
     "parley.testing.plugin": "the folders of a test",

@@ -8,7 +8,7 @@ import pytest
 
 from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
 from parley.protocol.base import UNSET
-from parley.sdk.hook_shapes import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
+from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 
 
 @pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])

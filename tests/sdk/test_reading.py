@@ -28,7 +28,7 @@ from parley import (
 )
 from parley.protocol.base import decode
 from parley.protocol.rules import Role, may_say
-from parley.sdk.reading import read
+from parley.sdk.runtime.message_parser import read
 from sdk.stage import Stage, run
 from sdk.test_life import fake_engine
 from sdk.test_tapes import Tape, heard

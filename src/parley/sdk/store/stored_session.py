@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from parley.sdk.options import Options
 
 if TYPE_CHECKING:
-    from parley.sdk.inbox import Inbox
-    from parley.sdk.materialised import Materialised
-    from parley.sdk.mirror import Mirror
+    from parley.sdk.runtime.message_router import Inbox
+    from parley.sdk.store.checkout import Materialised
+    from parley.sdk.store.mirror import Mirror
 
 
 class Kept:
@@ -34,8 +34,8 @@ class Kept:
         options = self._options
         if options.resume is None and not options.continue_conversation:
             return options
-        from parley.sdk.materialised import materialised
         from parley.sdk.sessions import project_key_for_directory
+        from parley.sdk.store.checkout import materialised
 
         project = project_key_for_directory(options.cwd)
         candidates = [options.resume] if options.resume is not None else await self._newest_first(project)
@@ -50,7 +50,7 @@ class Kept:
         return replace(options, env=env, resume=files.found[0], continue_conversation=False)
 
     async def _newest_first(self, project: str) -> list[str]:
-        from parley.sdk.store import can
+        from parley.sdk.store.interface import can
 
         if not can(self._options.session_store, "list_sessions"):
             return []
@@ -59,7 +59,7 @@ class Kept:
 
     def mirrored(self, inbox: Inbox) -> Mirror:
         """What goes between the engine and its readers."""
-        from parley.sdk.mirror import Mirror
+        from parley.sdk.store.mirror import Mirror
 
         options = self._options
         self._mirror = Mirror(options.session_store, options.session_store_flush == "eager", inbox.put)

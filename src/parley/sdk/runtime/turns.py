@@ -24,8 +24,8 @@ from parley.protocol.messages.conversation import Assistant
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
-from parley.sdk import messages as ours
 from parley.sdk.errors import MessageParseError
+from parley.sdk.types import messages as ours
 
 if TYPE_CHECKING:
     from anyio import Event

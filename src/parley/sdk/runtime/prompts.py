@@ -9,10 +9,10 @@ import msgspec
 from parley.protocol.base import UNSET, Json, Message, Refused, decode, on_the_way_in
 from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.errors import ClaudeSDKError
-from parley.sdk.inbox import Inbox
-from parley.sdk.link import Link
-from parley.sdk.running import log
-from parley.sdk.tracing import trace_context
+from parley.sdk.runtime.background import log
+from parley.sdk.runtime.connection import Link
+from parley.sdk.runtime.message_router import Inbox
+from parley.sdk.runtime.tracing import trace_context
 
 PRIORITIES = ("now", "next", "later")
 Prompt = str | Sequence[Json]

@@ -5,7 +5,7 @@
     fold_session_summary   what a store may keep beside the lines, so that lists need not read them
 
 A store gets copies of what the engine writes (mirror.py); sessions go on from it on another machine
-(materialised.py).
+(checkout.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from typing import Any, Protocol
 
 from parley.protocol.base import Json
-from parley.sdk.shapes import (
+from parley.sdk.types.shapes import (
     SessionKey,
     SessionListSubkeysKey,
     SessionStoreEntry,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.sdk.running import Job, log, start
+from parley.sdk.runtime.background import Job, log, start
 
 INTERNAL = -32603
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol.base import Json
-from parley.sdk.running import awaited, is_stray
+from parley.sdk.runtime.background import awaited, is_stray
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -185,7 +185,7 @@ def hosted(instance: Any) -> Hosted:
         server: Hosted = instance
         return server
     if hasattr(instance, "run"):
-        from parley.sdk.foreign import Foreign
+        from parley.sdk.runtime.mcp_adapter import Foreign
 
         made: Hosted = Foreign(instance)
         return made

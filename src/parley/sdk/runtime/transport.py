@@ -1,6 +1,6 @@
 """The way to an engine, as the client sees it.
 
-Wire        what every way can do; process.py and local.py are two, a socket can be another
+Wire        what every way can do; launch/process.py and launch/in_process.py are two, a socket can be another
 Ended       how an engine ended
 Transport   the official interface for ways of one's own: lines out, objects in
 Custom      such a transport as a Wire
@@ -18,7 +18,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.running import Job, start
+from parley.sdk.runtime.background import Job, start
 
 
 @dataclass(frozen=True)

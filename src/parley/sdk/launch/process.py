@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from parley.sdk.errors import CLIConnectionError, CLINotFoundError
-from parley.sdk.pipes import ON_WINDOWS, exited, read, writable, written
-from parley.sdk.running import Job, log, start
-from parley.sdk.wire import Ended
+from parley.sdk.launch.pipes import ON_WINDOWS, exited, read, writable, written
+from parley.sdk.runtime.background import Job, log, start
+from parley.sdk.runtime.transport import Ended
 
 TAIL_BYTES = 64 * 1024
 """As much of stderr as an error carries."""

@@ -1,7 +1,7 @@
 """Plain objects that travel through the client: their keys, for type checkers.
 
 Names and keys are those of the official SDK; nothing here does anything at run time.
-Hooks have theirs in hook_shapes.py.
+Hooks have theirs in hooks.py.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from parley.protocol.base import Json
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import MirrorError
-from parley.sdk.running import Job, is_stray, log, start
-from parley.sdk.shapes import SessionKey
+from parley.sdk.runtime.background import Job, is_stray, log, start
+from parley.sdk.types.shapes import SessionKey
 
 MOST_ENTRIES = 500
 MOST_BYTES = 1 << 20

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.running import Job, log, on_trio, start
-from parley.sdk.wire import Ended, Wire
+from parley.sdk.runtime.background import Job, log, on_trio, start
+from parley.sdk.runtime.transport import Ended, Wire
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session

@@ -24,11 +24,11 @@ from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
 from parley.protocol.options import ROWS, spell
 from parley.protocol.options import Options as Flags
-from parley.sdk.handshake import initialize, mcp, object_in
 from parley.sdk.hooks import Registry
+from parley.sdk.launch.handshake import initialize, mcp, object_in
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
-from parley.sdk.tracing import trace_context
+from parley.sdk.runtime.tracing import trace_context
 from parley.version import __version__
 
 OFFICIAL_LEVEL = "0.2.182"

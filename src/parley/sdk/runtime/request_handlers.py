@@ -22,11 +22,11 @@ from parley.protocol.messages.requests import (
 )
 from parley.sdk import hooks, permissions, questions
 from parley.sdk.permissions import PermissionResultDeny, Signal
-from parley.sdk.running import awaited, log
+from parley.sdk.runtime.background import awaited, log
 
 if TYPE_CHECKING:
     from parley.sdk.options import Options
-    from parley.sdk.servers import Hosted
+    from parley.sdk.runtime.mcp_servers import Hosted
 
 FOR_PERSONS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
 """Tools whose calls are questions to a person, and the callback that has them."""

@@ -11,7 +11,6 @@ import msgspec
 from parley.engine.clock import Stamp
 from parley.protocol.base import Json
 from parley.sdk import sessions
-from parley.sdk.materialised import METADATA, Materialised, materialised
 from parley.sdk.sessions import (
     ForkSessionResult,
     SDKSessionInfo,
@@ -19,8 +18,9 @@ from parley.sdk.sessions import (
     milliseconds,
     project_key_for_directory,
 )
-from parley.sdk.shapes import SessionKey, SessionSummaryEntry
-from parley.sdk.store import SessionStore, can
+from parley.sdk.store.checkout import METADATA, Materialised, materialised
+from parley.sdk.store.interface import SessionStore, can
+from parley.sdk.types.shapes import SessionKey, SessionSummaryEntry
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 

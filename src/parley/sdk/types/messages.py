@@ -19,8 +19,8 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.protocol.base import Message as WireMessage
-from parley.sdk.blocks import ContentBlock, TextBlock
-from parley.sdk.shapes import (
+from parley.sdk.types.blocks import ContentBlock, TextBlock
+from parley.sdk.types.shapes import (
     MessageOrigin,
     ModelUsage,
     RateLimitStatus,

@@ -1,6 +1,6 @@
 """Messages of the wire as the client's own.
 
-A table from the classes of the protocol to those of messages.py. Never raises: what has no
+A table from the classes of the protocol to those of types/messages.py. Never raises: what has no
 row is a `SystemMessage` with its line, a `Notice` or an `Unknown`.
 """
 
@@ -13,8 +13,8 @@ from parley.protocol import base
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.messages import conversation, notices, system
 from parley.protocol.messages.result import Result
-from parley.sdk import messages as ours
-from parley.sdk.blocks import read_block, read_content
+from parley.sdk.types import messages as ours
+from parley.sdk.types.blocks import read_block, read_content
 
 
 def read(message: base.Message) -> ours.Message:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from parley.protocol import base
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.system import Init
-from parley.sdk import messages as ours
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError, sentences
-from parley.sdk.reading import read
-from parley.sdk.turns import Stream, Turns, is_end
-from parley.sdk.wire import Ended
+from parley.sdk.runtime.message_parser import read
+from parley.sdk.runtime.transport import Ended
+from parley.sdk.runtime.turns import Stream, Turns, is_end
+from parley.sdk.types import messages as ours
 
 
 class Inbox:

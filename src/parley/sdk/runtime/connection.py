@@ -29,8 +29,8 @@ from parley.protocol.messages.requests import Request, UnknownRequest
 from parley.protocol.rules import Role
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout
 from parley.sdk.permissions import Signal
-from parley.sdk.running import Job, is_stray, log, start
-from parley.sdk.wire import Ended, Wire
+from parley.sdk.runtime.background import Job, is_stray, log, start
+from parley.sdk.runtime.transport import Ended, Wire
 
 LINE_CAP_BYTES = 64 * 1024 * 1024
 WAIT_SECONDS = 60.0

@@ -20,8 +20,8 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.shapes import SessionKey
-from parley.sdk.store import can
+from parley.sdk.store.interface import can
+from parley.sdk.types.shapes import SessionKey
 
 COPIED = (".credentials.json", ".claude.json", "settings.json")
 """What an engine in another config folder still needs of the person's own."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, get_args
 
-from parley.sdk.hook_shapes import HookEvent, MoreHookEvent
 from parley.sdk.options import Options
-from parley.sdk.shapes import EffortLevel, PermissionMode, SessionStoreFlushMode
+from parley.sdk.types.hooks import HookEvent, MoreHookEvent
+from parley.sdk.types.shapes import EffortLevel, PermissionMode, SessionStoreFlushMode
 
 SHOWN_CHARS = 200
 Test = Callable[[Any], bool]
