@@ -76,8 +76,8 @@ OWED: dict[tuple[str, str], str] = {}
 
 # Imports that the rules forbid and we want all the same.
 ALLOWED = {
-    ("parley.cli.door", "parley.transports.stdio"): "a door is the one who knows what it stands on",
-    ("parley.cli.door", "parley.transports.reader"): "a door is the one who knows what it stands on",
+    ("parley.cli.run", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.cli.run", "parley.transports.reader"): "a door is the one who knows what it stands on",
     (
         "parley.sdk.runtime.connection",
         "parley.protocol.dialects.stream_json",
@@ -87,8 +87,8 @@ ALLOWED = {
     ("parley.testing.source", "parley.models.fake.scripted"): "the server is the scripted model behind HTTP",
     ("parley.testing.source", "parley.models.recording.replay"): "or a tape",
     ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",
-    ("parley.cli.model_server", "parley.testing.model_server"): "the command starts the server",
-    ("parley.cli.model_server", "parley.testing.source"): "and says what it plays",
+    ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
+    ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
 }
 
 IMPURE = frozenset(
@@ -259,7 +259,7 @@ def test_an_exception_that_nobody_uses_is_taken_out_of_the_table(module: str, im
         ),
         ("parley.compose", "import parley.protocol.dialects.stream_json"),
         ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.hub import Hub"),
-        ("parley.cli.door", "from parley.transports.stdio import Stdio"),
+        ("parley.cli.run", "from parley.transports.stdio import Stdio"),
         ("parley.protocol.connection", "from parley.protocol.dialects.base import Dialect"),
         ("parley.__main__", "from parley.cli.main import run"),
         ("parley.host", "import msgspec, asyncio\n'parley.no.module'\n'see parley.models.fake.offline'"),
@@ -317,7 +317,7 @@ VARIETY = "a variety, which only compose may know"
             "from parley.version import __version__",
             [(1, "parley.version", "version is not below errors")],
         ),
-        ("parley.compose", "from parley.cli import door", [(1, "parley.cli.door", "cli is not below compose")]),
+        ("parley.compose", "from parley.cli import door", [(1, "parley.cli.run", "cli is not below compose")]),
         (
             "parley.helpers.x",
             "import parley.errors",

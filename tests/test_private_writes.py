@@ -17,9 +17,9 @@ HELPER = "parley.workspace.private_files"
 ALLOWED = {
     "parley.workspace.atomic": "files of the working tree, by the descriptor of a folder within reach",
     "parley.settings.safe_folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
-    "parley.cli.sessions": "an export goes where the person says, be it a pipe or a device",
+    "parley.cli.commands.sessions": "an export goes where the person says, be it a pipe or a device",
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
-    "parley.cli.streams": "/dev/null in place of a closed stream",
+    "parley.cli.stdio": "/dev/null in place of a closed stream",
     "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",
     "parley.protocol.schema": "a script that writes the documentation",
     "parley.reference": "a script that writes the documentation",

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from room import Json, Room
 
-from parley.cli.door import print_one
-from parley.cli.text import Printer
+from parley.cli.output import Printer
+from parley.cli.run import print_one
 from parley.compose.rows import TOOLS
 from parley.compose.tools import make_tool
 from parley.engine.session.config import Setup

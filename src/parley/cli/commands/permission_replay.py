@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from parley.cli.judge import Judge, Judged
-from parley.cli.streams import complain
+from parley.cli.commands.permission_check import Judge, Judged
+from parley.cli.stdio import complain
 from parley.compose.basis import Basis, working_directory
 from parley.compose.sessions import Sessions
 from parley.errors import UsageError

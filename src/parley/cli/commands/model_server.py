@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from parley.cli.streams import write
+from parley.cli.stdio import write
 from parley.errors import UsageError
 from parley.models.fake.script import read_script
 from parley.models.faults.catalog import Plan

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from parley.cli.streams import write
+from parley.cli.stdio import write
 from parley.compose.rows import dialect
 from parley.engine.clock import Stamp
 from parley.engine.session.no_session import no_session

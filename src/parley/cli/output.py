@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from parley.cli.streams import complain, write
+from parley.cli.stdio import complain, write
 from parley.host import HostGone
 from parley.protocol.base import Message, spell
 from parley.protocol.messages.control import ControlRequest

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from parley.cli.counter import Commands, chosen, handed_out, wants_help
-from parley.cli.streams import complain, read_stdin
+from parley.cli.commands.subcommand import Commands, chosen, handed_out, wants_help
+from parley.cli.stdio import complain, read_stdin
 from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
 from parley.compose.places import forget_history

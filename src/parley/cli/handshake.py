@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from parley.cli.streams import CHUNK_BYTES, wait_for, write
+from parley.cli.stdio import CHUNK_BYTES, wait_for, write
 from parley.compose.conversation import with_conversation
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
 from parley.engine.clock import Stamp
@@ -137,7 +137,7 @@ def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, sessi
 
 def prepare() -> None:
     """Load what a session needs while the host has nothing to say."""
-    from parley.cli import door  # noqa: F401
+    from parley.cli import run  # noqa: F401
 
 
 def with_session(options: Options, stamp: Stamp) -> Options:

@@ -11,9 +11,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from parley.cli.main import let_ctrl_c_end_us
+from parley.cli.output import Printer
 from parley.cli.process_secrets import erase
-from parley.cli.streams import complain, write
-from parley.cli.text import Printer
+from parley.cli.stdio import complain, write
 from parley.compose.basis import working_directory
 from parley.compose.composer import Composer
 from parley.compose.rows import OVER_STDIO, dialect, dialect_name
@@ -34,7 +34,7 @@ from parley.transports.stdio import Stdio
 
 if TYPE_CHECKING:
     from parley.cli.debug import Debug
-    from parley.cli.foyer import Guest
+    from parley.cli.handshake import Guest
     from parley.engine.memory.worker import Remembering
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -282,7 +282,7 @@ def cannot_open(
     complain(flaw)
     asked = options.resume or options.session_id or stamp.new_uuid()
     if dialect_name(options) in OVER_STDIO:
-        from parley.cli.foyer import turn_away
+        from parley.cli.handshake import turn_away
 
         turn_away(connection, begun, flaw, asked, stamp)
     elif options.output_format in ("stream-json", "message", "json"):

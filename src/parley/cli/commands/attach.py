@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from parley.cli.streams import complain, write
+from parley.cli.stdio import complain, write
 from parley.compose.basis import Basis, working_directory
 from parley.compose.sessions import Sessions
 from parley.errors import UsageError

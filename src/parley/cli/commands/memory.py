@@ -15,10 +15,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from parley.cli.counter import Commands, chosen, handed_out, wants_help
-from parley.cli.curation import Curation
-from parley.cli.sessions import number
-from parley.cli.streams import complain
+from parley.cli.commands.memory_consolidate import Curation
+from parley.cli.commands.sessions import number
+from parley.cli.commands.subcommand import Commands, chosen, handed_out, wants_help
+from parley.cli.stdio import complain
 from parley.compose import memory
 from parley.compose.basis import Basis, working_directory
 from parley.compose.models import Models

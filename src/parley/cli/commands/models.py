@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import aclosing
 
-from parley.cli.streams import complain
+from parley.cli.stdio import complain
 from parley.compose.basis import Basis, working_directory
 from parley.compose.models import ADDRESSES, CLOUDS, Models
 from parley.compose.rows import MODELS

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from parley.cli.judge import Judge, Judged
-from parley.cli.streams import complain, read_stdin, write
+from parley.cli.commands.permission_check import Judge, Judged
+from parley.cli.stdio import complain, read_stdin, write
 from parley.compose.basis import working_directory
 from parley.compose.permissions import may_bypass
 from parley.errors import UsageError
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         case ["check", tool, *input]:
             return told(check(tool, input, parsed.options, as_json))
         case ["replay", session]:
-            from parley.cli.replay import replay
+            from parley.cli.commands.permission_replay import replay
 
             return told(replay(session, parsed.options, as_json))
     raise UsageError(USAGE)

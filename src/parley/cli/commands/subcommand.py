@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from parley.cli.streams import complain, write
+from parley.cli.stdio import complain, write
 from parley.errors import UsageError
 from parley.protocol.options import Options, parse
 
