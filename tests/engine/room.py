@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.compose.composer import Composer
-from parley.compose.rows import dialect
+from parley.compose.registry import dialect
 from parley.engine.clock import Stamp
 from parley.engine.session.config import Setup
 from parley.engine.session.hub import Hub

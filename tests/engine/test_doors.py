@@ -18,7 +18,7 @@ from room import Json, Room
 
 from parley.cli.output import Printer
 from parley.cli.run import print_one
-from parley.compose.rows import TOOLS
+from parley.compose.registry import TOOLS
 from parley.compose.tools import make_tool
 from parley.engine.session.config import Setup
 from parley.permissions.decision import MODES

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.permissions import permits
 from parley.compose.tools import tool_context
 from parley.engine.approval.gate import Asker

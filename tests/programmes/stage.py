@@ -28,7 +28,7 @@ import msgspec
 from played import PlayedLoop
 
 from parley.compose.composer import Composer
-from parley.compose.rows import dialect
+from parley.compose.registry import dialect
 from parley.engine.clock import Stamp
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session

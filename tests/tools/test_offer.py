@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
-from parley.compose.rows import TOOLS
+from parley.compose.registry import TOOLS
 from parley.protocol.options import Options
 from parley.tools.base import schema
 from parley.tools.selection import MODEL_NAMES, NEED_A_PERSON, ONLY_WHEN_ASKED_FOR, TASKS, Wishes, canonical, offered

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from models.loopback import Answer, Loopback, loopback, whole
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.tools import web
 from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from parley.cli.stdio import write
-from parley.compose.rows import dialect
+from parley.compose.registry import dialect
 from parley.engine.clock import Stamp
 from parley.engine.session.no_session import no_session
 from parley.protocol.connection import Connection

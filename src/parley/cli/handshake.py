@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from parley.cli.stdio import CHUNK_BYTES, wait_for, write
-from parley.compose.conversation import with_conversation
-from parley.compose.rows import OVER_STDIO, dialect, dialect_name
+from parley.compose.registry import OVER_STDIO, dialect, dialect_name
+from parley.compose.single_session import with_conversation
 from parley.engine.clock import Stamp
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import UNSET, Message, Refused, Struct

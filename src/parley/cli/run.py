@@ -14,9 +14,9 @@ from parley.cli.main import let_ctrl_c_end_us
 from parley.cli.output import Printer
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import complain, write
-from parley.compose.basis import working_directory
 from parley.compose.composer import Composer
-from parley.compose.rows import OVER_STDIO, dialect, dialect_name
+from parley.compose.launch_context import working_directory
+from parley.compose.registry import OVER_STDIO, dialect, dialect_name
 from parley.engine.clock import Stamp
 from parley.engine.session.config import Setup
 from parley.engine.session.hub import Hub
@@ -104,7 +104,7 @@ def prepared(options: Options, environment: dict[str, str], stamp: Stamp) -> Set
 def debugged(options: Options, setup: Setup, stamp: Stamp) -> tuple[Setup, Debug]:
     """The same session with notes taken of it, and who takes them. Raises UsageError."""
     from parley.cli.debug import begun, watched
-    from parley.compose.basis import Basis
+    from parley.compose.launch_context import Basis
 
     try:
         folder = Basis(options, dict(os.environ), setup.cwd, stamp).config / "debug"

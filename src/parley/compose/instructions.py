@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
+from parley.compose.paths import plan_file
 from parley.compose.permissions import wanted_mode
-from parley.compose.places import plan_file
 from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import Style

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from parley.compose import memory
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.engine.accounting.budget import Budget
 from parley.engine.context.compaction import Policy, policy
 from parley.engine.session.config import Limits

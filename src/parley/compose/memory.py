@@ -14,13 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.stores.files.claude import project_key
 from parley.stores.selection import choose
 
 if TYPE_CHECKING:
     from parley.compose.models import Models
-    from parley.compose.sessions import Sessions
+    from parley.compose.stores import Sessions
     from parley.memory.base import Keeper, Policy, Recall
     from parley.memory.database import Database
     from parley.memory.keeper import LocalKeeper

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.limits import deadlines
-from parley.compose.rows import MODELS, variety
+from parley.compose.registry import MODELS, variety
 from parley.errors import UsageError
 from parley.models.base import Model
 from parley.models.catalog import Choice, Facts, facts, resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from parley.compose.rows import OBSERVERS, variety
+from parley.compose.registry import OBSERVERS, variety
 from parley.observer import NOBODY, Observer
 from parley.settings.env_vars import truthy
 

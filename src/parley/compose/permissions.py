@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from parley.compose.basis import Basis
-from parley.compose.places import own_folders
-from parley.compose.rows import OVER_STDIO, dialect_name
+from parley.compose.launch_context import Basis
+from parley.compose.paths import own_folders
+from parley.compose.registry import OVER_STDIO, dialect_name
 from parley.errors import UsageError
 from parley.permissions.base import Permits
 from parley.permissions.lazy import Later

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parley.compose import memory
-from parley.compose.basis import Basis
 from parley.compose.instructions import text_file
+from parley.compose.launch_context import Basis
+from parley.compose.paths import file_history, plan_file, results_folder
 from parley.compose.permissions import asks_host
-from parley.compose.places import file_history, plan_file, results_folder
-from parley.compose.rows import HOOKS, TOOLS, dialect_name, variety
+from parley.compose.registry import HOOKS, TOOLS, dialect_name, variety
 from parley.engine.agents.registry import Agents
 from parley.errors import UsageError
 from parley.observer import NOBODY, Observer

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parley.compose import memory
-from parley.compose.basis import Basis
-from parley.compose.places import forget_history
-from parley.compose.sessions import Sessions
+from parley.compose.launch_context import Basis
+from parley.compose.paths import forget_history
+from parley.compose.stores import Sessions
 from parley.engine.clock import Stamp
 from parley.errors import UnknownSession
 from parley.protocol.options import Options as Flags
@@ -235,7 +235,7 @@ def fork_session(
 
 def project_key_for_directory(directory: str | os.PathLike[str] | None = None) -> str:
     """The name under which sessions of a folder are kept."""
-    from parley.compose.places import project_name
+    from parley.compose.paths import project_name
 
     return project_name(os.path.abspath(directory or os.curdir))
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import msgspec
 
 from parley.cli.stdio import complain, write
-from parley.compose.basis import Basis, working_directory
-from parley.compose.sessions import Sessions
+from parley.compose.launch_context import Basis, working_directory
+from parley.compose.stores import Sessions
 from parley.errors import UsageError
 from parley.protocol.base import Message, convert, spell
 from parley.protocol.messages.conversation import Assistant, User

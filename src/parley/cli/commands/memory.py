@@ -20,9 +20,9 @@ from parley.cli.commands.sessions import number
 from parley.cli.commands.subcommand import Commands, chosen, handed_out, wants_help
 from parley.cli.stdio import complain
 from parley.compose import memory
-from parley.compose.basis import Basis, working_directory
+from parley.compose.launch_context import Basis, working_directory
 from parley.compose.models import Models
-from parley.compose.sessions import Sessions
+from parley.compose.stores import Sessions
 from parley.errors import Refusal, SessionError, UsageError
 from parley.memory.base import PERSON, Entry
 from parley.memory.outline import ordered

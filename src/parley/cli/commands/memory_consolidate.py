@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parley.compose import limits, memory
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.models import Models
-from parley.compose.sessions import Sessions
+from parley.compose.stores import Sessions
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.input_digest import digest
 from parley.engine.memory.worker import curator_for, decision

@@ -14,9 +14,9 @@ import time
 from contextlib import aclosing
 
 from parley.cli.stdio import complain
-from parley.compose.basis import Basis, working_directory
+from parley.compose.launch_context import Basis, working_directory
 from parley.compose.models import ADDRESSES, CLOUDS, Models
-from parley.compose.rows import MODELS
+from parley.compose.registry import MODELS
 from parley.errors import ModelError, UsageError
 from parley.models.accumulator import Growing
 from parley.models.base import ModelRequest

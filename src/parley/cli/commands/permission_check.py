@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from parley.compose import permissions
 from parley.compose.composer import Composer
-from parley.compose.rows import TOOLS
+from parley.compose.registry import TOOLS
 from parley.compose.tools import make_tool, tool_context
 from parley.engine.approval.gate import Asker
 from parley.engine.approval.input_digest import digest

@@ -15,8 +15,8 @@ import msgspec
 
 from parley.cli.commands.permission_check import Judge, Judged
 from parley.cli.stdio import complain
-from parley.compose.basis import Basis, working_directory
-from parley.compose.sessions import Sessions
+from parley.compose.launch_context import Basis, working_directory
+from parley.compose.stores import Sessions
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import Options

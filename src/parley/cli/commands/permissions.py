@@ -12,7 +12,7 @@ import msgspec
 
 from parley.cli.commands.permission_check import Judge, Judged
 from parley.cli.stdio import complain, read_stdin, write
-from parley.compose.basis import working_directory
+from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
 from parley.errors import UsageError
 from parley.protocol.base import Json

@@ -15,9 +15,9 @@ from typing import TypeVar
 from parley.cli.commands.subcommand import Commands, chosen, handed_out, wants_help
 from parley.cli.stdio import complain, read_stdin
 from parley.compose import memory
-from parley.compose.basis import Basis, working_directory
-from parley.compose.places import forget_history
-from parley.compose.sessions import Sessions
+from parley.compose.launch_context import Basis, working_directory
+from parley.compose.paths import forget_history
+from parley.compose.stores import Sessions
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Struct, spell
 from parley.protocol.options import Options

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.errors import UsageError
 from parley.protocol.options import Options
 from parley.settings.base import NotWritten, shown

@@ -52,7 +52,7 @@ class Seat:
     async def run(self, transport: Transport) -> None:
         """Serve the session to its end."""
         from parley.compose.composer import Composer
-        from parley.compose.rows import dialect
+        from parley.compose.registry import dialect
         from parley.engine.clock import Stamp
         from parley.engine.session.hub import Hub
         from parley.engine.session.no_session import no_session

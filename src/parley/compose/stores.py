@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from parley.compose import memory
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.limits import line_bytes
-from parley.compose.places import file_history
-from parley.compose.rows import STORES, manners, variety
+from parley.compose.paths import file_history
+from parley.compose.registry import STORES, manners, variety
 from parley.protocol.base import Json, Message
 from parley.protocol.options import Options
 from parley.stores.base import Agent, Log, Store
@@ -43,7 +43,7 @@ class Sessions:
         basis = self._basis
         if not basis.options.database:
             return basis.options
-        from parley.compose.conversation import with_conversation
+        from parley.compose.single_session import with_conversation
 
         return with_conversation(basis.options, basis.cwd, basis.stamp.new_uuid)
 

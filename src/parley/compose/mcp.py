@@ -7,9 +7,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.permissions import prompt_tool
-from parley.compose.rows import WIRES
+from parley.compose.registry import WIRES
 from parley.compose.tools import denied_tools
 from parley.host import Host
 from parley.mcp.base import Lost, Spec, Supply, Wire

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parley.compose.rows import OVER_STDIO, STORES, dialect_name, variety
+from parley.compose.registry import OVER_STDIO, STORES, dialect_name, variety
 from parley.protocol.options import Options
 from parley.stores.files.entry_codec import Context
 

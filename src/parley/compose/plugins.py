@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.engine.agents.registry import Agents
 from parley.protocol.base import Json
 from parley.settings.base import Plugin, Plugins, Recipe, shown

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.engine.tasks.task import Place
 from parley.stores.files.claude import project_key
 from parley.workspace import private_files
