@@ -58,7 +58,7 @@ SHARED = {
     "parley.stores.search_text": "what was said in an entry: pure",
     "parley.stores.files.transcript_lines": "which lines an entry adds to a transcript, and its final figures: pure",
     "parley.stores.selection": "which store the options name: pure",
-    "parley.hooks.answer": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
+    "parley.hooks.output": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
     "parley.protocol.dialects.recognition": "which dialect a line is in: whoever hears the first one needs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",

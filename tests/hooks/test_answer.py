@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
+from parley.hooks.output import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
 from parley.protocol.base import UNSET
 from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 

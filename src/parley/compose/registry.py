@@ -62,7 +62,7 @@ STORES = {
     "memory": "parley.stores.memory:Memory",
 }
 OBSERVERS = {"opentelemetry": "parley.telemetry.otel:observer"}
-HOOKS = {"callback": "parley.hooks.host:registered", "command": "parley.hooks.entries:commands"}
+HOOKS = {"callback": "parley.hooks.callback:registered", "command": "parley.hooks.settings:commands"}
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
     "spec001": "parley.protocol.dialects.spec001:Spec001",

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.answer import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
 from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
 from parley.hooks.matcher import Matcher
+from parley.hooks.output import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
 from parley.protocol.base import Json, Struct
 from parley.protocol.doubled import find_doubled
 from parley.workspace.process.processes import Command as Process

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parley.hooks.answer import MOST_REASON_CHARS
 from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
 from parley.hooks.merge import RULES
+from parley.hooks.output import MOST_REASON_CHARS
 
 INTRODUCTION = f"""\
 # Hooks

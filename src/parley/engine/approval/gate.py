@@ -256,7 +256,7 @@ def unclear(text: str) -> Deny:
 
 def misspelt_key(answer: Json, unknown: list[str]) -> str | None:
     """A key of an allow that may be a misspelling of one that matters, or that may hold another input."""
-    from parley.hooks.answer import similar
+    from parley.hooks.output import similar
 
     for key in unknown:
         meant = similar(key, frozenset(PermissionAnswer.__struct_fields__))

@@ -20,9 +20,9 @@ import msgspec
 
 from parley.engine.hooks.tool_hooks import ToolHooks
 from parley.engine.hooks.turn_hooks import TurnHooks
-from parley.hooks.answer import HookFailed
 from parley.hooks.base import EVENTS, Fired, Hook, Ran, context_text, failure_policy, meant_event
 from parley.hooks.merge import Answer, Verdict, merge
+from parley.hooks.output import HookFailed
 from parley.protocol.base import UNSET, Json, plain
 from parley.protocol.messages.requests import HookMatcher
 from parley.protocol.messages.system import HookProgress, HookResponse, HookStarted, Informational

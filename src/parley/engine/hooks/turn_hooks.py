@@ -13,9 +13,9 @@ from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import signs_of_life
 from parley.engine.turn.outcome import Outcome
 from parley.errors import ModelError
-from parley.hooks.answer import shortened
 from parley.hooks.base import context_text
 from parley.hooks.merge import Verdict
+from parley.hooks.output import shortened
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.system import Informational

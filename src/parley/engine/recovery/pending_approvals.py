@@ -103,7 +103,7 @@ class Recorded:
 
     def _refuse_unless_denied(self, answer: Any) -> None:
         """Raises HookFailed: a hook that saw the beginning of an input may deny the call, and nothing else."""
-        from parley.hooks.answer import HookFailed, denies, read_output
+        from parley.hooks.output import HookFailed, denies, read_output
 
         if not denies(read_output(answer)):
             raise HookFailed(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parley.hooks.answer import HookFailed, read_answer
 from parley.hooks.base import Fired, OnFailure, Progress, Ran, failure_policy, seconds
 from parley.hooks.matcher import Matcher
+from parley.hooks.output import HookFailed, read_answer
 from parley.host import AnswerIsError, Host, HostGone
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import HookCallback, HookMatcher
