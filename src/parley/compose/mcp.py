@@ -13,7 +13,7 @@ from parley.compose.registry import WIRES
 from parley.compose.tools import denied_tools
 from parley.host import Host
 from parley.mcp.base import Lost, Spec, Supply, Wire
-from parley.mcp.supply import Maker, supply
+from parley.mcp.sources import Maker, supply
 from parley.models.endpoint import is_loopback
 from parley.settings.base import Plugin, shown
 from parley.settings.env_vars import whole

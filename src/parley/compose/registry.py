@@ -49,7 +49,7 @@ TOOLS = {
     "memory_search": "parley.memory.tools:MemorySearch",
 }
 WIRES = {
-    "sdk": "parley.mcp.bridge:Bridge",
+    "sdk": "parley.mcp.host_transport:Bridge",
     "stdio": "parley.mcp.stdio:Stdio",
     "sse": "parley.mcp.remote:Sse",
     "http": "parley.mcp.remote:Http",
