@@ -15,7 +15,7 @@ from parley.engine.session.config import Setup
 from parley.errors import UsageError
 from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database
-from parley.memory.tree import Tree
+from parley.memory.knowledge_tree import Tree
 from parley.models.base import Model, ModelRequest
 from parley.models.catalog import Choice
 

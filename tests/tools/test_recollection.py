@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from parley.memory.base import Source, Summary
 from parley.memory.database import Database
+from parley.memory.knowledge_tree import Draft, Tree
 from parley.memory.recall import LocalRecall
 from parley.memory.summaries import Summaries
 from parley.memory.tools import MemoryRead, MemorySearch
-from parley.memory.tree import Draft, Tree
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
 from parley.stores.files.entry_codec import Context as LineContext

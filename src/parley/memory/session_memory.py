@@ -11,11 +11,11 @@ from parley._threads import aside
 from parley.memory.base import Ask, Decide, Line, Policy, Recall, Summary, Tally
 from parley.memory.curator import Curator
 from parley.memory.database import Database
+from parley.memory.knowledge_tree import Tree
 from parley.memory.outline import outline
 from parley.memory.recall import LocalRecall
-from parley.memory.stretch import lines, pieces
 from parley.memory.summaries import Summaries
-from parley.memory.tree import Tree
+from parley.memory.transcript_excerpt import lines, pieces
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Struct
 from parley.stores.base import Store
