@@ -25,7 +25,7 @@ from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.transports.memory import pair
 
 Json = dict[str, Any]

@@ -31,7 +31,7 @@ from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.stores.base import Entry, Log
 from parley.tools.base import Context, Result, Tool
 from parley.tools.registry import Shelf

@@ -37,7 +37,7 @@ from parley.errors import SessionError
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.tools.base import Tool
 from parley.tools.registry import Shelf
 from parley.transports.memory import pair

@@ -37,7 +37,7 @@ from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.tools.base import Context, Result
 from parley.tools.registry import Shelf
 from parley.transports.memory import pair

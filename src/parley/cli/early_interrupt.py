@@ -20,7 +20,7 @@ from parley.engine.clock import Stamp
 from parley.engine.session.no_session import no_session
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 
 WORDS = "Cancelled by the user before there was a prompt"
 

@@ -30,7 +30,7 @@ from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import HostThere, SessionOpened, SystemFault
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 
 
 class Guest(Struct, frozen=True):
@@ -53,7 +53,7 @@ def welcome(options: Options) -> Guest | None:
 
 def spoken_in(options: Options, heard: bytes) -> Options:
     """The options with the dialect that the first line is in."""
-    from parley.protocol.dialects.recognition import recognise
+    from parley.protocol.dialects.detect import recognise
 
     line = next((line for line in lines_of(heard) if line), b"")
     name = recognise(line, "miriad" if options.stdio else "stream-json")

@@ -28,7 +28,7 @@ from parley.protocol.base import Message
 from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.transports.reader import ReaderWatch
 from parley.transports.stdio import Stdio
 

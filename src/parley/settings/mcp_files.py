@@ -57,7 +57,7 @@ def given(text: str, cwd: str) -> Written:
 
 
 def doubled_key(data: bytes) -> str | None:
-    from parley.protocol.doubled import find_doubled  # most sessions have no such file
+    from parley.protocol.duplicate_keys import find_doubled  # most sessions have no such file
 
     return find_doubled(data)
 

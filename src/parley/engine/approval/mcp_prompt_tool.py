@@ -15,7 +15,7 @@ import msgspec
 from parley.errors import ToolError
 from parley.host import AnswerIsError
 from parley.protocol.base import Json
-from parley.protocol.doubled import find_doubled
+from parley.protocol.duplicate_keys import find_doubled
 from parley.protocol.messages.requests import CanUseTool
 from parley.settings.base import shown
 

@@ -60,7 +60,7 @@ class Seat:
         from parley.errors import SessionError, UsageError
         from parley.protocol.connection import Connection
         from parley.protocol.options import parse
-        from parley.protocol.rules import Role
+        from parley.protocol.roles import Role
 
         self.exit_code, stamp, hub = 1, Stamp(), Hub()
         try:

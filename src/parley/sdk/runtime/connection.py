@@ -26,7 +26,7 @@ from parley.protocol.messages.control import (
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import Request, UnknownRequest
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout
 from parley.sdk.permissions import Signal
 from parley.sdk.runtime.background import Job, is_stray, log, start
