@@ -16,7 +16,7 @@ from parley.models.accumulator import parse_input
 from parley.models.base import Event, ModelRequest
 from parley.protocol.base import Json, Struct
 from parley.testing.http import refused
-from parley.testing.wire import Asked
+from parley.testing.messages_api import Asked
 
 STOP_REASONS = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
 """Any other is `stop`."""

@@ -1,6 +1,6 @@
 """The Messages API as a server speaks it. Its stream events are those of every model here, so they pass as they are.
 
-Another API is another class of this shape (chat.py).
+Another API is another class of this shape (chat_completions.py).
 """
 
 from __future__ import annotations
