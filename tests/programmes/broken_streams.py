@@ -4,8 +4,8 @@
 
 Each stream is an answer of random blocks, recorded on a real tape and read from it again. Each case is a session of its
 own on a stage where time is played (stage.py): its first answer is the stream, reset or stalled behind so many events
-(models/faults/catalog.py, with the deadlines of a real backend); whatever is asked after that is answered shortly. Then a second
-prompt must work as if nothing had been. The exit code is 0 if the laws below held in every case.
+(models/faults/catalog.py, with the deadlines of a real backend); whatever is asked after that is answered shortly.
+Then a second prompt must work as if nothing had been. The exit code is 0 if the laws below held in every case.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ becomes an HTTP error with the API's body; one without a status breaks the line 
 is a TCP reset. Every request is kept, without its keys. Whether an answer is `complete` is settled once the server is
 closed.
 
-Not here: how a script is written (models/fake/script.py), the APIs (messages_api.py, chat_completions.py), the command (cli/commands/model_server.py).
+Not here: how a script is written (models/fake/script.py), the APIs (messages_api.py, chat_completions.py), the
+command (cli/commands/model_server.py).
 """
 
 from __future__ import annotations

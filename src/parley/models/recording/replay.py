@@ -1,7 +1,7 @@
 """`replay:FILE`: a model that says again what a tape (format.py) has.
 
-A request gets the answer of the first request on the tape that is the same (request_matching.py) and has not been played:
-mostly the next one; calls that ran side by side may come in another order. Events are played byte for byte, as
+A request gets the answer of the first request on the tape that is the same (request_matching.py) and has not been
+played: mostly the next one; calls that ran side by side may come in another order. Events are played byte for byte, as
 fast as they are taken or at the pace they were recorded. An answer that failed fails again. Where the conversation
 departs from the tape, the call fails for good and the error says which request and what differs.
 """
