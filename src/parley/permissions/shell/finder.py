@@ -216,7 +216,8 @@ class _Search:
         if self._read > MOST_READ:
             raise TooMuch(too_much("The commands in it are too long", self._read, MOST_READ, "characters"))
         line = read(command)
-        if isinstance(line, Line):
+        # What a here-document feeds may be a shell: then its contents are commands, and the full grammar finds them.
+        if isinstance(line, Line) and not line.has_documents:
             commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
             if "$(cat <<" in command:
                 self._part("cat")
