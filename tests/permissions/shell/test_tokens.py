@@ -376,7 +376,7 @@ def test_a_redirection_may_lead_home() -> None:
     assert command.redirects == (Redirect("", "<", "/home/me/a"), Redirect("2", ">", "/home/me/b"))
 
 
-@pytest.mark.parametrize("home", [None, "", "home/me", "~"])
+@pytest.mark.parametrize("home", [None, "", "home/me", "~", "/h*", "/a\nb"])
 def test_without_a_home_folder_a_tilde_is_unclear(home: str | None) -> None:
     assert read("cat ~/a", home) == Unclear("a tilde")
 

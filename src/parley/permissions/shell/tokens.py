@@ -64,6 +64,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DESCRIPTOR = re.compile(r"[0-9]{1,3}")
 SOCKET = re.compile(r"/dev/+(?:tcp|udp)\b")
 RESERVED = names("if then elif else fi for while until do done case esac select function coproc in ! { } [[ ]]")
+HOME = re.compile(r"/[^*?\[\]\\\n]*")
+"""Not relative, and not a pattern to an old bash."""
 # One command of words that mean themselves: most lines are no more, and are read four times as fast.
 PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*(?: [A-Za-z0-9_./:,@%+=-]+)*")
 NOT_PLAIN = RESERVED | {"time"}
@@ -277,7 +279,7 @@ def _commands(source: str, home: str | None) -> list[Simple]:
             current.feed(document, word, source)
             word = None
         elif kind == "tilde":
-            if word is not None or home is None or home[:1] != "/":
+            if word is not None or home is None or not HOME.fullmatch(home):
                 raise _Doubt("a tilde")
             word, has_tilde = _Word(place), True
             word.tilde = True
