@@ -32,7 +32,7 @@ CONTEXTS = (
     "ls; cat <<'EOF'\n@\nEOF\ncat <<'EOF'\n@\nEOF", "cat <<'EOF' \"@\"\nx\nEOF", "cat <<'A' <<'B'\n@\nA\n@\nB",
     "cat <<'EOF' # @\nx\nEOF", "cat <<'EOF' |\n@\nEOF\nwc -l", "cat <<'EOF' \\\n@\nEOF\nEOF", "cat 3<<'EOF'\n@\nEOF",
     "cat <<'EOF'\nEOF\n@", "cat <<'EOF'\n\\\nEOF\n@\nEOF", "cat <<'EOF'; cat <<'EOF'\n@\nEOF\n@\nEOF",
-    "cat <<''\n@\n\n@",
+    "cat <<''\n@\n\n@", "ls 1234>/dev/null @", "head -n 12345>/dev/null @", "cat 1234<<'E' @\nx\nE",
     "cat <<'EOF' < a.txt\n@\nEOF", "cat <<-'EOF'\n\t@\n\tEOF\n@", "grep @ <<'EOF'\n@\nEOF",
     "cat <<'EOF'\n'@\nEOF\nls '@",
     "echo ~/@", "cat ~/@", "ls ~@", "ls ~ @", "ls ~;@", "cat < ~/@", "cat <~/@", "echo a:~/@", "echo a=~/@", "ls '~/@'",

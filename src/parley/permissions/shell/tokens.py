@@ -62,6 +62,7 @@ ESCAPE_IN_QUOTES = re.compile(r"\\.")
 COMMAND = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*|:")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DESCRIPTOR = re.compile(r"[0-9]{1,3}")
+NUMBER = re.compile(r"[0-9]+")
 SOCKET = re.compile(r"/dev/+(?:tcp|udp)\b")
 RESERVED = names("if then elif else fi for while until do done case esac select function coproc in ! { } [[ ]]")
 HOME = re.compile(r"/[^*?\[\]\\\n]*")
@@ -152,6 +153,8 @@ class _Command:
         descriptor = ""
         if word is not None and operator[0] != "&" and DESCRIPTOR.fullmatch(source, word.start, word.end):
             descriptor, start = word.value, word.start
+        elif word is not None and operator[0] != "&" and NUMBER.fullmatch(source, word.start, word.end):
+            raise _Doubt("a descriptor of many digits")
         elif word is not None:
             self.take(word, source)
         if self.pending is not None:
@@ -161,7 +164,7 @@ class _Command:
 
     def feed(self, document: _Document, word: _Word | None, source: str) -> None:
         """A here-document as the command's input, its only one."""
-        if word is not None and DESCRIPTOR.fullmatch(source, word.start, word.end):
+        if word is not None and NUMBER.fullmatch(source, word.start, word.end):
             raise _Doubt("a here-document for another descriptor")
         if word is not None:
             self.take(word, source)
