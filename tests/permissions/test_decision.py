@@ -209,3 +209,34 @@ def decided_with_suggestion(command: str, mode: str) -> Decision:
     taken = tuple(made(f"{rule['toolName']}({rule['ruleContent']})", "allow") for rule in first["rules"])
     request = Request(tool="Bash", input={"command": command}, cwd="/w")
     return decide(request, Rules(cwd="/w", rules=taken), mode, Tree())
+
+
+@pytest.mark.parametrize(
+    ("home", "command", "denied", "expected"),
+    [
+        (None, "cat ~/a", "Read(//home/me/a)", Deny),
+        ("/other", "cat ~/a", "Read(//other/a)", Deny),
+        ("/other", "cat ~/a", "Read(//home/me/a)", Allow),
+        ("/other", "cd && cat a", "Read(//other/a)", Deny),
+        ("/other", "cat $HOME/a", "Read(//other/a)", Deny),
+        ("", "cat ~/a", "Read(//x)", Ask),
+        ("", "cd && cat a", "Read(//x)", Ask),
+        ("w", "cat ~/a", "Read(//x)", Ask),
+    ],
+)
+def test_a_tilde_leads_where_home_says_that_commands_get(
+    home: str | None, command: str, denied: str, expected: type
+) -> None:
+    request = Request(tool="Bash", input={"command": command}, cwd="/w", home=home)
+    rules = Rules(cwd="/w", rules=(made("Bash(cat:*)", "allow"), made(denied, "deny")))
+
+    assert isinstance(decide(request, rules, "default", Tree()), expected)
+
+
+@pytest.mark.parametrize("home", ["/other", "/home/me"])
+@pytest.mark.parametrize("command", ["rm -rf ~", "rm -rf /other", "rm -rf /home/me"])
+def test_the_home_of_commands_and_of_the_person_are_too_grave_to_delete(command: str, home: str) -> None:
+    request = Request(tool="Bash", input={"command": command}, cwd="/w", home=home)
+    decision = decide(request, Rules(cwd="/w"), "bypassPermissions", Tree())
+
+    assert isinstance(decision, Ask)

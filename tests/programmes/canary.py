@@ -3,7 +3,8 @@
     python tests/programmes/canary.py --count 30000 --seed 1
 
 Two generators make commands (canary_contexts.py, canary_everyday.py). Those that are allowed as reading
-only, or by a handful of prefix rules, are run by `bash --norc --noprofile -c`. For each of them:
+only, or by a handful of prefix rules, are run by `bash --norc --noprofile -c`, every other one in an `eval` as the
+Bash tool does it. For each of them:
 
 - `canary`, the bait in most commands, did not run;
 - every program that ran got exactly the words that were judged;
@@ -40,6 +41,7 @@ from parley.permissions.shell import Line, Simple, allowed_by, is_read_only, rea
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import unwrapped
+from parley.tools.bash import script
 
 GENERATORS = {"contexts": canary_contexts.commands, "everyday": canary_everyday.commands}
 RULES = (
@@ -204,12 +206,12 @@ def run(count: int, seed: int) -> Summary:
                 if summary.allowed[name] >= count // len(GENERATORS):
                     break
                 summary.generated += 1
-                line = read(command)
+                line = read(command, str(ground.home))
                 if command in known or not isinstance(line, Line) or not is_allowed(line):
                     continue
                 known.add(command)
                 summary.allowed[name] += 1
-                ground.run(command)
+                ground.run(command if summary.allowed[name] % 2 else script(command))
                 summary.broken += [Broken(command, promise) for promise in broken_promises(line, ground, summary)]
                 if ground.state() != ground.before:
                     return summary

@@ -26,6 +26,19 @@ CONTEXTS = (
     "echo \"$(cat <<'EOF'\nx\nEOF\n@)\"", "echo \"$(cat <<'@'\nx\n@\n)\"", "[ @ ] && ls", "ls; echo $?@",
     "echo \"a $? @\"", "echo $?; @", "echo \"$(cat <<'EOF'\nx'@\nEOF\n)\" 'y'", "ls \"$(cat <<'EOF'\n@\nEOF\n  )\"@",
     ": ; @", "echo é'@'", "echo 'é'@", "echo '@'é",
+    "cat <<'EOF'\nx\nEOF\n@", "cat <<'EOF' @\nx\nEOF", "@ <<'EOF'\nx\nEOF", "cat <<'EOF' | @\nx\nEOF",
+    "cat <<\"EOF\"\n@\nEOF\nls", "cat <<'EOF' > /dev/null\n@\nEOF\n@", "cat <<'@'\nx\n@", "cat <<'EOF' && ls\n@\nEOF",
+    "wc -l <<'EOF'\nEOF@\n@EOF\nEOF", "cat << 'EOF'\n@\n EOF\nEOF ", "cat <<'E'x\n@\nE\n", "cat <<'E' 2>&1\n@\nE\n",
+    "ls; cat <<'EOF'\n@\nEOF\ncat <<'EOF'\n@\nEOF", "cat <<'EOF' \"@\"\nx\nEOF", "cat <<'A' <<'B'\n@\nA\n@\nB",
+    "cat <<'EOF' # @\nx\nEOF", "cat <<'EOF' |\n@\nEOF\nwc -l", "cat <<'EOF' \\\n@\nEOF\nEOF", "cat 3<<'EOF'\n@\nEOF",
+    "cat <<'EOF'\nEOF\n@", "cat <<'EOF'\n\\\nEOF\n@\nEOF", "cat <<'EOF'; cat <<'EOF'\n@\nEOF\n@\nEOF",
+    "cat <<''\n@\n\n@", "ls 1234>/dev/null @", "head -n 12345>/dev/null @", "cat 1234<<'E' @\nx\nE",
+    "cat <<'EOF' < a.txt\n@\nEOF", "cat <<-'EOF'\n\t@\n\tEOF\n@", "grep @ <<'EOF'\n@\nEOF",
+    "cat <<'EOF'\n'@\nEOF\nls '@",
+    "echo ~/@", "cat ~/@", "ls ~@", "ls ~ @", "ls ~;@", "cat < ~/@", "cat <~/@", "echo a:~/@", "echo a=~/@", "ls '~/@'",
+    "HOME=@ ls ~/x", "cd ~ && @", "echo ~/\"@\"", "grep -f ~/@ a.txt", "echo ~\"/@\"", "echo ~\\/@", "ls ''~/@",
+    "ls ~+/@",
+    "ls ~-@", "ls --x=~/@", "ls ~/a~/@", "ls ~/'@'", "ls @ ~/x", "cat ~/x | @", "ls ~/x && @", "command -v ~/@",
 )  # fmt: skip
 
 PAYLOADS = (

@@ -26,7 +26,9 @@ def corpus() -> list[str]:
 def commands(random: Random) -> Iterator[str]:
     known = corpus()
     words = sorted({word for text in known for word in text.split()})
-    damages = (_requoted, _reworded, _joined, _marked, _baited, _spaced, _trimmed, _doubled, _escaped, _sent)
+    damages = (
+        _requoted, _reworded, _joined, _marked, _baited, _spaced, _trimmed, _doubled, _escaped, _sent, _fed, _at_home
+    )  # fmt: skip
     while True:
         text = random.choice(known)
         for _ in range(random.choice((1, 1, 2, 2, 3))):
@@ -102,3 +104,16 @@ def _sent(text: str, random: Random, known: list[str], words: list[str]) -> str:
     return text + random.choice(
         (" 2>&1", " > /dev/null", " 2>/dev/null", " >&2", " < a.txt", " 2>&1 | " + BAIT, " >" + BAIT)
     )
+
+
+def _fed(text: str, random: Random, known: list[str], words: list[str]) -> str:
+    mark, body = random.choice(("EOF", "E", "end_1")), random.choice((BAIT, random.choice(known), random.choice(words)))
+    quote = random.choice(("'", "'", "'", '"', ""))
+    rest = random.choice(("", "", "\n", f"\n{random.choice(known)}", f"\n{BAIT}" if random.random() < 0.1 else ""))
+    return f"{text} <<{random.choice(('', ' '))}{quote}{mark}{quote}\n{body}\n{mark}{rest}"
+
+
+def _at_home(text: str, random: Random, known: list[str], words: list[str]) -> str:
+    pieces, place = _pick(text, random)
+    pieces[place] = random.choice(("~/", "~/", "~", "~/.")) + random.choice((pieces[place], "", BAIT))
+    return "".join(pieces)

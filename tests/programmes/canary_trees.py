@@ -44,7 +44,7 @@ CDS = (
     "cd", "cd --", "cd -", "cd -P", "cd -L --", "cd src", "cd ..", "cd linkdir", "cd inner", "cd ~", "cd /", "cd ''",
     "cd ../out", "cd inner/..", "cd linkdir/..", 'cd "$HOME"', "command cd", "builtin cd", "cd .", "cd src/..",
     "cd src extra", "pushd src", "pushd ..", "popd", "cd -P linkdir", "cd docs", "cd sub", "cd ./src", "cd nosuch",
-    "cd >/dev/null", "cd 2>&1", "cd +1",
+    "cd >/dev/null", "cd 2>&1", "cd +1", "cd ~/../out", "cd ~/.ssh", "cd ~-", "HOME=../out; cd ~",
 )  # fmt: skip
 READERS = (
     "cat", "head", "head -c 200", "tail", "tail -n +1", "wc", "wc -l", "grep -n .", "grep -r .", "grep -R .",
@@ -68,6 +68,7 @@ OPERANDS = (
     "deep/a/b/out/secret.txt", "deep", "-name '*'", "-type f", "-follow", "-newer link.txt", "-maxdepth 3",
     "-exec cat {} +", "--files0-from=link.txt", "-f link.txt", "--from-file=link.txt", "loop", "loop/*", "'l'ink.txt",
     '"link.txt"', "lin\\k.txt", "l\\*", "src//leak.py", "./src/./leak.py", "sub", "sub/*",
+    "~", "~/", "~/.ssh/id_rsa", "~/../out/secret.txt", "~/*", '"~/notes.txt"', "~/'notes.txt'", "a=~/notes.txt", "-",
 )  # fmt: skip
 GIT = (
     "status", "status -s", "status --ignored", "diff", "diff --stat", "diff HEAD~1", "diff HEAD~1 --name-only", "log",
@@ -98,14 +99,18 @@ EDITS = (
     "cp -a linkdir kept", "mv link.txt inner/", "mv inner x && mv x inner", "echo x > new.txt", "echo x > link.txt",
     "echo x > linkdir/new", "echo x >> ../out/secret.txt", "cp README.md linkdir/", "mv README.md ../out/",
     "touch linkdir/x", "rm link.txt", "rm -r linkdir/", "mkdir linkdir/x", "cp README.md ~/x", "cp .env x",
-    "cp docs/secret.md x", "mv docs papers", "cp -r docs papers", "mv .env env", "cp -r . ../out/all",
+    "cat > new.txt <<'EOF'\n$(cat ../out/secret.txt)\nEOF", "cat > link.txt <<'EOF'\nx\nEOF", "tee ~/x <<'EOF'\nx\nEOF",
+    "cat > sums <<'EOF'\n00000000000000000000000000000000  ../out/SECRETNAME\nEOF\nmd5sum -c sums", "touch ~/x",
+    "cat >> ~/.bashrc <<'EOF'\nx\nEOF", "cp docs/secret.md x", "mv docs papers", "cp -r docs papers",
+    "mv .env env", "cp -r . ../out/all",
 )  # fmt: skip
 JOINTS = (
     " && ", "; ", " || ", " | ", " & ", "\n", " && ", "; ",
 )  # fmt: skip
 TAILS = (
     "", "", "", " 2>/dev/null", " | head -50", " | sort", " < link.txt", " < l*", " 2>&1", " > out.txt", " | cat",
-    " | xargs cat",
+    " | xargs cat", " <<'EOF'\nlink.txt\n../out/secret.txt\nEOF", " <<'EOF' | xargs cat\nlink.txt\nEOF\n",
+    " <<'EOF' | sh\ncat ../out/secret.txt\nEOF", " <<EOF\n$(cat ../out/secret.txt)\nEOF", " < ~/notes.txt",
 )  # fmt: skip
 FRONTS = (
     "", "", "", "", "LC_ALL=C ", "timeout 5 ", "nice ", "command ", "time ", "/usr/bin/", "stdbuf -oL ",

@@ -97,6 +97,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """The MCP server that the tool is of, as the tool's name spells it; empty for our own, or where it is not known."""
     path: str | None = None
     """The PATH of commands; None where nothing is known of it, and programs are what their names say."""
+    home: str | None = None
+    """The HOME of commands, empty if they have none; None where nothing is known of it, and it is the person's."""
 
 
 class Allow(Struct, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ from parley.protocol.base import Json, Struct
 NEEDS_APPROVAL = "The command is not approved in advance"
 CRITICAL = "It would delete a folder that much else depends on"
 TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
+BY_COMMAND = "subcommandResults"
+"""What the wire calls an allow by rules for commands."""
 MOST_COMPARED = 4_000
 MOST_SUGGESTED = 20
 MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
@@ -61,7 +63,7 @@ class Touched(Struct, frozen=True, kw_only=True):
 def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
     given = request.input.get("command")
     text = given if isinstance(given, str) else ""
-    line = shell.read(text)
+    line = shell.read(text, home_of(request, view))
     proven = line if isinstance(line, shell.Line) else None
     touched = files_of(proven, request, rules, view)
     # What is known in full needs no second look.
@@ -79,7 +81,7 @@ def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
         reason_type="other",
     )
     if proven is None:
-        return facts
+        return msgspec.structs.replace(facts, allow=for_exactly(text, request, rules, view), allow_type=BY_COMMAND)
     facts = with_proof(facts, proven, touched, request, rules, mode, view)
     return with_repository(facts, proven, request, rules, touched.writes, view)
 
@@ -100,7 +102,7 @@ def with_proof(
         hazard=facts.hazard
         or ("" if standing == "harmless" else by_beginning(line, touched, allow, untrusted, request, rules, view)),
         allow=allow,
-        allow_type="subcommandResults",
+        allow_type=BY_COMMAND,
         standing=standing,
         changes=standing != "harmless",
         reason=reason,
@@ -168,6 +170,19 @@ def in_favour(
     return next(fitting, allow[0])
 
 
+def for_exactly(text: str, request: Request, rules: Rules, view: View) -> Rule | None:
+    """The rule that is the very text of a line that cannot be proven.
+
+    It may go to any folder, and which repository git would obey is not known.
+    """
+    if "git" in text or text != text.strip():
+        return None
+    if not rules.count_in(view.way(request.cwd)) or not rules.count_in(None):
+        return None
+    allow = rules.specific("allow", "Bash")
+    return next((rule for rule in allow if is_exact(rule.spec or "") and shell.matches(rule.spec or "", text)), None)
+
+
 def suffice(
     patterns: Sequence[str],
     line: shell.Line,
@@ -205,7 +220,7 @@ def may_write(way: Way, rules: Rules, mode: str, view: View) -> bool:
 def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View) -> Touched:
     if line is None:
         return Touched()
-    targets, steps = shell.tracked(line, request.cwd, view)
+    targets, steps = shell.tracked(line, request.cwd, view, request.home)
     links = met(targets.followed, rules, view)
     known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
     found = keys_below(line, steps, view)
@@ -225,6 +240,11 @@ def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View
         formers=None if known is None else tuple(known),
         merges=merges(steps, view),
     )
+
+
+def home_of(request: Request, view: View) -> str:
+    """Where `~` leads in a command; nothing if that is not known."""
+    return view.home if request.home is None else request.home
 
 
 def places(line: shell.Line, touched: Touched, request: Request, view: View) -> list[Way | None]:
@@ -271,7 +291,7 @@ def gravity(
         return ""  # There is nothing in it that is not known, so it need not be searched.
     if reason := shell.over_budget(text, refused):
         return reason
-    if shell.is_critical_delete(text, request.cwd, view.home):
+    if any(shell.is_critical_delete(text, request.cwd, home) for home in {view.home, home_of(request, view)}):
         return CRITICAL
     return UNREADABLE if refused and (shell.unresolved(text) or shell.may_find(text, refused)) else ""
 

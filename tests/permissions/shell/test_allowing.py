@@ -36,6 +36,11 @@ def allowed(text: str, *patterns: str, cwd: str = "", writes: bool = False) -> b
         ("timeout 5 sudo ls", "sudo ls"),
         ("FOO=1 x", "FOO=1 x"),
         ("/opt/tool run", "/opt/tool *"),
+        ("tee a <<'E'\nx\nE", "tee:*"),
+        ("cat <<'E' | tee a\nx\nE", "tee a"),
+        ("cat <<'E' && npm test\nx\nE", "npm test"),
+        ("sh <<'E'\nx\nE", "sh <<'E'\nx\nE"),
+        ("cat <<'E' | sh\nx\nE", "cat <<'E' | sh\nx\nE"),
     ],
 )
 def test_a_line_is_allowed(text: str, pattern: str) -> None:

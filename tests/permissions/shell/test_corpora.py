@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from parley.cli.judge import Judge
 from parley.permissions.shell import Line, allowed_by, finds, is_read_only, read, unresolved
+from parley.protocol.options import Options
 
 HERE = Path(__file__).parent
+HOME = "/home/me"
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -18,16 +22,26 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def is_allowed(row: dict[str, Any]) -> bool:
-    line = read(row["command"])
+    line = read(row["command"], HOME)
     return isinstance(line, Line) and (is_read_only(line) or allowed_by(line, row["allow"]))
 
 
-def test_nine_of_ten_everyday_commands_are_decided_without_asking() -> None:
+def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_path: Path) -> None:
+    """By the whole decision, in a fresh repository, with the rules of the row and no others."""
     everyday = rows("everyday.jsonl")
-    asked = [row["command"] for row in everyday if not is_allowed(row)]
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    judges: dict[tuple[str, ...], Judge] = {}
+    asked: list[str] = []
+    for row in everyday:
+        rules = tuple(f"Bash({pattern})" for pattern in row["allow"])
+        if rules not in judges:
+            options = Options(permission_mode="default", allowed_tools=rules, setting_sources=())
+            judges[rules] = Judge(options, str(tmp_path), lambda text: None)
+        if judges[rules].judge("Bash", {"command": row["command"]}).decision != "allow":
+            asked.append(row["command"])
 
-    assert len(everyday) >= 120
-    assert len(asked) <= len(everyday) / 10, asked
+    assert len(everyday) >= 150
+    assert len(asked) <= len(everyday) / 20, asked
 
 
 @pytest.mark.parametrize(

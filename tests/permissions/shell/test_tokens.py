@@ -152,6 +152,8 @@ def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
         ("ls > ''", "a redirection to a pattern or to nothing"),
         ("ls >& out", "a redirection of two streams at once"),
         ("ls >&-", "a redirection of two streams at once"),
+        ("ls 1234>/dev/null", "a descriptor of many digits"),
+        ("cat 12345<a", "a descriptor of many digits"),
         ("cat < /dev/tcp/a/1", "a redirection to the network"),
         ("cat > '/dev//udp/a/1'", "a redirection to the network"),
         ("A+=1 ls", "an assignment that is more than a name and a value"),
@@ -188,7 +190,8 @@ def test_whatever_the_text_the_tokenizer_answers_and_its_words_come_from_it(text
     line = read(text)
 
     if isinstance(line, Line):
-        assert all(command.text in text for command in line.commands)
+        assert all(command.text.removesuffix(command.document or "") in text for command in line.commands)
+        assert all((command.document or "") in text for command in line.commands)
         assert all(word in command.text for command in line.commands for word in command.words)
         assert not any(mark in word for command in line.commands for word in command.words[:1] for mark in "$`'\"\\*")
 
@@ -256,3 +259,184 @@ def test_a_plain_line_is_read_as_it_would_be_with_quotes_in_it(words: list[str])
     if isinstance(line, Line) and isinstance(quoted, Line):
         assert (*line.commands[0].argv, "") == quoted.commands[1].argv
         assert line.commands[0].assignments == quoted.commands[1].assignments
+
+
+# Here-documents as input.
+
+
+def test_a_quoted_here_document_is_the_input_of_its_command() -> None:
+    text = "cat <<'EOF' | grep -c x > out\n$(id) `id` \\\nEOFX\n EOF\nEOF\nls a"
+    first, second, third = commands(text)
+
+    assert (first.argv, first.redirects) == (("cat",), ())
+    assert first.document == "\n$(id) `id` \\\nEOFX\n EOF\nEOF"
+    assert first.text == f"cat <<'EOF'{first.document}"
+    assert (second.argv, second.document, second.before, second.after) == (("grep", "-c", "x"), None, "|", "\n")
+    assert (third.argv, third.before) == (("ls", "a"), "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "document"),
+    [
+        ("cat <<'EOF'\nEOF", "\nEOF"),
+        ("cat <<'EOF'\nEOF\n", "\nEOF"),
+        ('cat << "E_1"\n\n\nE_1\n\n', "\n\n\nE_1"),
+        ("cat<<'E' 2>&1 -n\na\nE", "\na\nE"),
+        ("<<'E' cat\na\nE", "\na\nE"),
+        ("cat <<'E' \t\na 'b\nE", "\na 'b\nE"),
+        ("cat <<'E'\nä\tö\nE", "\nä\tö\nE"),
+    ],
+)
+def test_a_here_document_reaches_from_the_line_end_to_its_mark(text: str, document: str) -> None:
+    [command] = commands(text)
+
+    assert command.argv[0] == "cat"
+    assert command.document == document
+
+
+def test_here_documents_may_follow_each_other() -> None:
+    found = commands("cat <<'A'\nB\nA\ncat <<'B' && ls\nA\nB\npwd")
+
+    assert [(command.argv[0], command.document) for command in found] == [
+        ("cat", "\nB\nA"),
+        ("cat", "\nA\nB"),
+        ("ls", None),
+        ("pwd", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat <<'EOF'",
+        "cat <<'EOF'\nx",
+        "cat <<'EOF'\nx\nEOF ",
+        "cat <<'EOF'\nx\n EOF",
+        "cat <<'EOF'\nx\n\tEOF",
+        "cat <<EOF\nx\nEOF",
+        "cat <<\\EOF\nx\nEOF",
+        "cat <<-'EOF'\nx\nEOF",
+        "cat <<'E'OF\nx\nEOF",
+        "cat <<''\nx\n\n",
+        "cat <<'E F'\nx\nE F",
+        "cat <<'$x'\nx\n$x",
+        "cat <<<'x'",
+        "cat 0<<'E'\nx\nE",
+        "cat 3<<'E'\nx\nE",
+        "cat 12345<<'E'\nx\nE",
+        "cat <<'A' <<'B'\nA\nB",
+        "cat <<'A'; cat <<'B'\nA\nB",
+        "cat <<'E' < a\nx\nE",
+        "cat 0> a <<'E'\nx\nE",
+        "cat < <<'E'\nx\nE",
+        "cat <<'E' 'a\nb'\nx\nE",
+        "cat <<'E' \"a\nb\"\nx\nE",
+        "cat <<'E' |\nx\nE\nwc",
+        "cat <<'E' &&\nx\nE\nls",
+        "cat <<'E' ;\nx\nE",
+        "cat <<'E' # y\nx\nE",
+        "cat <<'E' \\\nx\nE",
+        "cat <<'E'\nx\r\nE",
+        "cat <<'E' $(id)\nx\nE",
+        "cat <<'E'\nx\nE\n$(id)",
+        "cat <<'E'\nx\nE && $(id)",
+    ],
+)
+def test_every_other_here_document_is_unclear(text: str) -> None:
+    assert isinstance(read(text), Unclear)
+
+
+# Tildes.
+
+
+def at_home(text: str, home: str | None = "/home/me") -> tuple[Simple, ...]:
+    line = read(text, home)
+    assert isinstance(line, Line), line
+    return line.commands
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ls ~", ("ls", "/home/me")),
+        ("ls ~/", ("ls", "/home/me/")),
+        ("cat ~/a ~/b/../c", ("cat", "/home/me/a", "/home/me/b/../c")),
+        ("cat ~/'a b'\"c\"\\ d", ("cat", "/home/me/a bc d")),
+        ("cat ~/a~b", ("cat", "/home/me/a~b")),
+        ("cat '~/a' \"~/a\" \\~/a HEAD~1 -I~/x", ("cat", "~/a", "~/a", "~/a", "HEAD~1", "-I~/x")),
+    ],
+)
+def test_a_tilde_in_front_of_a_word_is_the_home_folder(text: str, expected: tuple[str, ...]) -> None:
+    [command] = at_home(text)
+
+    assert command.argv == expected
+    assert " ".join(command.words) == text
+
+
+def test_a_redirection_may_lead_home() -> None:
+    [command] = at_home("cat <~/a 2> ~/b")
+
+    assert command.redirects == (Redirect("", "<", "/home/me/a"), Redirect("2", ">", "/home/me/b"))
+
+
+@pytest.mark.parametrize("home", [None, "", "home/me", "~", "/h*", "/a\nb"])
+def test_without_a_home_folder_a_tilde_is_unclear(home: str | None) -> None:
+    assert read("cat ~/a", home) == Unclear("a tilde")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls ~root",
+        "ls ~root/x",
+        "ls ~+",
+        "ls ~-/x",
+        "ls ~1",
+        "ls a=~/x",
+        "ls --x=~/y",
+        "ls a:~/x",
+        "A=~/x ls",
+        "A=b:~/x ls",
+        "ls ''~/x",
+        "ls 'a'~/x",
+        "ls ~'/x'",
+        'ls ~"/x"',
+        "ls ~\\/x",
+        "ls ~*",
+        "ls ~/*",
+        "ls ~/a?",
+        "ls ~/$?",
+        "ls > ~/*",
+        "~/x",
+        "~",
+        "time ~/x",
+        "ls {~/a,~/b}",
+        "ls ~/x $(id)",
+    ],
+)
+def test_every_other_tilde_is_unclear(text: str) -> None:
+    assert isinstance(read(text, "/home/me"), Unclear)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HOME=/etc ls ~/x",
+        "HOME=/etc; ls ~/x",
+        "export HOME=/etc && ls ~/x",
+        "export H''OME=/etc && ls ~/x",
+        "unset HOME; ls ~",
+        "read HOME; ls ~",
+        "read x; ls ~",
+        "source x; ls ~",
+        ". x && ls ~",
+        "ls ~ && time . x; ls ~",
+        "eval x; ls ~",
+        "command . x; ls ~",
+        "builtin eval x; ls ~",
+        "printf -v HOM\\E x; ls ~",
+        "env HOME=/etc ls ~/x",
+    ],
+)
+def test_a_tilde_is_unclear_where_the_line_may_change_home(text: str) -> None:
+    assert read(text, "/home/me") == Unclear("a tilde where HOME may change")

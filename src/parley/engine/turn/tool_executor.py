@@ -255,6 +255,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
         worktree=context.worktree,
         server=server_name(tool),
         path=context.environment.get("PATH", ""),
+        home=context.environment.get("HOME", ""),
     )
 
 

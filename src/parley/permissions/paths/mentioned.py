@@ -36,7 +36,7 @@ class Against(Struct, frozen=True, kw_only=True):
 def glimpsed(text: str, line: Line | None, request: Request, rules: Rules, view: View) -> Against:
     if line is not None and not runs_more(line) and not any(rules.on_paths(kind, "", writing=True) for kind in AGAINST):
         return Against()
-    seen = glimpse(text, request.cwd, view.home, line)
+    seen = glimpse(text, request.cwd, request.home or view.home, line)
     reads, writes = list(map(view.way, seen.reads)), list(map(view.way, seen.writes))
     return Against(
         deny=against_files("deny", reads, writes, rules, view),

@@ -17,6 +17,9 @@ EVALUATES = names(
 )
 # Programs that run other programs in ways a prefix says nothing about.
 NEVER_BY_PREFIX = names("env sudo doas su runuser watch setsid ionice flock chroot unshare nsenter find parallel")
+# Programs that only pass their input on, besides readers: no script, no list of commands can be in it.
+TAKES_DATA = names("tee")
+PIPES = ("|", "|&")
 
 
 def allowed_by(
@@ -30,15 +33,18 @@ def allowed_by(
     known = together(tuple(patterns))
     if known.name(line.text):
         return True
+    fed = line.has_documents
     return not strays(line, cwd) and all(
-        _allowed(command, patterns, known, writes, untrusted) for command in line.commands
+        _allowed(command, patterns, known, writes, untrusted, fed=fed) for command in line.commands
     )
 
 
 def _allowed(
-    command: Simple, patterns: Sequence[str], known: Patterns, writes: bool, untrusted: Collection[str]
+    command: Simple, patterns: Sequence[str], known: Patterns, writes: bool, untrusted: Collection[str], *, fed: bool
 ) -> bool:
-    if known.name(command.text):
+    """Where a line is `fed` a here-document, what reads it, from a pipe as well, must take it for data only."""
+    is_piped = fed and command.before in PIPES
+    if known.name(command.text) and not is_piped:
         return True
     if not command.argv or not assignments.are_safe(command):
         return False
@@ -51,6 +57,8 @@ def _allowed(
     if inner is None or set(inner.wrappers) & set(untrusted):
         return False
     name = inner.argv[0].rpartition("/")[2]
+    if (is_piped or command.document is not None) and (inner.wrappers or inner.argv[0] not in TAKES_DATA):
+        return False
     if name in EVALUATES or name in NEVER_BY_PREFIX or name in WRAPPERS:
         return not inner.open and not inner.globs and known.name(" ".join(inner.words))
     if not inner.open and not inner.globs:

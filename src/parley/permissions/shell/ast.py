@@ -35,7 +35,7 @@ class Simple(Struct, frozen=True, cache_hash=True):
     words: tuple[str, ...]
     """The same words as they are spelled, quotes and all."""
     text: str
-    """The whole command as it is spelled, from its first byte to its last."""
+    """The whole command as it is spelled, from its first byte to its last, and the here-document that it gets."""
     assignments: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
     globs: tuple[int, ...] = ()
@@ -44,11 +44,18 @@ class Simple(Struct, frozen=True, cache_hash=True):
     """The operator in front; empty for the first command."""
     after: str = ""
     """The operator behind; empty for the last command."""
+    document: str | None = None
+    """The here-document that is its input, from the end of the command's line to the mark."""
 
 
 class Line(Struct, frozen=True):
     text: str
     commands: tuple[Simple, ...]
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether a command gets a here-document as its input."""
+        return any(command.document is not None for command in self.commands)
 
 
 class Unclear(Struct, frozen=True):

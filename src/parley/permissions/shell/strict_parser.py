@@ -1,12 +1,13 @@
 """The strict tokenizer: the only source of an allow.
 
 It knows a small part of bash and proves that a text lies in it: literal words, quotes without
-expansions, quoted here-documents as a word, globs and `$?` (marked), assignments in front, the
-separators `&& || ; | |& &` and newline, and redirections to literal files. Everything else is
-`Unclear`, however harmless it may look.
+expansions, quoted here-documents as a word or as input, `~` and `~/` in front of a word, globs and `$?`
+(marked), assignments in front, the separators `&& || ; | |& &` and newline, and redirections to literal
+files. Everything else is `Unclear`, however harmless it may look.
 
-    read("git log | head -5")   ->  Line with two commands
-    read("echo $(id)")          ->  Unclear("an expansion")
+    read("git log | head -5")           ->  Line with two commands
+    read("cat ~/x", home="/home/me")    ->  Line, with /home/me/x in it
+    read("echo $(id)")                  ->  Unclear("an expansion")
 
 Not here: what a command may do (shell/readonly/check.py, allowing.py), and what hides in an unclear text
 (shell/denied/search.py).
@@ -32,8 +33,10 @@ TOKEN = re.compile(
   | (?P<single>'[^']*')
   | (?P<double>"(?:[^"\\$`]|\\[^\n]|\$(?=["\ |]|\?))*")
   | (?P<document>"\$\(cat\ <<'(?P<mark>[A-Za-z_]{2,})'\n(?:(?!(?P=mark))[^\n]*\n)*(?P=mark)\n\ *\)")
+  | (?P<tilde>~(?=[/\ \t\n;&|<>]|\Z))
   | (?P<glob>[*?[]|\$\?)
   | (?P<escape>\\[\x20-\x7e])
+  | (?P<input><<[\ \t]*(?P<quote>['"])(?P<end>[A-Za-z0-9_]+)(?P=quote)(?=[\ \t\n;&|<>]))
   | (?P<redirect>&>>|&>|>>|>\||>&|<>|>|<(?![<&(]))
   | (?P<separator>&&|\|\||\|&|\||;(?![;&])|&|\n)
     """,
@@ -59,11 +62,19 @@ ESCAPE_IN_QUOTES = re.compile(r"\\.")
 COMMAND = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*|:")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DESCRIPTOR = re.compile(r"[0-9]{1,3}")
+NUMBER = re.compile(r"[0-9]+")
 SOCKET = re.compile(r"/dev/+(?:tcp|udp)\b")
 RESERVED = names("if then elif else fi for while until do done case esac select function coproc in ! { } [[ ]]")
+HOME = re.compile(r"/[^*?\[\]\\\n]*")
+"""Not relative, and not a pattern to an old bash."""
 # One command of words that mean themselves: most lines are no more, and are read four times as fast.
 PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*(?: [A-Za-z0-9_./:,@%+=-]+)*")
 NOT_PLAIN = RESERVED | {"time"}
+SETS_VARIABLES = names(
+    "source . eval export declare typeset local readonly read mapfile readarray printf unset getopts let trap exec set "
+    "shopt builtin command alias enable coproc"
+)
+"""What may give HOME another value, or run what does: behind it, nobody knows where `~` leads."""
 
 
 class _Doubt(Exception):
@@ -73,13 +84,14 @@ class _Doubt(Exception):
 class _Word:
     """A word in the making."""
 
-    __slots__ = ("end", "glob", "start", "value")
+    __slots__ = ("end", "glob", "start", "tilde", "value")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.end = start
         self.value = ""
         self.glob = False
+        self.tilde = False
 
     def add(self, kind: str | None, text: str, end: int) -> None:
         if kind == "bare":
@@ -110,12 +122,13 @@ def _document(text: str) -> str:
 class _Command:
     """A simple command in the making."""
 
-    __slots__ = ("before", "end", "pending", "redirects", "start", "words")
+    __slots__ = ("before", "document", "end", "pending", "redirects", "start", "words")
 
     def __init__(self, before: str) -> None:
         self.before = before
         self.words: list[_Word] = []
         self.redirects: list[Redirect] = []
+        self.document: str | None = None
         self.pending: tuple[str, str] | None = None
         self.start = -1
         self.end = -1
@@ -127,6 +140,8 @@ class _Command:
     def take(self, word: _Word, source: str) -> None:
         """A finished word: the target of the redirection before it, or one of the command's."""
         self._reach(word.start, word.end)
+        if word.tilde and word.glob:
+            raise _Doubt("a pattern behind a tilde")
         if self.pending is None:
             self.words.append(word)
             return
@@ -138,6 +153,8 @@ class _Command:
         descriptor = ""
         if word is not None and operator[0] != "&" and DESCRIPTOR.fullmatch(source, word.start, word.end):
             descriptor, start = word.value, word.start
+        elif word is not None and operator[0] != "&" and NUMBER.fullmatch(source, word.start, word.end):
+            raise _Doubt("a descriptor of many digits")
         elif word is not None:
             self.take(word, source)
         if self.pending is not None:
@@ -145,9 +162,25 @@ class _Command:
         self._reach(start, end)
         self.pending = (descriptor, operator)
 
+    def feed(self, document: _Document, word: _Word | None, source: str) -> None:
+        """A here-document as the command's input, its only one."""
+        if word is not None and NUMBER.fullmatch(source, word.start, word.end):
+            raise _Doubt("a here-document for another descriptor")
+        if word is not None:
+            self.take(word, source)
+        if self.pending is not None or self.document is not None:
+            raise _Doubt("a redirection without a target, or several here-documents")
+        self._reach(document.begin, document.end)
+        self.document = document.text
+
     def finish(self, after: str, source: str) -> Simple:
         if self.pending is not None:
             raise _Doubt("a redirection without a target")
+        text = source[self.start : self.end]
+        if self.document is not None:
+            if any(redirect.descriptor == "0" or redirect.operator in ("<", "<>") for redirect in self.redirects):
+                raise _Doubt("a here-document beside another input")
+            text += self.document
         assignments, rest = _assignments(self.words, source)
         words = tuple(source[word.start : word.end] for word in rest)
         if rest:
@@ -155,12 +188,13 @@ class _Command:
         return Simple(
             argv=tuple(word.value for word in rest),
             words=words,
-            text=source[self.start : self.end],
+            text=text,
             assignments=assignments,
             redirects=tuple(self.redirects),
             globs=tuple(place for place, word in enumerate(rest) if word.glob and words[place] != "["),
             before=self.before,
             after=after,
+            document=self.document,
         )
 
     def _reach(self, start: int, end: int) -> None:
@@ -169,15 +203,36 @@ class _Command:
         self.end = end
 
 
-def read(command: str) -> Line | Unclear:
-    """The simple commands of a text, if it can be proven what they are."""
+class _Document:
+    """A here-document: where it is asked for, and which lines of the source are not commands because of it."""
+
+    __slots__ = ("after", "begin", "end", "line_end", "text")
+
+    def __init__(self, begin: int, end: int, mark: str, source: str) -> None:
+        self.begin = begin
+        self.end = end
+        self.line_end = close = source.find("\n", end)
+        while close >= 0:
+            close = source.find(f"\n{mark}", close)
+            self.after = close + len(mark) + 2
+            if close < 0 or source[self.after - 1 : self.after] in ("", "\n"):
+                break
+            close += 1
+        if close < 0:
+            raise _Doubt("a here-document without an end")
+        self.text = source[self.line_end : self.after - 1]
+        """The line end, its contents and its mark."""
+
+
+def read(command: str, home: str | None = None) -> Line | Unclear:
+    """The simple commands of a text, if it can be proven what they are. `home` is the HOME of the shell."""
     if len(command) > LONGEST:
         return Unclear(f"more than {LONGEST:,} characters")
-    return _read(command)
+    return _read(command, home if "~" in command else None)
 
 
 @lru_cache(maxsize=64)
-def _read(command: str) -> Line | Unclear:
+def _read(command: str, home: str | None) -> Line | Unclear:
     """Kept for a while: within one decision a text is read for allows and for denies."""
     if PLAIN.fullmatch(command):
         words = tuple(command.split(" "))
@@ -186,7 +241,7 @@ def _read(command: str) -> Line | Unclear:
     if FORBIDDEN.search(command):
         return Unclear("a control character")
     try:
-        commands = tuple(_commands(command))
+        commands = tuple(_commands(command, home))
     except _Doubt as doubt:
         return Unclear(str(doubt))
     if len(commands) > MOST_COMMANDS:
@@ -196,9 +251,11 @@ def _read(command: str) -> Line | Unclear:
     return Line(command, commands) if commands else Unclear("no command")
 
 
-def _commands(source: str) -> list[Simple]:
+def _commands(source: str, home: str | None) -> list[Simple]:
     found: list[Simple] = []
     current, word = _Command(""), None
+    document: _Document | None = None
+    has_tilde = False
     place = 0
     while place < len(source):
         token = TOKEN.match(source, place)
@@ -213,10 +270,28 @@ def _commands(source: str) -> list[Simple]:
                 current.take(word, source)
                 word = None
             if kind == "separator":
+                if document is not None and place == document.line_end:
+                    if current.is_empty:
+                        raise _Doubt("a here-document behind an operator")
+                    end, document = document.after, None
                 current = _after(text, current, found, source)
+        elif kind == "input":
+            if document is not None:
+                raise _Doubt("several here-documents on a line")
+            document = _Document(place, end, token["end"], source)
+            current.feed(document, word, source)
+            word = None
+        elif kind == "tilde":
+            if word is not None or home is None or not HOME.fullmatch(home):
+                raise _Doubt("a tilde")
+            word, has_tilde = _Word(place), True
+            word.tilde = True
+            word.add("bare", home, end)
         else:
             word = word or _Word(place)
             word.add(kind, text, end)
+        if document is not None and end > document.line_end:
+            raise _Doubt("a quote over the beginning of a here-document")
         place = end
     if word is not None:
         current.take(word, source)
@@ -224,7 +299,18 @@ def _commands(source: str) -> list[Simple]:
         found.append(current.finish("", source))
     elif current.before in ("&&", "||", "|", "|&"):
         raise _Doubt("an operator without a command behind it")
+    if has_tilde:
+        _check_home(found)
     return found
+
+
+def _check_home(commands: list[Simple]) -> None:
+    """`~` is known only where nothing on the line may set HOME."""
+    for command in commands:
+        names = (*command.argv, *(name for name, _ in command.assignments))
+        first = next((word for word in command.argv if word not in ("time", "-p")), "")
+        if first in SETS_VARIABLES or any("HOME" in name for name in names):
+            raise _Doubt("a tilde where HOME may change")
 
 
 def _after(operator: str, current: _Command, found: list[Simple], source: str) -> _Command:

@@ -30,6 +30,7 @@ from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")
 STATUS = "$?"
+STDIN = "-"
 SURE_BEFORE = ("", ";", "\n", "&&")
 """Operators after which a command of a chain runs for sure, if the one after it does."""
 MOST_FOLDERS = 32
@@ -40,6 +41,7 @@ PER_PATH = 40
 MOST_LISTED_BYTES = 64_000
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MOST_FOLDERS} folders"
 DEPENDS_ON_STATUS = "The name of a file in it depends on how another command ends"
+LISTED = "{name} reads the files that a list names, and they are not known"
 TOO_MANY_NAMES = "It names too many files, or too long ones, to look at each"
 
 
@@ -72,7 +74,7 @@ class Targets(Struct, frozen=True):
 class _Tracker:
     """Walks through a line with the folders that its commands may run in."""
 
-    def __init__(self, cwd: str, view: View | None, text: str) -> None:
+    def __init__(self, cwd: str, view: View | None, text: str, home: str | None) -> None:
         self.folders: tuple[str, ...] = (cwd,)
         self.otherwise: tuple[str, ...] = ()
         """Where a command runs if the `cd` of the current `&&` chain failed."""
@@ -84,12 +86,14 @@ class _Tracker:
         self.doubt = ""
         self.edits = False
         self.patterns = False
+        self.lists = ""
+        """A command that reads what a list names, if there is one."""
         self.steps: list[Step] = []
         self._effort_left = MOST_EFFORT
         self._view = view
         self._look: Look | None = None
         # A line that sets one of these decides itself where `cd` leads.
-        self._home = view.home if view and "HOME" not in text and "CDPATH" not in text else None
+        self._home = home if home and "HOME" not in text and "CDPATH" not in text else None
         self._sets_cdpath = "CDPATH" in text
 
     def command(self, command: Simple) -> None:
@@ -178,11 +182,13 @@ class _Tracker:
 
     def _list(self, command: Simple, folders: tuple[str, ...]) -> None:
         """What a list names is read as well. It is looked at before the line runs, so the line must not write it."""
-        for path in self._resolved(lists(command), folders):
-            data = self._view.read(path, MOST_LISTED_BYTES) if self._view else None
+        named = lists(command)
+        self.lists = self.lists or (command.argv[0] if named else "")
+        for path in self._resolved(named, folders):
+            data = self._view.read(path, MOST_LISTED_BYTES) if self._view and STDIN not in named else None
             names = listed(data) if data is not None else None
             if names is None or self.edits:
-                self._doubt(f"{command.argv[0]} reads the files that a list names, and they are not known")
+                self._doubt(LISTED.format(name=command.argv[0]))
                 return
             self._add(self.reads, names, folders)
 
@@ -237,19 +243,21 @@ class _Tracker:
         self.doubt = self.doubt or reason
 
     def targets(self) -> Targets:
+        if self.lists and self.writes:
+            self._doubt(LISTED.format(name=self.lists))
         # Files that a line makes or moves are not there yet when its patterns are looked at.
         unknown = self.unknown or (self.patterns and self.edits)
         reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
         return Targets(reads, writes, unknown, self.doubt, follows, frozenset(self.plain))
 
 
-def tracked(line: Line, cwd: str, view: View | None) -> tuple[Targets, tuple[Step, ...]]:
+def tracked(line: Line, cwd: str, view: View | None, home: str | None = None) -> tuple[Targets, tuple[Step, ...]]:
     """The files of a line, and the same command by command.
 
     Without a view paths are folded as text, a pattern stands for the folder that its files are in, and it is not
-    known where a bare `cd` leads.
+    known where a bare `cd` leads: `home` is the HOME of the shell, where it is not the person's.
     """
-    tracker = _Tracker(cwd, view, line.text)
+    tracker = _Tracker(cwd, view, line.text, home if home is not None or view is None else view.home)
     for command in line.commands:
         tracker.command(command)
     return tracker.targets(), tuple(tracker.steps)

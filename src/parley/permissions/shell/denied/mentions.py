@@ -96,7 +96,7 @@ def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
         search.command(words)
     for operator, target in survey.redirects:
         search.redirect(operator, target)
-    if line is None or any("xargs" in words for words in commands):
+    if line is None or line.has_documents or any("xargs" in words for words in commands):
         search.text(command)
     return search.result()
 

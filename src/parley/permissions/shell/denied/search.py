@@ -221,7 +221,8 @@ class _Search:
         if self._read > MOST_READ:
             raise TooMuch(too_much("The commands in it are too long", self._read, MOST_READ, "characters"))
         line = read(command)
-        if isinstance(line, Line):
+        # What a here-document feeds may be a shell: then its contents are commands, and the full grammar finds them.
+        if isinstance(line, Line) and not line.has_documents:
             commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
             if "$(cat <<" in command:
                 self._part("cat")
@@ -409,15 +410,26 @@ def _reachable(seen: Seen, operands: int) -> Iterator[int]:
 
 
 def _reads_its_input(seen: Seen) -> bool:
-    """Whether this is a shell that takes its commands from a pipe or a here-document."""
-    words = [word for word in seen.words if word is None or not ASSIGNMENT.match(word)]
-    while len(words) > 1 and words[0] is not None and words[0].rpartition("/")[2] in WRAPPERS:
-        words = words[1:]
-        while len(words) > 1 and words[0] is not None and words[0][:1] == "-":
-            words = words[1:]
-    if not words or words[0] is None:
-        return False
-    name = words[0].rpartition("/")[2]
+    """Whether this is a shell that takes its commands from a pipe or a here-document, or may run such a one."""
+    words = tuple(word for word in seen.words if word is None or not ASSIGNMENT.match(word))
+    waiting, known = [0], set[int]()
+    while waiting:
+        begin = waiting.pop()
+        inner = Seen(words[begin:], ())
+        if begin in known or not inner.words or inner.words[0] is None:
+            continue
+        known.add(begin)
+        if _takes_commands(inner.words) or len(known) > MOST_POSITIONS:
+            return True
+        operands = WRAPPERS.get(inner.words[0].rpartition("/")[2])
+        if operands is not None:
+            waiting += [begin + place for place in islice(_reachable(inner, operands), MOST_POSITIONS)]
+    return False
+
+
+def _takes_commands(words: Sequence[str | None]) -> bool:
+    """Whether a program runs what comes in by its input."""
+    name = (words[0] or "").rpartition("/")[2]
     if name in READS_INPUT:
         return "-l" not in words
     if name in ("source", ".") and (None in words[1:2] or any(map(INPUT.fullmatch, filter(None, words[1:2])))):
