@@ -1,4 +1,4 @@
-"""Answer the questions that the model puts to a person, and judge its plans, with typed answers.
+"""Answer the model's questions and review its plans with typed answers.
 
 Prints:
     Which one? A or B: B
