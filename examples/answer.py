@@ -14,7 +14,7 @@ ASKS = """call AskUserQuestion {"questions": [{"question": "Which one?", "header
 "options": [{"label": "A", "description": "the first"}, {"label": "B", "description": "the second"}]}]}
 say So be it."""
 PLANS = """call ExitPlanMode {"plan": "1. Do it."}
-say Begun."""
+say Started."""
 
 
 async def choose(asked: Questions) -> Answers:
