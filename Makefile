@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: hello check lint types test compat-newest bench docs dist clean
+.PHONY: hello check lint types test compat-newest bench docs site dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -39,6 +39,11 @@ bench: .venv/ready
 docs: .venv/ready
 	$(BIN)/python -m parley.protocol.schema
 	$(BIN)/python -m parley.reference
+
+# The documentation as a web site, in build/site. A broken link is an error.
+site: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'

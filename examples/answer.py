@@ -1,4 +1,4 @@
-"""Answer the questions that the model puts to a person, and judge its plans, with typed answers.
+"""Answer the model's questions and review its plans with typed answers.
 
 Prints:
     Which one? A or B: B
@@ -14,7 +14,7 @@ ASKS = """call AskUserQuestion {"questions": [{"question": "Which one?", "header
 "options": [{"label": "A", "description": "the first"}, {"label": "B", "description": "the second"}]}]}
 say So be it."""
 PLANS = """call ExitPlanMode {"plan": "1. Do it."}
-say Begun."""
+say Started."""
 
 
 async def choose(asked: Questions) -> Answers:

@@ -1,4 +1,4 @@
-"""Decide yourself what may run: `can_use_tool` is asked about every call that no rule has decided.
+"""Approve tool calls: `can_use_tool` is called for every call that no rule decides.
 
 Prints:
     asked about Write of notes.txt: yes, but shorter

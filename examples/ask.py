@@ -1,4 +1,4 @@
-"""Ask one question, and print the answer.
+"""Send one prompt and print the answer.
 
 Prints:
     2 + 2 is 4.

@@ -1,4 +1,4 @@
-"""Without async: the same client for programs, scripts and notebooks that have no event loop.
+"""Use the client without async, in scripts and notebooks that have no event loop.
 
 Prints:
     Hello.

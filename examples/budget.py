@@ -1,4 +1,4 @@
-"""Limits: what a session may spend. A turn that meets one ends with a result that says so.
+"""Limit what a session may spend. A turn that reaches a limit ends with an error result.
 
 Prints:
     max_turns: error_max_turns after 2 model calls
@@ -18,7 +18,7 @@ async def run(prompt: str, **limits: Any) -> ResultMessage:
     options = Options(model="offline", allowed_tools=["Bash"], **limits)
     async with Client(options) as client:
         result = await (await client.ask(prompt))
-        assert result is not None  # only a prompt that was cancelled has none
+        assert result is not None  # only a cancelled prompt has no result
         return result
 
 

@@ -1,4 +1,4 @@
-"""A conversation: prompts one after the other have a turn each, and one may be sent while another runs.
+"""Hold a conversation: one turn per prompt, an interrupt, and a prompt sent during a turn.
 
 Prints:
     first: One moment.
@@ -19,12 +19,12 @@ async def main() -> None:
     async with Client(Options(model="offline", allowed_tools=["Bash"])) as client:
         first = await client.ask("say One moment.")
         print("first:", await first.text())
-        second = await client.ask("say Here I am.")  # asked when the first is over, so it has a turn to itself
+        second = await client.ask("say Here I am.")  # sent after the first has finished, so it gets its own turn
         print("second:", await second.text())
 
         long = await client.ask(SLEEP)
         async for message in long:
-            if isinstance(message, AssistantMessage):  # the call is under way
+            if isinstance(message, AssistantMessage):  # the model has called Bash
                 await client.interrupt()
         print("the long one was interrupted:", long.result is not None and long.result.is_error)
 

@@ -1,4 +1,4 @@
-"""What can go wrong, and what the errors say.
+"""Handle errors.
 
 Prints:
     no such engine: CLINotFoundError
@@ -20,25 +20,25 @@ async def run(prompt: str, options: Options) -> None:
 async def main() -> None:
     try:
         await run("say Hello.", Options(cli_path="/no/such/engine"))
-    except CLINotFoundError as flaw:
-        print("no such engine:", type(flaw).__name__)
+    except CLINotFoundError as exc:
+        print("no such engine:", type(exc).__name__)
 
     try:
         await run("say Hello.", Options(model="offline", session_id="not-a-uuid", stderr=lambda line: None))
-    except ProcessError as flaw:  # flaw.stderr has the engine's own words
-        print(f"a bad option: {type(flaw).__name__}, exit code {flaw.exit_code}")
+    except ProcessError as exc:  # exc.stderr has what the engine wrote to stderr
+        print(f"a bad option: {type(exc).__name__}, exit code {exc.exit_code}")
 
     try:
         await run("fail 400 no such thing", Options(model="offline"))
-    except ResultError as flaw:  # raised behind the messages; the result came as a message, too
-        status, reason = flaw.api_error_status, flaw.terminal_reason
-        print(f"the model failed: {type(flaw).__name__}, status {status}, terminal_reason {reason}")
+    except ResultError as exc:  # raised after the last message; the result is a message too
+        status, reason = exc.api_error_status, exc.terminal_reason
+        print(f"the model failed: {type(exc).__name__}, status {status}, terminal_reason {reason}")
 
     async with Client(Options(model="offline")) as client:
         try:
             await client.stop_task("no-such-task")
-        except ControlError as flaw:
-            print(f"a refused request: {type(flaw).__name__} for {flaw.subtype}")
+        except ControlError as exc:
+            print(f"a refused request: {type(exc).__name__} for {exc.subtype}")
 
 
 asyncio.run(main())

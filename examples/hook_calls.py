@@ -1,10 +1,10 @@
-"""Hooks: a say before every call of a tool, and a look at what came of it.
+"""Use hooks to decide on each tool call before it runs and to read its result.
 
 Prints:
     before Bash: echo hello
     after Bash: hello
     before Bash: cat secrets.txt
-    the model was told: secrets stay where they are
+    the model received: secrets are off limits
 """
 
 import asyncio
@@ -20,10 +20,10 @@ say Done."""
 async def before(input: Any, tool_use_id: str | None, context: HookContext) -> dict[str, Any]:
     command = input["tool_input"]["command"]
     print("before Bash:", command)
-    verdict = {"permissionDecision": "allow"}
+    decision = {"permissionDecision": "allow"}
     if "secrets" in command:
-        verdict = {"permissionDecision": "deny", "permissionDecisionReason": "secrets stay where they are"}
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **verdict}}
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": "secrets are off limits"}
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
 
 async def after(input: Any, tool_use_id: str | None, context: HookContext) -> dict[str, Any]:
@@ -36,15 +36,13 @@ async def main() -> None:
         "PreToolUse": [HookMatcher(matcher="Bash", hooks=[before])],
         "PostToolUse": [HookMatcher(matcher="Bash", hooks=[after])],
     }
-    refusals = []
+    denials = []
     async with Client(Options(model="offline", hooks=hooks)) as client:
         async for message in await client.ask(PROMPT):
             if isinstance(message, UserMessage) and not isinstance(message.content, str):
-                refusals += [
-                    block for block in message.content if isinstance(block, ToolResultBlock) and block.is_error
-                ]
-    for block in refusals:
-        print("the model was told:", str(block.content).rpartition(": ")[2])
+                denials += [block for block in message.content if isinstance(block, ToolResultBlock) and block.is_error]
+    for block in denials:
+        print("the model received:", str(block.content).rpartition(": ")[2])
 
 
 asyncio.run(main())

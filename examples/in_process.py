@@ -1,8 +1,8 @@
-"""The engine in your own process: the same messages without a child, on asyncio and, where it is installed, on trio.
+"""Run the engine in your process: the same messages without a child process, on asyncio and, if installed, trio.
 
 Prints:
-    asyncio: Hello. (no process of its own: True)
-    trio: Hello. (no process of its own: True)
+    asyncio: Hello. (no child process: True)
+    trio: Hello. (no child process: True)
 """
 
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from parley import Client, Options
 async def main(loop: str) -> None:
     async with Client(Options(model="offline", engine="local")) as client:
         text = await (await client.ask("say Hello.")).text()
-        print(f"{loop}: {text} (no process of its own: {client.pid is None})")
+        print(f"{loop}: {text} (no child process: {client.pid is None})")
 
 
 for loop in ["asyncio", *(["trio"] if find_spec("trio") else [])]:

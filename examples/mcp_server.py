@@ -1,8 +1,8 @@
-"""An MCP server as a process of its own. (This file is the server, too, when it is started with `serve`.)
+"""Use an MCP server that runs as a process. (Started with `serve`, this file is that server.)
 
 Prints:
     library is connected with the tools find
-    the server found: {"result":"The Odyssey"}
+    the server returned: {"result":"The Odyssey"}
 """
 
 import asyncio
@@ -16,7 +16,7 @@ say Done."""
 
 async def main() -> None:
     servers: dict[str, McpServerConfig] = {
-        # Required: no model is asked before the server is there.
+        # `required`: the first model call waits until the server is connected.
         "library": {"command": sys.executable, "args": [__file__, "serve"], "required": True}
     }
     options = Options(model="offline", mcp_servers=servers, allowed_tools=["mcp__library__find"])
@@ -29,7 +29,7 @@ async def main() -> None:
     for message in found:
         for block in message.content:
             if isinstance(block, ToolResultBlock):
-                print("the server found:", block.content)
+                print("the server returned:", block.content)
 
 
 def serve() -> None:

@@ -1,4 +1,4 @@
-"""The same program on any model. Here two servers are played on loopback; what changes is only the options.
+"""Use any model. Two local servers play the models; only the options differ.
 
 Prints:
     Messages API at another address: Hello from one.

@@ -1,10 +1,10 @@
-"""Functions of the program as tools of the model: nothing is started and nothing listens.
+"""Give the model your own functions as tools. They run in your process.
 
-A plain function with type hints is enough; the form of the official SDK works as well.
+A function with type hints is enough; the decorator of the official SDK works too.
 
 Prints:
     add was called with 2 and 3
-    the tools gave: 5.0 | HELLO
+    the tools returned: 5.0 | HELLO
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from parley import Options, ToolResultBlock, UserMessage, create_sdk_mcp_server,
 
 
 @tool
-def add(a: float, b: Annotated[float, "what is added to it"]) -> float:
+def add(a: float, b: Annotated[float, "the number to add"]) -> float:
     """Add two numbers."""
     print(f"add was called with {a:g} and {b:g}")
     return a + b
 
 
-@tool("shout", "Say it loud.", {"text": str})
+@tool("shout", "Convert a text to upper case.", {"text": str})
 async def shout(args: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": args["text"].upper()}]}
 
@@ -33,12 +33,12 @@ say Done."""
 async def main() -> None:
     server = create_sdk_mcp_server("mine", tools=[add, shout])
     options = Options(model="offline", mcp_servers={"mine": server}, allowed_tools=["mcp__mine"])
-    gave = []
+    results = []
     async for message in query(prompt=PROMPT, options=options):
         if isinstance(message, UserMessage) and not isinstance(message.content, str):
-            gave += [block.content for block in message.content if isinstance(block, ToolResultBlock)]
-    texts = [part["text"] for content in gave if isinstance(content, list) for part in content]
-    print("the tools gave:", " | ".join(texts))
+            results += [block.content for block in message.content if isinstance(block, ToolResultBlock)]
+    texts = [part["text"] for content in results if isinstance(content, list) for part in content]
+    print("the tools returned:", " | ".join(texts))
 
 
 asyncio.run(main())

@@ -1,11 +1,11 @@
-"""Past sessions, without an engine: list them, read them, name them, fork them.
+"""List, read, rename and fork past sessions without starting an engine.
 
 Prints:
     listed: say Remember me.
     user: say Remember me.
     assistant: Remember me.
     its title is now: The first one
-    a fork has as much in it: True
+    the fork has all messages: True
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def show(folder: str) -> None:
     named = get_session_info(found.session_id, folder)
     print("its title is now:", named and named.summary)
     fork = fork_session(found.session_id, folder)
-    print("a fork has as much in it:", len(get_session_messages(fork.session_id, folder)) == len(messages))
+    print("the fork has all messages:", len(get_session_messages(fork.session_id, folder)) == len(messages))
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A program of the official SDK. Only its import line was changed, from `claude_agent_sdk` to `parley`.
+"""A program for the official SDK. Only the import changed, from `claude_agent_sdk` to `parley`.
 
 Prints:
     Claude: Hello.

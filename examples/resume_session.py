@@ -1,9 +1,9 @@
-"""Go on with a session later, in another process or on another day, or go on with a copy of it.
+"""Resume a session in another process, or continue in a fork of it.
 
 Prints:
     the same session: True
-    a fork is another one: True
-    the latest of this folder is gone on with: True
+    the fork has its own id: True
+    continued the latest session of this folder: True
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from parley import Client, Options
 
 
 async def ask(prompt: str, **options: Any) -> str:
-    """One prompt in an engine of its own; the id of its session."""
+    """Send one prompt to a new engine and return the session id."""
     async with Client(Options(model="offline", **options)) as client:
         await (await client.ask(prompt))
         return str(client.session_id)
@@ -25,9 +25,9 @@ async def main(folder: str) -> None:
     again = await ask("say I do.", cwd=folder, resume=first)
     print("the same session:", again == first)
     fork = await ask("say Elsewhere.", cwd=folder, resume=first, fork_session=True)
-    print("a fork is another one:", fork != first)
+    print("the fork has its own id:", fork != first)
     latest = await ask("say Where were we?", cwd=folder, continue_conversation=True)
-    print("the latest of this folder is gone on with:", latest == fork)
+    print("continued the latest session of this folder:", latest == fork)
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Print the text while the model writes it.
+"""Print text while the model writes it.
 
 Prints:
     The quick brown fox jumps over the lazy dog, and then the dog jumps over the fox.

@@ -1,4 +1,4 @@
-"""An answer as a value of a type of yours: a dataclass here; msgspec, TypedDict and pydantic work as well.
+"""Get the answer as your own type: a dataclass here; msgspec, TypedDict and pydantic work too.
 
 Prints:
     City(name='Ulm', people=126000)

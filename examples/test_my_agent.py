@@ -1,4 +1,4 @@
-"""Test an agent without a model: a script plays it, and what the agent asked is there to be looked at.
+"""Test an agent without a model: a script plays the model.
 
 Run it with pytest.
 

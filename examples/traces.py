@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry, under a span of the program's own. (Needs the extra `otel`.)
+"""Record OpenTelemetry spans under a span of your program. (Needs the `otel` extra.)
 
 Prints:
     my work
@@ -39,13 +39,13 @@ def show(parent: int | None, depth: int = 0) -> None:
     found = [span for span in spans.get_finished_spans() if (span.parent.span_id if span.parent else None) == parent]
     chats = [span for span in found if span.name.startswith("chat ")]
     for span in sorted(found, key=lambda span: span.start_time or 0):
-        number = f", {sorted(chats, key=begun).index(span) + 1} of {len(chats)}" if span in chats else ""
+        number = f", {sorted(chats, key=start_time).index(span) + 1} of {len(chats)}" if span in chats else ""
         decision = (span.attributes or {}).get("parley.permission.decision")
         print("  " * depth + span.name + number + (f": {decision}" if decision else ""))
         show(span.context.span_id, depth + 1)
 
 
-def begun(span: ReadableSpan) -> int:
+def start_time(span: ReadableSpan) -> int:
     return span.start_time or 0
 
 

@@ -26,6 +26,12 @@ def test_the_guide_has_no_other_code() -> None:
     assert GUIDE.count("```python") == len(SNIPPETS) > 15
 
 
+def test_every_page_is_in_the_index() -> None:
+    listed = LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(listed)
+
+
 def test_the_readme_shows_the_first_example_and_programs_that_can_be_run() -> None:
     shown = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     official, ours = shown
