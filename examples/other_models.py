@@ -9,8 +9,7 @@ Prints:
 import asyncio
 
 from parley import Client, Options
-from parley.models.fake.script import read_script
-from parley.testing.model_server import running
+from parley.testing import read_script, running
 
 HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello from %s."'
 

@@ -36,12 +36,12 @@ from random import Random
 
 import canary_contexts
 import canary_everyday
+from parley.tools.bash import script
 
 from parley.permissions.shell import Line, Simple, allowed_by, is_read_only, read
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import unwrapped
-from parley.tools.bash import script
 
 GENERATORS = {"contexts": canary_contexts.commands, "everyday": canary_everyday.commands}
 RULES = (

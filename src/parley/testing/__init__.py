@@ -3,12 +3,22 @@
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from parley.models.fake.script import Script as Script
+    from parley.models.fake.script import read_script as read_script
+    from parley.testing.model_server import running as running
     from parley.testing.session_store import run_session_store_conformance as run_session_store_conformance
+
+NAMES = {
+    "Script": "parley.models.fake.script",
+    "read_script": "parley.models.fake.script",
+    "running": "parley.testing.model_server",
+    "run_session_store_conformance": "parley.testing.session_store",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name != "run_session_store_conformance":
+    if name not in NAMES:
         raise AttributeError(f"module 'parley.testing' has no attribute {name!r}")
-    from parley.testing.session_store import run_session_store_conformance
+    import importlib
 
-    return run_session_store_conformance
+    return getattr(importlib.import_module(NAMES[name]), name)

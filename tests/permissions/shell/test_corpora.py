@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from parley.cli.judge import Judge
+
 from parley.permissions.shell import Line, allowed_by, finds, is_read_only, read, unresolved
 from parley.protocol.options import Options
 
