@@ -175,11 +175,11 @@ def long_line(engine: Engine, plan: Plan) -> Samples:
         said_at = live.say(line)
         try:
             return {"user line to result, ms": [ms(said_at, result_time(live))]}
-        except EngineError as error:
+        except EngineError as exc:
             if not live.heard("result"):
                 raise
             after_ms = ms(said_at, live.times["result"][0])
-            raise live.error(f"{error} (after {after_ms:.0f} ms)", refused=True) from None
+            raise live.error(f"{exc} (after {after_ms:.0f} ms)", refused=True) from None
 
 
 def crowd(engine: Engine, plan: Plan) -> Samples:
@@ -224,8 +224,8 @@ def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outc
                 continue
             try:
                 taken = take(engine, plan)
-            except EngineError as error:
-                outcome.failure, outcome.stderr, outcome.refused = str(error), error.stderr, error.refused
+            except EngineError as exc:
+                outcome.failure, outcome.stderr, outcome.refused = str(exc), exc.stderr, exc.refused
                 continue
             for quantity, values in taken.items() if number else ():
                 outcome.samples.setdefault(quantity, []).extend(values)
@@ -258,8 +258,8 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     try:
         given.engines = [named_engine(text) for text in given.engines]
-    except ValueError as mistake:
-        parser.error(str(mistake))
+    except ValueError as exc:
+        parser.error(str(exc))
     if len({engine.label for engine in given.engines}) < len(given.engines):
         parser.error("two engines of one name: write label=command")
     if unknown := set(given.only.split(",")) - MEASURES.keys():

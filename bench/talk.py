@@ -171,8 +171,8 @@ def talk(engine: Engine, flags: Sequence[str], base_url: str, stdin: int = subpr
                     argv, cwd=folder / "cwd", env=env, stdin=stdin, stdout=out, stderr=err, bufsize=0,
                     start_new_session=True,
                 )  # fmt: skip
-            except OSError as refusal:
-                raise EngineError(f"cannot be started: {refusal}") from None
+            except OSError as exc:
+                raise EngineError(f"cannot be started: {exc}") from None
         live = Talk(process, started_at, folder / "stderr")
         try:
             yield live

@@ -75,7 +75,7 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    component = []
+                    component: list[str] = []
                     while component[-1:] != [node]:
                         component.append(stack.pop())
                     if len(component) > 1:

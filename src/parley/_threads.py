@@ -32,8 +32,8 @@ async def aside(work: Callable[[], T]) -> T:
         result, flaw = None, None
         try:
             result = work()
-        except BaseException as raised:
-            flaw = raised
+        except BaseException as exc:
+            flaw = exc
         # The loop may be closed by now; then nobody waits.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, flaw)

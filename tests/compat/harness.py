@@ -127,8 +127,8 @@ def installed(client: Client) -> Client:
     """The client, or a skipped test; where the clients are required (in CI), a failed one."""
     try:
         ensure(client, say)
-    except Unavailable as reason:
-        text = f"{client.package} {client.version} cannot be installed: {reason}"
+    except Unavailable as exc:
+        text = f"{client.package} {client.version} cannot be installed: {exc}"
         if os.environ.get("PARLEY_REQUIRE_COMPAT"):
             pytest.fail(text, pytrace=False)
         pytest.skip(text)

@@ -184,8 +184,8 @@ def main() -> int:
     for client in CLIENTS:
         try:
             ensure(client, say)
-        except Unavailable as reason:
-            sys.stderr.write(f"{client.package} {client.version} cannot be installed: {reason}\n")
+        except Unavailable as exc:
+            sys.stderr.write(f"{client.package} {client.version} cannot be installed: {exc}\n")
             failed = 1
     return failed
 

@@ -115,8 +115,8 @@ def client_of(far: Far, ears: Ears, *, proxy: str | None = None) -> Server:
 async def failure(server: Server) -> str:
     try:
         await server.call("x", {}, meta={}, seconds=SECONDS)
-    except Exception as flaw:
-        return str(flaw)
+    except Exception as exc:
+        return str(exc)
     raise AssertionError("it went well")
 
 

@@ -56,8 +56,8 @@ async def refusal(model: Model, request: ModelRequest) -> dict[str, Any]:
     """The fields of the error an answer ends with."""
     try:
         await heard(model, request)
-    except ModelError as flaw:
-        return vars(flaw)
+    except ModelError as exc:
+        return vars(exc)
     raise AssertionError("the model answered")
 
 

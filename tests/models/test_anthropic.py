@@ -428,8 +428,8 @@ async def until_it_fails(answer: Answer) -> tuple[list[Event], dict[str, Any]]:
         try:
             async for event in model.stream(HELLO):
                 came.append(event)  # noqa: PERF401  # what came must be known when the error comes
-        except ModelError as error:
-            return came, {**vars(error), "message": error.message.replace(server.url, "URL")}
+        except ModelError as exc:
+            return came, {**vars(exc), "message": exc.message.replace(server.url, "URL")}
     raise AssertionError("the model answered")
 
 

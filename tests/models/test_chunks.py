@@ -90,8 +90,8 @@ class Reader:
                 elif isinstance(event, h11.EndOfMessage):
                     self.outcome = f"end {event.headers!r}"
                     return
-        except h11.RemoteProtocolError as flaw:
-            self.outcome = str(flaw)
+        except h11.RemoteProtocolError as exc:
+            self.outcome = str(exc)
 
 
 def told(*reads: bytes) -> Reader:

@@ -72,8 +72,8 @@ def struck(model: Model) -> tuple[float, Growing, ModelError | None]:
         try:
             async for event in model.stream(asking(user("Hi"))):
                 growing.feed(event)
-        except ModelError as flaw:
-            return growing, flaw
+        except ModelError as exc:
+            return growing, exc
         return growing, None
 
     seconds, (growing, flaw) = played(listen())

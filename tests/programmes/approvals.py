@@ -364,8 +364,8 @@ def run(folder: Path, schedules: int, seed: int) -> Counter[str]:
         with court:
             try:
                 court.play(court.act)
-            except BaseException as flaw:
-                raise Broken(f"schedule {seed}-{number} did not end: {flaw!r}") from flaw
+            except BaseException as exc:
+                raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
             flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(court)]
         if flaws:
             raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))

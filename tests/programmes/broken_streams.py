@@ -278,8 +278,8 @@ def check(folder: Path, stream: Stream, kind: str, after: int) -> None:
     with Case(folder, stream, kind, after) as case:
         try:
             case.play(case.act)
-        except (TimeoutError, BaseExceptionGroup) as flaw:
-            raise Broken(f"{case.name}: {flaw!r}") from flaw
+        except (TimeoutError, BaseExceptionGroup) as exc:
+            raise Broken(f"{case.name}: {exc!r}") from exc
         broken = [f"{law.__name__}: {what}" for law in LAWS for what in law(case)]
     if broken:
         raise Broken(f"{case.name}: {broken}")

@@ -97,8 +97,8 @@ async def hear(pieces: list[bytes]) -> Counter[str]:
                 assert repr(message)
                 assert isinstance(message.raw, dict)
                 found[type(message).__name__] += 1
-        except ClaudeSDKError as flaw:
-            found[type(flaw).__name__] += 1
+        except ClaudeSDKError as exc:
+            found[type(exc).__name__] += 1
     await asking
     if link.flaw is not None:
         raise link.flaw
@@ -121,8 +121,8 @@ async def run(count: int, seed: int) -> Counter[str]:
         batch = [mutate(dice, golden) for _ in range(min(BATCH, count - fed))]
         try:
             found += await hear(list(chunks(dice, b"\n".join(batch))))
-        except Exception as flaw:
-            flaw.add_note(f"seed {seed}, in the {BATCH} lines after the first {fed}")
+        except Exception as exc:
+            exc.add_note(f"seed {seed}, in the {BATCH} lines after the first {fed}")
             raise
         fed += len(batch)
     return found

@@ -141,8 +141,8 @@ class Job:
         listening = asyncio.create_task(self._listen(host.chunks(), pump, session))
         try:
             await session.run_turns()
-        except (Died, BaseExceptionGroup) as end:
-            if isinstance(end, BaseExceptionGroup) and end.split(Died)[1] is not None:
+        except (Died, BaseExceptionGroup) as exc:
+            if isinstance(exc, BaseExceptionGroup) and exc.split(Died)[1] is not None:
                 raise
             return False
         finally:

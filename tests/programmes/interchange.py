@@ -292,9 +292,9 @@ def run_one(folder: Path, engines: dict[str, Engine], kind: str, sequence: str, 
         try:
             play(world, engines, turns)
             shutil.rmtree(world.root, ignore_errors=True)
-        except (Lost, subprocess.TimeoutExpired) as reason:
+        except (Lost, subprocess.TimeoutExpired) as exc:
             shown = " ".join(letter + label(turn) for letter, turn in turns)
-            lost.append(f"{kind} {shown}: {reason}")
+            lost.append(f"{kind} {shown}: {exc}")
     return lost
 
 

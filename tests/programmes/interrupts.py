@@ -75,8 +75,8 @@ def play(folder: Path, interrupts: int, seed: int) -> Counter[str]:
         with Stage(folder, dice) as stage:
             try:
                 stage.play(script.act)
-            except BaseException as flaw:
-                raise Broken(f"session {seed}-{number} did not end: {flaw!r}") from flaw
+            except BaseException as exc:
+                raise Broken(f"session {seed}-{number} did not end: {exc!r}") from exc
             flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(stage, script)]
         if stage.results != script.interrupted:
             flaws.append(f"{script.interrupted} turns had {stage.results} results")

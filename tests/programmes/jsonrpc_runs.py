@@ -117,8 +117,8 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
         with Stage(folder, dice, dialect="jsonrpc", include_partial_messages=False) as stage:
             try:
                 stage.play(script.act)
-            except BaseException as flaw:
-                raise Broken(f"schedule {seed}-{number} did not end: {flaw!r}") from flaw
+            except BaseException as exc:
+                raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
             flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(stage, script)]
         if flaws:
             raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))

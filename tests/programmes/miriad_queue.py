@@ -185,8 +185,8 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
         with Stage(folder, dice, dialect="miriad", include_partial_messages=False) as stage:
             try:
                 stage.play(script.act)
-            except BaseException as flaw:
-                raise Broken(f"schedule {seed}-{number} did not end: {flaw!r}") from flaw
+            except BaseException as exc:
+                raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
             reckoning = Reckoning(script)
             for line in stage.lines:
                 reckoning.hear(line)

@@ -185,8 +185,8 @@ def run(count: int, seed: int) -> Summary:
         batch = [mutate(dice, golden) for _ in range(min(BATCH, count - summary.lines))]
         try:
             feed(dice, b"\n".join(batch), questions, summary.outcomes)
-        except Exception as flaw:
-            flaw.add_note(f"seed {seed}, in the {BATCH} lines after the first {summary.lines}")
+        except Exception as exc:
+            exc.add_note(f"seed {seed}, in the {BATCH} lines after the first {summary.lines}")
             raise
         summary.lines += len(batch)
     summary.seconds = time.perf_counter() - begun

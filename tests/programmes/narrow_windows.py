@@ -277,8 +277,8 @@ async def storm(folder: Path, *, sessions: int, parallel: int, seed: int) -> tup
             life = Life(folder / str(number), Random(number))
             try:
                 found = await life.run()
-            except (AssertionError, KeyError, TimeoutError) as flaw:
-                found = [repr(flaw)]
+            except (AssertionError, KeyError, TimeoutError) as exc:
+                found = [repr(exc)]
             flaws.extend(f"session {number}: {flaw}" for flaw in found)
             backend = life.backend
             seen.update(life.seen, requests=backend.requests, refused=backend.refused, summaries=backend.summaries)

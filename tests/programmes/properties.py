@@ -281,9 +281,9 @@ def main() -> int:
         try:
             check(holds, count)
             told = "holds"
-        except AssertionError as flaw:
+        except AssertionError as exc:
             broken += 1
-            told = "BROKEN\n" + "\n".join([str(flaw), *getattr(flaw, "__notes__", ())])
+            told = "BROKEN\n" + "\n".join([str(exc), *getattr(exc, "__notes__", ())])
         sys.stdout.write(f"{holds.__name__}: {count:,} examples, {time.monotonic() - begun:.0f} s: {told}\n")
         sys.stdout.flush()
     return 1 if broken else 0

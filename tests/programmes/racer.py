@@ -117,10 +117,10 @@ class Victim:
         try:
             act(name)
             self.outcomes[f"{act.__name__} done"] += 1
-        except ToolError as refused:
+        except ToolError as exc:
             self.outcomes[f"{act.__name__} refused"] += 1
-            if SECRET.decode() in str(refused):
-                raise Caught(f"{name} told: {refused}") from None
+            if SECRET.decode() in str(exc):
+                raise Caught(f"{name} told: {exc}") from None
 
     def read(self, name: str) -> None:
         found = self.files.read(name, self.reach)
@@ -144,8 +144,8 @@ class Naive(Victim):
             with open(os.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 if SECRET in file.read():
                     raise Caught(name)
-        except OSError as flaw:
-            raise ToolError(str(flaw)) from None
+        except OSError as exc:
+            raise ToolError(str(exc)) from None
 
     edit = read
 
@@ -204,8 +204,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="racer-") as base:
         try:
             outcomes = run(Path(base), given.swaps, given.seed, Naive if given.naive else Victim)
-        except Caught as caught:
-            sys.stdout.write(f"CAUGHT: {caught}\n")
+        except Caught as exc:
+            sys.stdout.write(f"CAUGHT: {exc}\n")
             return 1
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(outcomes.items()))
     sys.stdout.write(f"{given.swaps:,} swaps against {counts}; nothing outside was read or changed\n")

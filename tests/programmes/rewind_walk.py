@@ -199,8 +199,8 @@ def run(base: Path, steps: int, seed: int) -> Counter[str]:
             walk.begin_session()
         try:
             walk.step()
-        except Exception as flaw:
-            flaw.add_note(f"seed {seed}, step {number}")
+        except Exception as exc:
+            exc.add_note(f"seed {seed}, step {number}")
             raise
     return walk.steps
 

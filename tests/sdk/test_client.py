@@ -216,8 +216,8 @@ def test_a_failed_run_raises_behind_its_result(stage: Stage, engine: str) -> Non
         try:
             async for message in query(prompt="Hi", options=options):
                 messages.append(message)  # noqa: PERF401  # what came before the error counts
-        except ResultError as flaw:
-            return messages, flaw
+        except ResultError as exc:
+            return messages, exc
         raise AssertionError("nothing was raised")
 
     script = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "no such thing" }\n'
@@ -279,8 +279,8 @@ def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
             try:
                 await client.connect()
                 said.append("connected")
-            except CLIConnectionError as flaw:
-                said.append(str(flaw))
+            except CLIConnectionError as exc:
+                said.append(str(exc))
 
         async with create_task_group() as tasks:
             tasks.start_soon(connect)

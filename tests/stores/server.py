@@ -58,8 +58,8 @@ def server(bin: Path) -> Iterator[str]:
             yield f"postgres://parley@127.0.0.1:{port}/postgres"
         finally:
             run(f"{bin}/pg_ctl", "-D", f"{data}", "-m", "immediate", "-w", "stop")
-    except subprocess.CalledProcessError as flaw:
-        raise RuntimeError(f"{flaw}\n{(folder / 'log').read_text(errors='replace')}") from None
+    except subprocess.CalledProcessError as exc:
+        raise RuntimeError(f"{exc}\n{(folder / 'log').read_text(errors='replace')}") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -62,6 +62,6 @@ class Desk:
         """The words of the ToolError that the call must end with."""
         try:
             result = self.call(tool, **input)
-        except ToolError as flaw:
-            return str(flaw)
+        except ToolError as exc:
+            return str(exc)
         raise AssertionError(f"{tool.name} was not refused: {result}")

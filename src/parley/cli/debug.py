@@ -70,8 +70,8 @@ def begun(options: Options, folder: Path, session_id: str, stamp: Stamp, to_stde
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         file = private_files.open_file(path, flags, below=0 if options.debug_file else 1)
-    except OSError as flaw:
-        raise UsageError(f"option '--debug-file': {path} cannot be written: {flaw.strerror}") from None
+    except OSError as exc:
+        raise UsageError(f"option '--debug-file': {path} cannot be written: {exc.strerror}") from None
     return Debug(Lines(file), stamp.now, categories)
 
 
@@ -120,8 +120,8 @@ class WatchedModel:
                 async for event in events:
                     stopped = (event.delta.stop_reason if event.delta is not None else None) or stopped
                     yield event
-        except ModelError as flaw:
-            status = f"status {flaw.status}" if flaw.status is not None else flaw.kind or "no status"
+        except ModelError as exc:
+            status = f"status {exc.status}" if exc.status is not None else exc.kind or "no status"
             self._note(f"failed after {(clock() - start) * 1000:.0f} ms: {status}")
             raise
         self._note(f"answered in {(clock() - start) * 1000:.0f} ms: {stopped or 'no stop reason'}")

@@ -174,8 +174,8 @@ def chunks() -> Iterator[bytes]:
         except BlockingIOError:
             wait_for(0, to_write=False)
             continue
-        except OSError as flaw:
-            raise UsageError(f"stdin cannot be read: {flaw.strerror}") from None
+        except OSError as exc:
+            raise UsageError(f"stdin cannot be read: {exc.strerror}") from None
         if not chunk:
             return
         yield chunk

@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
         for warning in parsed.warnings:
             complain(warning)
         return start(parsed.options, " ".join(parsed.words))
-    except (UsageError, SessionError) as flaw:
-        complain(f"Error: {flaw}")
+    except (UsageError, SessionError) as exc:
+        complain(f"Error: {exc}")
         return 1
 
 
@@ -159,8 +159,8 @@ def with_stdin(prompt: str, options: Options) -> str:
                 data = read_stdin(needed=not prompt.strip(), woken=woken)
         else:
             data = read_stdin(needed=not prompt.strip())
-    except OSError as flaw:
-        raise UsageError(f"stdin cannot be read: {flaw.strerror}") from None
+    except OSError as exc:
+        raise UsageError(f"stdin cannot be read: {exc.strerror}") from None
     if data is None:
         complain(
             f"warning: nothing came from stdin in {STDIN_PATIENCE_SECONDS} s, so the prompt goes without it "

@@ -72,12 +72,12 @@ def enter(options: Options, prompt: str | None, guest: Guest | None = None) -> i
             return code if printer.close() else 1
         is_server = dialect_name(options) in OVER_STDIO
         return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug, is_server=is_server))
-    except CannotOpen as flaw:
-        return cannot_open(options, str(flaw), connection, stamp, begun)
-    except UsageError as flaw:
+    except CannotOpen as exc:
+        return cannot_open(options, str(exc), connection, stamp, begun)
+    except UsageError as exc:
         if guest is None:
             raise
-        return cannot_open(options, str(flaw), connection, stamp, begun)  # it waits for an answer already
+        return cannot_open(options, str(exc), connection, stamp, begun)  # it waits for an answer already
     except KeyboardInterrupt:  # the loop has gone, and its handler with it
         return INTERRUPTED
 
@@ -95,10 +95,10 @@ def prepared(options: Options, environment: dict[str, str], stamp: Stamp) -> Set
     """The parts of the session. Raises UsageError or CannotOpen."""
     try:
         return Composer(options, environment, working_directory(), stamp).setup(complain)
-    except SessionError as flaw:
-        raise CannotOpen(str(flaw)) from None
-    except OSError as flaw:
-        raise CannotOpen(f"the session cannot be opened: {flaw.filename}: {flaw.strerror}") from None
+    except SessionError as exc:
+        raise CannotOpen(str(exc)) from None
+    except OSError as exc:
+        raise CannotOpen(f"the session cannot be opened: {exc.filename}: {exc.strerror}") from None
 
 
 def debugged(options: Options, setup: Setup, stamp: Stamp) -> tuple[Setup, Debug]:
@@ -119,8 +119,8 @@ def opened(hub: Hub, setup: Setup, host: Host) -> Session:
     """Raises CannotOpen."""
     try:
         session = hub.open(setup, host)
-    except SessionError as flaw:
-        raise CannotOpen(str(flaw)) from None
+    except SessionError as exc:
+        raise CannotOpen(str(exc)) from None
     # What is loaded by now stays to the end, a long conversation with it: nobody looks through it for garbage.
     gc.freeze()
     gc.enable()

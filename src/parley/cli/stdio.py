@@ -78,8 +78,8 @@ def write(data: bytes, descriptor: int = 1) -> bool:
             wait_for(descriptor, to_write=True)
         except BrokenPipeError:
             return True
-        except OSError as flaw:
-            complain(f"Error: {('stdin', 'stdout', 'stderr')[descriptor]} cannot be written: {flaw.strerror}")
+        except OSError as exc:
+            complain(f"Error: {('stdin', 'stdout', 'stderr')[descriptor]} cannot be written: {exc.strerror}")
             return False
     return True
 

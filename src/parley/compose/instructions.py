@@ -94,8 +94,8 @@ def known(basis: Basis, make_keeper: Callable[[], Keeper] | None) -> str:
         return ""
     try:
         return make_keeper().outline()
-    except SessionError as flaw:
-        basis.complain(str(flaw))
+    except SessionError as exc:
+        basis.complain(str(exc))
         return ""
 
 
@@ -115,5 +115,5 @@ def memory_files(basis: Basis, denies: Callable[[str], bool]) -> list[tuple[str,
 def text_file(path: str, flag: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as flaw:
-        raise UsageError(f"option '{flag}': {path} cannot be read: {flaw}") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"option '{flag}': {path} cannot be read: {exc}") from None

@@ -28,10 +28,10 @@ class Callback:
         asked = HookCallback(callback_id=self._id, input=fired.input, tool_use_id=fired.tool_use_id)
         try:
             answer = await self._host.ask(asked)
-        except HostGone as flaw:
-            raise HookFailed(str(flaw)) from None
-        except AnswerIsError as flaw:
-            raise HookFailed(f"the host answered with an error: {flaw}") from None
+        except HostGone as exc:
+            raise HookFailed(str(exc)) from None
+        except AnswerIsError as exc:
+            raise HookFailed(f"the host answered with an error: {exc}") from None
         output, unknown = read_answer(self.event, answer)
         return Ran(output=output, unknown=unknown)
 

@@ -145,8 +145,8 @@ class Command:
                 take=stdout.take,
                 take_errors=stderr.take,
             )
-        except ToolError as flaw:
-            raise HookFailed(str(flaw)) from None
+        except ToolError as exc:
+            raise HookFailed(str(exc)) from None
         if started.feed is not None:
             with contextlib.suppress(OSError):  # it need not read what it is told
                 started.feed.put(msgspec.json.encode(input) + b"\n")

@@ -188,8 +188,8 @@ def read_output(answer: Any) -> Output:
         return Output()
     try:
         read: Output = convert(answer, Output)
-    except msgspec.ValidationError as flaw:
-        raise HookFailed(f"its answer cannot be understood: {flaw}") from None
+    except msgspec.ValidationError as exc:
+        raise HookFailed(f"its answer cannot be understood: {exc}") from None
     specific = read.hookSpecificOutput
     if specific is not None:
         read = msgspec.structs.replace(read, hookSpecificOutput=bounded(specific))

@@ -201,15 +201,15 @@ class Client:
             if len(self._chores) > MOST_QUESTIONS:
                 raise ServerError(INTERNAL_ERROR, "too many requests at a time")
             answer["result"] = {} if method == "ping" else await self._asked(method, params)
-        except ServerError as flaw:
-            answer["error"] = {"code": flaw.code, "message": str(flaw)}
+        except ServerError as exc:
+            answer["error"] = {"code": exc.code, "message": str(exc)}
         except asyncio.CancelledError:
             if not asked.is_moot:
                 raise
             answer["error"] = {"code": INTERNAL_ERROR, "message": "the call that it belongs to was withdrawn"}
-        except Exception as bug:
+        except Exception as exc:
             # Whoever asks is answered, also where the fault is ours.
-            answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(bug).__name__}"}
+            answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(exc).__name__}"}
         finally:
             self._serving.pop(number, None)
         await self._wire.send(answer)

@@ -63,10 +63,10 @@ def read(servers: Any, *, source: str, place: str, variables: Mapping[str, str])
 def one(name: str, written: Any, source: str, variables: Mapping[str, str]) -> Spec:
     try:
         return right(name, written, source, variables)
-    except BadEntry as flaw:
-        text = str(flaw)
-    except msgspec.ValidationError as flaw:
-        text = str(flaw)
+    except BadEntry as exc:
+        text = str(exc)
+    except msgspec.ValidationError as exc:
+        text = str(exc)
     required = isinstance(written, dict) and written.get("required") is True
     return Spec(name=name[:LONGEST_NAME], kind="stdio", source=source, required=required, flaw=text)
 

@@ -31,11 +31,11 @@ class Bridge:
         """Raises Lost. A request is answered when this returns."""
         try:
             answer = await self._host.ask(McpMessage(server_name=self._name, message=message))
-        except HostGone as flaw:
-            self._lost(str(flaw))
-            raise Lost(str(flaw)) from None
-        except AnswerIsError as flaw:
-            answer = refusal(str(flaw))
+        except HostGone as exc:
+            self._lost(str(exc))
+            raise Lost(str(exc)) from None
+        except AnswerIsError as exc:
+            answer = refusal(str(exc))
         if "id" in message and "method" in message:
             # Whatever number it carries, this is the answer to what we asked.
             self._take({**response(answer), "id": message["id"]})

@@ -119,8 +119,8 @@ class Remote:
                 async for item in read:
                     self._hear(item)
             reason = self._reason("the connection was closed")
-        except Exception as flaw:
-            self._trouble.append(flaw)
+        except Exception as exc:
+            self._trouble.append(exc)
             reason = self._reason("the connection failed")
         if opened.done():
             self._lost(reason)
@@ -197,9 +197,9 @@ class Bounded(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await self._inner.handle_async_request(request)
-        except Exception as flaw:
+        except Exception as exc:
             if request.method in self._telling:
-                self._trouble.append(flaw)
+                self._trouble.append(exc)
             raise
         if response.status_code >= 400 and request.method in self._telling:
             self._trouble.append(httpx2.HTTPStatusError("", request=request, response=response))

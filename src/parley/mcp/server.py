@@ -164,15 +164,15 @@ class Server:
             return
         except TimeoutError:
             reason = f"did not answer within {self._patience.connect:g} s"
-        except NeedsAuth as flaw:
-            status, reason = "needs-auth", str(flaw)
-        except Lost as flaw:
-            reason = str(flaw)
-        except ServerError as flaw:
-            reason = f"refused the handshake: {flaw}"
-        except Exception as bug:
+        except NeedsAuth as exc:
+            status, reason = "needs-auth", str(exc)
+        except Lost as exc:
+            reason = str(exc)
+        except ServerError as exc:
+            reason = f"refused the handshake: {exc}"
+        except Exception as exc:
             # A fault of ours, or of a library, costs this server and not the session.
-            reason = f"internal error: {type(bug).__name__}: {bug}"
+            reason = f"internal error: {type(exc).__name__}: {exc}"
         await self._leave()
         if last or status == "needs-auth":
             self._change(status, reason)
@@ -266,8 +266,8 @@ class Server:
         client = self._there()
         try:
             found = await client.listed("resources/list", "resources", self._patience.connect)
-        except (Lost, Late, ServerError) as flaw:
-            raise self._trouble(flaw) from None
+        except (Lost, Late, ServerError) as exc:
+            raise self._trouble(exc) from None
         return [cleaned({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
 
     async def read(self, uri: str) -> list[Json]:
@@ -284,8 +284,8 @@ class Server:
     async def _ask(self, method: str, params: Json, seconds: float | None, progress: Progress | None = None) -> Json:
         try:
             return await self._there().request(method, params, seconds=seconds, progress=progress)
-        except (Lost, Late, ServerError) as flaw:
-            raise self._trouble(flaw) from None
+        except (Lost, Late, ServerError) as exc:
+            raise self._trouble(exc) from None
 
     def _there(self) -> Client:
         if self._client is None or self.status != "connected":

@@ -46,8 +46,8 @@ class Stdio:
             self._command = await self._processes.start(
                 argv, cwd=self._cwd, environment=self._environment, take=self._read, take_errors=self._note
             )
-        except ToolError as flaw:
-            raise Lost(str(flaw)) from None
+        except ToolError as exc:
+            raise Lost(str(exc)) from None
         self._command.over.add_done_callback(self._ended)
         self._command.output_ended.add_done_callback(self._closed)
 
@@ -58,11 +58,11 @@ class Stdio:
             raise Lost("was never started")
         try:
             command.feed.put(spell(message) + b"\n")
-        except BrokenPipeError as flaw:
+        except BrokenPipeError as exc:
             await asyncio.wait({command.over}, timeout=GRACE_SECONDS)  # it has ended, most likely, which says more
-            raise Lost(self._end() or f"does not read what it is told: {flaw.strerror}") from None
-        except OSError as flaw:
-            raise Lost(f"does not read what it is told: {flaw.strerror}") from None
+            raise Lost(self._end() or f"does not read what it is told: {exc.strerror}") from None
+        except OSError as exc:
+            raise Lost(f"does not read what it is told: {exc.strerror}") from None
 
     async def close(self) -> None:
         self._take, self._lost = lambda message: None, lambda reason: None

@@ -132,8 +132,8 @@ class Curator:
             wanted = msgspec.convert(given, kind)
             self._decide(id, name, given if isinstance(given, dict) else {})
             text = await unparted(lambda: run(self, wanted))
-        except (Refusal, msgspec.ValidationError) as flaw:
-            return {"type": "tool_result", "tool_use_id": id, "content": str(flaw), "is_error": True}
+        except (Refusal, msgspec.ValidationError) as exc:
+            return {"type": "tool_result", "tool_use_id": id, "content": str(exc), "is_error": True}
         return {"type": "tool_result", "tool_use_id": id, "content": text}
 
     # What it can do. Raises Refusal, SessionError.

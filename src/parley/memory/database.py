@@ -107,8 +107,8 @@ class Database:
         """What SQLite has to complain about, as an error of ours."""
         try:
             yield
-        except sqlite3.Error as flaw:
-            raise SessionError(f"the memory {self.path} cannot be used: {flaw}") from None
+        except sqlite3.Error as exc:
+            raise SessionError(f"the memory {self.path} cannot be used: {exc}") from None
 
 
 class Rehearsal(Database):
@@ -146,8 +146,8 @@ def connect(path: Path, below: int = 0) -> sqlite3.Connection:
         except BaseException:
             made.close()
             raise
-    except OSError as flaw:
-        raise SessionError(f"the memory {path} cannot be used: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"the memory {path} cannot be used: {exc.strerror}") from None
     return made
 
 

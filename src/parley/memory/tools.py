@@ -57,8 +57,8 @@ class MemorySearch:
         recall = opened(context)
         try:
             found = await aside(lambda: recall.search(call.query, call.limit * SPARE, everywhere=call.everywhere))
-        except SessionError as flaw:
-            raise ToolError(str(flaw)) from None
+        except SessionError as exc:
+            raise ToolError(str(exc)) from None
         found = news_first(found, context.in_view(), call.limit)
         detail = {
             **REPEATS,
@@ -85,8 +85,8 @@ class MemoryRead:
             raise ToolError("Give exactly one of `slug`, `messages` and `summary`.")
         try:
             return await aside(lambda: shown(recall, call))
-        except SessionError as flaw:
-            raise ToolError(str(flaw)) from None
+        except SessionError as exc:
+            raise ToolError(str(exc)) from None
 
 
 def opened(context: Context) -> Recall:

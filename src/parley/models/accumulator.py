@@ -183,8 +183,8 @@ def finished(part: _Part) -> Block:
     """Raises ModelError if what grew is no block."""
     try:
         return read(assemble(part))
-    except (msgspec.ValidationError, TypeError) as flaw:
-        raise ModelError(f"the model sent a block that cannot be read: {flaw}", retryable=True) from None
+    except (msgspec.ValidationError, TypeError) as exc:
+        raise ModelError(f"the model sent a block that cannot be read: {exc}", retryable=True) from None
 
 
 def assemble(part: _Part) -> Json:

@@ -73,14 +73,14 @@ def read_table(path: Path) -> dict[str, Price]:
     """Raises UsageError."""
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as flaw:
-        raise UsageError(f"the price table {path} cannot be read: {flaw.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
-        raise UsageError(f"the price table {path} is wrong: {flaw}") from None
+    except OSError as exc:
+        raise UsageError(f"the price table {path} cannot be read: {exc.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise UsageError(f"the price table {path} is wrong: {exc}") from None
     found = {}
     for name, row in rows.items():
         try:
             found[name] = msgspec.convert(row, Price)
-        except msgspec.ValidationError as flaw:
-            raise UsageError(f"the price table {path} is wrong at {name!r}: {flaw}") from None
+        except msgspec.ValidationError as exc:
+            raise UsageError(f"the price table {path} is wrong at {name!r}: {exc}") from None
     return found

@@ -229,8 +229,8 @@ class Book:
             return
         try:
             KEEPERS[type(update)](self._keeper, update)
-        except NotWritten as flaw:
-            self._complain(f"{update.destination} was not changed, the update counts for this session only: {flaw}")
+        except NotWritten as exc:
+            self._complain(f"{update.destination} was not changed, the update counts for this session only: {exc}")
 
 
 def texts(contents: Iterable[Contents]) -> list[str]:

@@ -100,8 +100,8 @@ def of_path(spec: str, behavior: Behavior) -> str:
         return "a path pattern cannot be negated"
     try:
         Glob.of(spec)
-    except BadGlob as bad:
-        return str(bad)
+    except BadGlob as exc:
+        return str(exc)
     return ""
 
 

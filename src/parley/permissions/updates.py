@@ -81,8 +81,8 @@ def read_updates(updates: Sequence[Json]) -> list[Update]:
     given = [{key: value for key, value in update.items() if value is not None} for update in updates]
     try:
         read: list[Update] = msgspec.convert(given, list[Update])
-    except msgspec.ValidationError as flaw:
-        raise BadUpdate(str(flaw)) from None
+    except msgspec.ValidationError as exc:
+        raise BadUpdate(str(exc)) from None
     if sum(1 + size(update) for update in read) > MOST:
         raise BadUpdate(f"there are more than {MOST} updates, rules and directories")
     return read

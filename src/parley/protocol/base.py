@@ -163,15 +163,15 @@ def decode(line: bytes) -> Message:
     """The message of a line: a class of the catalogue, Unknown or Refused. Never raises."""
     try:
         return _decode(line)
-    except UnicodeDecodeError as flaw:
-        return Refused(reason=f"the line is not UTF-8: {flaw.reason} at byte {flaw.start}")
-    except msgspec.ValidationError as flaw:
-        return Refused(reason=str(flaw))
-    except msgspec.DecodeError as flaw:
+    except UnicodeDecodeError as exc:
+        return Refused(reason=f"the line is not UTF-8: {exc.reason} at byte {exc.start}")
+    except msgspec.ValidationError as exc:
+        return Refused(reason=str(exc))
+    except msgspec.DecodeError as exc:
         mended = mend_surrogates(line)
         if mended is not None:
             return decode(mended)
-        return Refused(reason=f"the line is not JSON: {flaw}")
+        return Refused(reason=f"the line is not JSON: {exc}")
     except RecursionError:
         return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
 
@@ -198,12 +198,12 @@ def _decode(line: bytes) -> Message:
         return kept(Unknown(kind=kind, subkind=subkind), line)
     try:
         return kept(decoder(cls).decode(line), line)
-    except msgspec.ValidationError as flaw:
+    except msgspec.ValidationError as exc:
         # Other lines have a `request_id` as well, but nobody waits for an answer to them.
         asked = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
         about = identity(line) if kind == "user" else {}
         answers = answered(line) if kind == "control_response" else None
-        return Refused(reason=f"{kind}: {flaw}", kind=kind, request_id=asked, answers=answers, **about)
+        return Refused(reason=f"{kind}: {exc}", kind=kind, request_id=asked, answers=answers, **about)
 
 
 def identity(line: bytes) -> dict[str, str]:

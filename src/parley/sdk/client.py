@@ -85,8 +85,8 @@ class Client(Controls):
         try:
             await link.open()
             self._info = await self._shaken(link, made.initialize, self.answerer)
-        except BaseException as flaw:
-            await self._undo(link, flaw)
+        except BaseException as exc:
+            await self._undo(link, exc)
             raise
         return link
 

@@ -153,13 +153,13 @@ class Feed:
                 except ClaudeSDKError:
                     log.debug("the prompts ended with the engine", exc_info=True)
                     return
-        except Exception as flaw:
-            self._failed(flaw)
-        except BaseException as flaw:
-            if not is_stray(flaw):
+        except Exception as exc:
+            self._failed(exc)
+        except BaseException as exc:
+            if not is_stray(exc):
                 raise
             made = RuntimeError("the prompts of the program were cancelled")
-            made.__cause__ = flaw
+            made.__cause__ = exc
             self._failed(made)
 
     def _send(self, line: Json) -> None:

@@ -164,8 +164,8 @@ class Parameters:
                 name: msgspec.convert(value, bare(self._types[name]), dec_hook=made_of)
                 for name, value in arguments.items()
             }
-        except msgspec.ValidationError as flaw:
-            raise ValueError(str(flaw)) from None
+        except msgspec.ValidationError as exc:
+            raise ValueError(str(exc)) from None
 
 
 def made_of(kind: Any, value: Any) -> Any:

@@ -52,5 +52,5 @@ def parse(result: ResultMessage | None, parser: Callable[[Any], Any] | None) -> 
         return result.structured_output
     try:
         return parser(result.structured_output)
-    except (msgspec.ValidationError, ValueError) as flaw:
-        raise MessageParseError(f"the structured output does not fit: {flaw}", result.raw) from flaw
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise MessageParseError(f"the structured output does not fit: {exc}", result.raw) from exc

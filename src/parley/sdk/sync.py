@@ -76,8 +76,8 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     """What needs no loop: reading what was said before the end. Raises NotConnected for what would have to wait."""
     try:
         work.send(None)
-    except StopIteration as done:
-        value: T = done.value
+    except StopIteration as exc:
+        value: T = exc.value
         return value
     finally:
         work.close()

@@ -107,8 +107,8 @@ def run_helper(command: str, environment: Mapping[str, str]) -> str:
             timeout=HELPER_SECONDS,
             check=False,
         )
-    except (OSError, ValueError, subprocess.TimeoutExpired) as flaw:
-        raise ModelError(f"apiKeyHelper did not give a key: {type(flaw).__name__}", kind="no_key") from None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
+        raise ModelError(f"apiKeyHelper did not give a key: {type(exc).__name__}", kind="no_key") from None
     key = done.stdout.strip()
     if done.returncode != 0 or not key:
         raise ModelError(f"apiKeyHelper did not give a key: it exited {done.returncode}", kind="no_key")

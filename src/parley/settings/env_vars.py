@@ -78,5 +78,5 @@ def extra_body(text: str | None) -> Json:
         return {}
     try:
         return msgspec.json.decode(text, type=dict)
-    except msgspec.DecodeError as flaw:
-        raise ModelError(f"CLAUDE_CODE_EXTRA_BODY is not a JSON object: {flaw}", kind="no_key") from None
+    except msgspec.DecodeError as exc:
+        raise ModelError(f"CLAUDE_CODE_EXTRA_BODY is not a JSON object: {exc}", kind="no_key") from None

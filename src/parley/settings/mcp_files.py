@@ -44,10 +44,10 @@ def given(text: str, cwd: str) -> Written:
             with open(os.path.join(cwd, text), "rb") as opened:  # the person names it: it may be a pipe of their shell
                 data = opened.read(safe_read.MOST_BYTES + 1)
         values = safe_read.json_object(data)
-    except OSError as flaw:
-        raise UsageError(f"the MCP configuration {place} cannot be read: {flaw.strerror}") from None
-    except safe_read.Unfit as flaw:
-        raise UsageError(f"the MCP configuration {place} {flaw}") from None
+    except OSError as exc:
+        raise UsageError(f"the MCP configuration {place} cannot be read: {exc.strerror}") from None
+    except safe_read.Unfit as exc:
+        raise UsageError(f"the MCP configuration {place} {exc}") from None
     if (doubled := doubled_key(data)) is not None:
         raise UsageError(f"the MCP configuration {place}: {doubled}")
     servers = values.get("mcpServers")
@@ -82,8 +82,8 @@ def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], 
         values = safe_read.json_object(data)
     except safe_read.Absent:
         return [], []
-    except safe_read.Unfit as flaw:
-        return [], [str(Flaw(path=path, text=f"{flaw}; its MCP servers are not used", line=flaw.line))]
+    except safe_read.Unfit as exc:
+        return [], [str(Flaw(path=path, text=f"{exc}; its MCP servers are not used", line=exc.line))]
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         return [], [str(Flaw(path=path, text="must have the object mcpServers; its MCP servers are not used"))]

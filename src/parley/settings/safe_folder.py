@@ -40,8 +40,8 @@ class Folder:
             own = self._lock()
         except BlockingIOError:
             raise NotWritten(f"{self.path} is locked by another process") from None
-        except OSError as flaw:
-            raise NotWritten(f"{self.path} cannot be locked: {flaw.strerror}") from None
+        except OSError as exc:
+            raise NotWritten(f"{self.path} cannot be locked: {exc.strerror}") from None
         try:
             yield
         finally:
@@ -83,13 +83,13 @@ class Folder:
             descriptor = os.open(name, safe_read.FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)
         except FileNotFoundError:
             return None
-        except OSError as flaw:
-            raise NotWritten(f"{self.path}/{name} is a link or cannot be read: {flaw.strerror}") from None
+        except OSError as exc:
+            raise NotWritten(f"{self.path}/{name} is a link or cannot be read: {exc.strerror}") from None
         try:
             safe_read.must_be_regular(os.fstat(descriptor).st_mode)
             return safe_read.drained(descriptor, safe_read.MOST_BYTES)
-        except safe_read.Unfit as flaw:
-            raise NotWritten(f"{self.path}/{name} {flaw}") from None
+        except safe_read.Unfit as exc:
+            raise NotWritten(f"{self.path}/{name} {exc}") from None
         finally:
             os.close(descriptor)
 
@@ -107,8 +107,8 @@ class Folder:
                     os.unlink(beside, dir_fd=self._descriptor)
                 raise
             os.fsync(self._descriptor)
-        except OSError as flaw:
-            raise NotWritten(f"{self.path}/{name} cannot be written: {flaw.strerror}") from None
+        except OSError as exc:
+            raise NotWritten(f"{self.path}/{name} cannot be written: {exc.strerror}") from None
 
     def _mode(self, name: str) -> int:
         try:
@@ -138,8 +138,8 @@ def opened(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[Folder]:
         if not names:
             os.makedirs(path, mode=0o700, exist_ok=True)
         descriptor = os.open(path, FOLDER)
-    except OSError as flaw:
-        raise NotWritten(f"{path} cannot be used: {flaw.strerror}") from None
+    except OSError as exc:
+        raise NotWritten(f"{path} cannot be used: {exc.strerror}") from None
     try:
         for name in names:
             path = f"{path}/{name}"
@@ -147,8 +147,8 @@ def opened(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[Folder]:
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o755, dir_fd=descriptor)
                 inner = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
-            except OSError as flaw:
-                raise NotWritten(f"{path} is a link or cannot be used: {flaw.strerror}") from None
+            except OSError as exc:
+                raise NotWritten(f"{path} is a link or cannot be used: {exc.strerror}") from None
             os.close(descriptor)
             descriptor = inner
         yield Folder(descriptor, path)

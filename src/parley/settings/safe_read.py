@@ -58,8 +58,8 @@ def read(path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: i
         descriptor = os.open(path, FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         raise Absent("is not there") from None
-    except (OSError, ValueError) as flaw:
-        raise Unfit(f"cannot be read: {reason(flaw)}") from None
+    except (OSError, ValueError) as exc:
+        raise Unfit(f"cannot be read: {reason(exc)}") from None
     try:
         status = os.fstat(descriptor)
         must_be_regular(status.st_mode)
@@ -69,8 +69,8 @@ def read(path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: i
         if status.st_size > most_bytes:
             raise Unfit(f"has {status.st_size:,} bytes; more than {most_bytes:,} are not read")
         return Opened(data=drained(descriptor, most_bytes), real=real, status=status)
-    except OSError as flaw:
-        raise Unfit(f"cannot be read: {reason(flaw)}") from None
+    except OSError as exc:
+        raise Unfit(f"cannot be read: {reason(exc)}") from None
     finally:
         os.close(descriptor)
 
@@ -112,8 +112,8 @@ def json_object(data: bytes) -> Json:
     """Raises Unfit with the line of the first flaw."""
     try:
         value: Any = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
-        raise Unfit(f"is no JSON: {flaw}", line_of_flaw(data, str(flaw))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise Unfit(f"is no JSON: {exc}", line_of_flaw(data, str(exc))) from None
     except RecursionError:
         raise Unfit("is nested too deeply") from None
     if not isinstance(value, dict):

@@ -105,8 +105,8 @@ def ambient(wanted: Wanted, source: Source, flaws: list[Flaw]) -> Layer | None:
         values = safe_read.json_object(data)
     except safe_read.Absent:
         return None
-    except safe_read.Unfit as flaw:
-        flaws.append(Flaw(path=str(path), text=f"{flaw}; {LOSS}", line=flaw.line))
+    except safe_read.Unfit as exc:
+        flaws.append(Flaw(path=str(path), text=f"{exc}; {LOSS}", line=exc.line))
         return None
     root = str(wanted.config) if source == "user" else wanted.project
     return Layer(source=source, path=str(path), root=root, values=values, text=data)
@@ -122,8 +122,8 @@ def managed_file(path: Path, flaws: list[Flaw]) -> Layer | None:
         values = safe_read.json_object(found.data)
     except safe_read.Absent:
         return None
-    except safe_read.Unfit as flaw:
-        raise UsageError(str(Flaw(path=str(path), text=str(flaw), line=flaw.line))) from None
+    except safe_read.Unfit as exc:
+        raise UsageError(str(Flaw(path=str(path), text=str(exc), line=exc.line))) from None
     return Layer(source="managed", path=str(path), root=str(path.parent), values=values, text=found.data)
 
 
@@ -141,10 +141,10 @@ def given(source: Source, flag: str, text: str | None, project: str) -> Layer | 
     try:
         data = text.encode("utf-8", "surrogateescape") if inline else given_file(path, source)
         values = safe_read.json_object(data)
-    except OSError as flaw:
-        raise UsageError(f"the settings file {path} cannot be read: {flaw.strerror}") from None
-    except safe_read.Unfit as flaw:
-        raise UsageError(str(Flaw(path=path, text=str(flaw), line=flaw.line))) from None
+    except OSError as exc:
+        raise UsageError(f"the settings file {path} cannot be read: {exc.strerror}") from None
+    except safe_read.Unfit as exc:
+        raise UsageError(str(Flaw(path=path, text=str(exc), line=exc.line))) from None
     return Layer(source=source, path=path, root=project, values=values, text=data)
 
 

@@ -88,8 +88,8 @@ def opened(folder: Path | str) -> Iterator[tuple[int, str]]:
     """A folder and its real path. Raises UsageError."""
     try:
         descriptor = os.open(folder, FOLDER)
-    except (OSError, ValueError) as flaw:
-        raise UsageError(f"{folder} is no folder that can be opened: {safe_read.reason(flaw)}") from None
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"{folder} is no folder that can be opened: {safe_read.reason(exc)}") from None
     try:
         yield descriptor, safe_read.real_path(descriptor, folder)
     finally:
@@ -106,8 +106,8 @@ def read(config: Path) -> Book:
         return book(found.data)
     except safe_read.Absent:
         return Book()
-    except safe_read.Unfit as flaw:
-        return Book(flaw=Flaw(path=str(path), text=f"{flaw}; no folder is trusted", line=flaw.line))
+    except safe_read.Unfit as exc:
+        return Book(flaw=Flaw(path=str(path), text=f"{exc}; no folder is trusted", line=exc.line))
 
 
 def book(data: bytes) -> Book:
@@ -115,8 +115,8 @@ def book(data: bytes) -> Book:
     folders: Any = safe_read.json_object(data).get("folders", {})
     try:
         return Book(folders=msgspec.convert(folders, dict[str, Record]))
-    except msgspec.ValidationError as flaw:
-        raise safe_read.Unfit(f"is wrong: {flaw}") from None
+    except msgspec.ValidationError as exc:
+        raise safe_read.Unfit(f"is wrong: {exc}") from None
 
 
 def judge(config: Path, project: str, sources: tuple[str, ...] | None) -> tuple[Trust, Flaw | None]:

@@ -134,16 +134,16 @@ def fields(raw: Raw | None, what: str) -> dict[str, Raw]:
     """An object with its values as they are spelled. Raises NotWritten."""
     try:
         return {} if raw is None else msgspec.json.decode(raw, type=dict[str, Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
-        raise NotWritten(f"{what} is no JSON object, and is left alone: {flaw}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise NotWritten(f"{what} is no JSON object, and is left alone: {exc}") from None
 
 
 def texts(raw: Raw | None, key: str) -> list[str]:
     """Raises NotWritten."""
     try:
         return [] if raw is None else msgspec.json.decode(raw, type=list[str])
-    except msgspec.DecodeError as flaw:
-        raise NotWritten(f"permissions.{key} is no list of strings, and is left alone: {flaw}") from None
+    except msgspec.DecodeError as exc:
+        raise NotWritten(f"permissions.{key} is no list of strings, and is left alone: {exc}") from None
 
 
 def indent_of(data: bytes | None) -> int:

@@ -25,8 +25,8 @@ def oddity(entry: Entry) -> str | None:
         if not OWN.isdisjoint(entry.context):
             raise msgspec.ValidationError("its context has fields of a line")
         CHECKS.get(entry.kind, anything)(entry.message)
-    except msgspec.ValidationError as found:
-        return str(found)
+    except msgspec.ValidationError as exc:
+        return str(exc)
     return None
 
 

@@ -89,24 +89,24 @@ def head(line: bytes) -> Info:
         raise SessionError(f"the exported session has version {found.get('version')}; this is {VERSION}")
     try:
         return msgspec.convert(found.get("info"), Info)
-    except msgspec.ValidationError as flaw:
-        raise SessionError(f"line 1 of the exported session: {flaw}") from None
+    except msgspec.ValidationError as exc:
+        raise SessionError(f"line 1 of the exported session: {exc}") from None
 
 
 def agent(line: bytes, number: int) -> Agent:
     """Raises SessionError."""
     try:
         return msgspec.json.decode(line, type=Agent)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
-        raise SessionError(f"line {number} of the exported session: {flaw}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SessionError(f"line {number} of the exported session: {exc}") from None
 
 
 def read(line: bytes, number: int) -> Entry:
     """Raises SessionError."""
     try:
         entry = msgspec.json.decode(line, type=Entry)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
-        raise SessionError(f"line {number} of the exported session: {flaw}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SessionError(f"line {number} of the exported session: {exc}") from None
     if (odd := oddity(entry)) is not None:
         raise SessionError(f"line {number} of the exported session: {odd}")
     return entry
@@ -116,8 +116,8 @@ def decoded(line: bytes, number: int) -> Json:
     """Raises SessionError."""
     try:
         return msgspec.json.decode(line, type=Json)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
-        raise SessionError(f"line {number} of the exported session: {flaw}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SessionError(f"line {number} of the exported session: {exc}") from None
 
 
 def fill(store: Store, session_id: str, entries: Iterable[Entry], agents: Iterable[Crew] = ()) -> None:

@@ -206,6 +206,6 @@ def processor(name: str, complain: Callable[[str], None]) -> Any:
         return None
     try:
         return BatchSpanProcessor(found[0].load()())
-    except Exception as flaw:
-        complain(f"the exporter {name!r} of OTEL_TRACES_EXPORTER cannot be used: {type(flaw).__name__}: {flaw}")
+    except Exception as exc:
+        complain(f"the exporter {name!r} of OTEL_TRACES_EXPORTER cannot be used: {type(exc).__name__}: {exc}")
         return None

@@ -49,10 +49,10 @@ class Chat:
                 tools=[tool.get("function") or tool for tool in body.tools],
                 max_tokens=body.max_completion_tokens or body.max_tokens or 0,
             )
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
-            raise refused(400, str(flaw)) from None
-        except (KeyError, TypeError, AttributeError) as flaw:
-            raise refused(400, f"a message cannot be read: {flaw!r}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise refused(400, str(exc)) from None
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise refused(400, f"a message cannot be read: {exc!r}") from None
         return Asked(request, bool(body.stream), body.stream_options is not None and body.stream_options.include_usage)
 
     async def spelled(self, events: AsyncIterator[Event], asked: Asked) -> AsyncGenerator[bytes, None]:

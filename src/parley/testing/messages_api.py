@@ -67,8 +67,8 @@ class Messages:
         try:
             body = msgspec.json.decode(raw, type=_Body)
             msgspec.convert(body.messages, list[_Said])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
-            raise refused(400, str(flaw)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise refused(400, str(exc)) from None
         system = [{"type": "text", "text": body.system}] if isinstance(body.system, str) else body.system or []
         request = ModelRequest(
             model=body.model, system=system, messages=body.messages, tools=body.tools, max_tokens=body.max_tokens

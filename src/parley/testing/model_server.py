@@ -110,13 +110,13 @@ class ModelServer:
         except Reset:
             await reset(writer)
             return False
-        except ModelError as flaw:
-            if flaw.status is None or exchange.status is not None:
+        except ModelError as exc:
+            if exc.status is None or exchange.status is not None:
                 return False
-            wait = [] if flaw.retry_after_seconds is None else [f"retry-after: {flaw.retry_after_seconds:g}"]
-            reply.whole(flaw.status, WIRES.get(exchange.path, Messages()).error(flaw), *wait)
+            wait = [] if exc.retry_after_seconds is None else [f"retry-after: {exc.retry_after_seconds:g}"]
+            reply.whole(exc.status, WIRES.get(exchange.path, Messages()).error(exc), *wait)
             # Whoever strays from the API may not agree with us on where its request ends.
-            return flaw.status not in (404, 411)
+            return exc.status not in (404, 411)
         return True
 
     async def _answer(self, exchange: Exchange, reply: Reply) -> None:

@@ -157,6 +157,6 @@ async def run_session_store_conformance(make_store: Make, *, skip_optional: froz
         except NotImplementedError:
             if needed is None:
                 raise
-        except AssertionError as flaw:
-            flaw.add_note(f"contract: {contract.__name__.replace('_', ' ')}")
+        except AssertionError as exc:
+            exc.add_note(f"contract: {contract.__name__.replace('_', ' ')}")
             raise

@@ -38,9 +38,9 @@ class FromScript:
     def answer(self, request: ModelRequest) -> Answer:
         try:
             turn = self._player.turn_for(request)
-        except ModelError as over:
+        except ModelError as exc:
             # A status tells every client that it need not try again.
-            raise ModelError(over.message, status=400, kind="invalid_request_error") from None
+            raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
         return play(turn, request, self._new_id), None if turn.fault is None else read_fault(turn.fault)
 
 
@@ -59,11 +59,11 @@ class FromModel:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
                     yield event
-        except ModelError as flaw:
-            if flaw.status is not None or flaw.retryable:
+        except ModelError as exc:
+            if exc.status is not None or exc.retryable:
                 raise
             # A tape and a conversation that part ways: the client must hear of it, and not try again.
-            raise ModelError(flaw.message, status=400, kind="invalid_request_error") from None
+            raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
 
 
 def source_of(source: Script | Source, new_id: Callable[[], str]) -> Source:

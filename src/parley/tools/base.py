@@ -204,8 +204,8 @@ def read_input(tool: Tool, input: Json) -> Any:
         return input
     try:
         return msgspec.convert(input, tool.input)
-    except msgspec.ValidationError as flaw:
-        issue = f"{tool.name} failed due to the following issue:\n{flaw}"
+    except msgspec.ValidationError as exc:
+        issue = f"{tool.name} failed due to the following issue:\n{exc}"
         raise BadInput(f"{issue}\nParameters: {parameters(tool)}") from None
 
 

@@ -52,8 +52,8 @@ async def listed(server: ResourceServer) -> tuple[list[Json], str]:
     """What a server has, or why that is not known: one that fails does not hide the others."""
     try:
         return await server.resources(), ""
-    except ToolError as flaw:
-        return [], str(flaw)
+    except ToolError as exc:
+        return [], str(exc)
 
 
 class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -102,8 +102,8 @@ class Stdio:
         except BlockingIOError:
             asyncio.get_running_loop().add_writer(self._stdout, self._resume)
             return
-        except OSError as flaw:
-            self.flaw = None if isinstance(flaw, BrokenPipeError | ConnectionResetError) else flaw
+        except OSError as exc:
+            self.flaw = None if isinstance(exc, BrokenPipeError | ConnectionResetError) else exc
             self._give_up()
         self._scheduled = False
         self._drained.set()

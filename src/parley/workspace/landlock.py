@@ -55,8 +55,8 @@ def fenced(start: Callable[[], T], gaps: list[Gap]) -> T:
         try:
             put_up(gaps)
             done.append(start())
-        except BaseException as flaw:
-            flaws.append(flaw)
+        except BaseException as exc:
+            flaws.append(exc)
 
     thread = threading.Thread(target=run, name="parley-fence")
     thread.start()

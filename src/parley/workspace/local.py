@@ -93,8 +93,8 @@ class LocalFiles:
         with self._changing:
             try:
                 self._settle()
-            except OSError as flaw:
-                return Rewound(possible=False, reason=f"The file history cannot be read: {os_errors.trouble(flaw)}.")
+            except OSError as exc:
+                return Rewound(possible=False, reason=f"The file history cannot be read: {os_errors.trouble(exc)}.")
             if self._checkpoints.damage is not None:
                 return Rewound(possible=False, reason=f"The file history is damaged: {self._checkpoints.damage}.")
             found = goals(self._checkpoints.rows(), user_message_id)
@@ -190,10 +190,10 @@ class LocalFiles:
                 tally.restore(goal.path, None if current is None else current.data, then)
         except Swapped:
             tally.leave(goal.path, "a link is in its place", link=True)
-        except OSError as flaw:
-            tally.leave(goal.path, os_errors.trouble(flaw))
-        except (ToolError, Damaged) as flaw:
-            tally.leave(goal.path, str(flaw))
+        except OSError as exc:
+            tally.leave(goal.path, os_errors.trouble(exc))
+        except (ToolError, Damaged) as exc:
+            tally.leave(goal.path, str(exc))
 
     def _restore(self, goal: Goal, then: bytes | None, current: Snapshot | None) -> None:
         mode = None if goal.target is None else goal.target.mode

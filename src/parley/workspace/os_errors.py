@@ -42,8 +42,8 @@ def told(words: str) -> Iterator[None]:
     """Raise what the system refuses as a ToolError: the words, and why."""
     try:
         yield
-    except OSError as flaw:
-        raise ToolError(f"{words}: {trouble(flaw)}.") from None
+    except OSError as exc:
+        raise ToolError(f"{words}: {trouble(exc)}.") from None
 
 
 def missing(path: str, reach: Reach, pins: Pins, cwd: str) -> ToolError:

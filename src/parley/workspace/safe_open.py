@@ -68,8 +68,8 @@ class Place(Struct, frozen=True, kw_only=True):
         """Whether the folder is not where it was when it was opened. Raises OSError."""
         try:
             now = open_root(self.path.rpartition("/")[0])
-        except OSError as flaw:
-            if flaw.errno in MET_A_LINK | {errno.ENOENT, errno.ENOTDIR}:
+        except OSError as exc:
+            if exc.errno in MET_A_LINK | {errno.ENOENT, errno.ENOTDIR}:
                 return True
             raise
         try:
@@ -83,9 +83,9 @@ class Place(Struct, frozen=True, kw_only=True):
         must_be_regular(os.stat(self.name, dir_fd=self.folder, follow_symlinks=False), self.path)
         try:
             descriptor = os.open(self.name, FILE, dir_fd=self.folder)
-        except OSError as flaw:
+        except OSError as exc:
             # ENXIO: a socket took the file's place.
-            if flaw.errno in MET_A_LINK | {errno.ENOENT, errno.ENXIO}:
+            if exc.errno in MET_A_LINK | {errno.ENOENT, errno.ENXIO}:
                 raise Swapped from None
             raise
         try:
@@ -185,9 +185,9 @@ def real_path(path: str) -> str:
         real = os.path.realpath(path)
     except RecursionError:
         raise ToolError(f"{path} leads from link to link too often.") from None
-    except OSError as flaw:
+    except OSError as exc:
         # What was a link when it was looked at is none any more.
-        if flaw.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+        if exc.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
             raise Swapped from None
         raise
     check_name(real)
@@ -233,8 +233,8 @@ def _beneath(root: str, real: str, make_folders: bool) -> Place:
             folder = make_folder(top, inner) if make_folders else open_folder(top, inner)
         finally:
             os.close(top)
-    except OSError as flaw:
-        if flaw.errno in MET_A_LINK:
+    except OSError as exc:
+        if exc.errno in MET_A_LINK:
             raise Swapped from None
         raise
     return Place(folder=folder, name=name, path=real)

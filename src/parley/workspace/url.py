@@ -44,8 +44,8 @@ class Url(Struct, frozen=True, kw_only=True):
 
         try:
             return read_url(urljoin(str(self), location))
-        except ValueError as flaw:
-            raise ToolError(f"{location!r} is no URL: {flaw}") from None
+        except ValueError as exc:
+            raise ToolError(f"{location!r} is no URL: {exc}") from None
 
     def leads_elsewhere(self, other: Url) -> bool:
         """Whether going there is more than was asked for: another host, or a line anybody can read."""
@@ -59,8 +59,8 @@ def read_url(url: str) -> Url:
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname or "", parts.port
-    except ValueError as flaw:
-        raise ToolError(f"{url!r} is no URL: {flaw}") from None
+    except ValueError as exc:
+        raise ToolError(f"{url!r} is no URL: {exc}") from None
     if parts.scheme not in PORTS:
         raise ToolError(f"Only http:// and https:// URLs can be fetched, and this is {url!r}.")
     if "@" in parts.netloc:

@@ -142,18 +142,18 @@ class Web:
                 headers = {**HEADERS, "host": url.authority}
                 request = client.build_request("GET", there, headers=headers, extensions={"sni_hostname": url.host})
                 return await client.send(request, stream=True)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as failed:
-                flaw = failed
-            except (httpx2.HTTPError, httpx2.InvalidURL) as failed:
-                raise unreachable(url, failed) from None
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
+                flaw = exc
+            except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+                raise unreachable(url, exc) from None
         raise unreachable(url, flaw)
 
     async def _addresses(self, url: Url, private: bool) -> list[str]:
         """Where it may be reached. One address that is not the public's spoils them all."""
         try:
             found = await self._resolve(url.host, url.port)
-        except (OSError, UnicodeError) as flaw:
-            raise ToolError(f"The host {url.host} was not found: {flaw}") from None
+        except (OSError, UnicodeError) as exc:
+            raise ToolError(f"The host {url.host} was not found: {exc}") from None
         inner = [address for address in found if not self._judge(address)]
         if inner and not private:
             raise ToolError(
@@ -171,10 +171,10 @@ class Web:
         try:
             async for chunk in answer.aiter_raw():
                 body.add(chunk)
-        except httpx2.HTTPError as flaw:
-            raise unreachable(url, flaw) from None
-        except zlib.error as flaw:
-            raise ToolError(f"The content of {url} cannot be unpacked: {flaw}") from None
+        except httpx2.HTTPError as exc:
+            raise unreachable(url, exc) from None
+        except zlib.error as exc:
+            raise ToolError(f"The content of {url} cannot be unpacked: {exc}") from None
         return bytes(body.content)
 
     async def _client(self, scheme: str) -> httpx2.AsyncClient:
@@ -221,8 +221,8 @@ def trust(ca_file: str | None) -> ssl.SSLContext:
     if ca_file:
         try:
             context.load_verify_locations(ca_file)
-        except OSError as flaw:
-            raise ToolError(f"The certificates in {ca_file} cannot be read: {flaw}") from None
+        except OSError as exc:
+            raise ToolError(f"The certificates in {ca_file} cannot be read: {exc}") from None
     return context
 
 

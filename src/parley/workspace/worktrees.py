@@ -83,8 +83,8 @@ class GitWorktrees:
         """The checkout that a folder is in. Raises ToolError."""
         try:
             return (await self._git(cwd, {}, "rev-parse", "--show-toplevel")).rstrip("\n")
-        except Failed as flaw:
-            raise ToolError(f"{cwd} is in no git repository, so there can be no worktree of it: {flaw}") from None
+        except Failed as exc:
+            raise ToolError(f"{cwd} is in no git repository, so there can be no worktree of it: {exc}") from None
 
     async def _add(self, top: str, path: str, branch: str) -> None:
         """Raises ToolError."""
@@ -216,8 +216,8 @@ class Lock:
         try:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, below=len(WORKTREES))
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as flaw:
-            raise ToolError(f"{path} cannot be made: {flaw.strerror}.") from None
+        except OSError as exc:
+            raise ToolError(f"{path} cannot be made: {exc.strerror}.") from None
         return cls(path, file, "")
 
     @classmethod
@@ -274,8 +274,8 @@ def made_folder(top: str) -> Path:
             ignoring.write(b"*\n")  # what is in here is no part of the checkout around it
     except private_files.Unsafe as exc:
         raise ToolError(f"no worktree is made in {folder}: {exc.strerror}.") from None
-    except OSError as flaw:
-        raise ToolError(f"{folder} cannot be made: {flaw.strerror}.") from None
+    except OSError as exc:
+        raise ToolError(f"{folder} cannot be made: {exc.strerror}.") from None
     return folder
 
 

@@ -87,8 +87,8 @@ async def main() -> None:
     try:
         for form, kind in TASK["cells"]:
             await play(form, kind)
-    except Exception as flaw:
-        tell_error(flaw)
+    except Exception as exc:
+        tell_error(exc)
 
 
 asyncio.run(main())

@@ -24,8 +24,8 @@ def main() -> None:
         try:
             for _ in client.chat.completions.create(**ASKED, stream=True):
                 pass
-        except Exception as flaw:
-            told.setdefault("raised", []).append(type(flaw).__name__)
+        except Exception as exc:
+            told.setdefault("raised", []).append(type(exc).__name__)
     sys.stdout.write(json.dumps(told))
 
 

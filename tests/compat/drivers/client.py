@@ -47,8 +47,8 @@ async def main() -> None:
         async with ClaudeSDKClient(options()) as client:
             for name, *arguments in TASK["steps"]:
                 await STEPS[name](client, *arguments)
-    except Exception as flaw:
-        tell_error(flaw)
+    except Exception as exc:
+        tell_error(exc)
 
 
 asyncio.run(main())

@@ -30,8 +30,8 @@ def main() -> None:
         try:
             with client.messages.stream(**ASKED) as stream:
                 stream.until_done()
-        except Exception as flaw:
-            told.setdefault("raised", []).append(type(flaw).__name__)
+        except Exception as exc:
+            told.setdefault("raised", []).append(type(exc).__name__)
     sys.stdout.write(json.dumps(told))
 
 

@@ -14,8 +14,8 @@ async def main() -> None:
     try:
         async for message in query(prompt=prompt, options=options()):
             tell("message", message)
-    except Exception as flaw:
-        tell_error(flaw)
+    except Exception as exc:
+        tell_error(exc)
 
 
 asyncio.run(main())

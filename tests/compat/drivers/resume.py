@@ -13,8 +13,8 @@ async def main() -> None:
     try:
         async for message in query(prompt=TASK["prompt"], options=dataclasses.replace(options(), **TASK["options"])):
             tell("message", message)
-    except Exception as flaw:
-        tell_error(flaw)
+    except Exception as exc:
+        tell_error(exc)
 
 
 asyncio.run(main())

@@ -35,8 +35,8 @@ async def ask(prompt: str, wanted: Any) -> str | None:
         async for message in query(prompt=prompt, options=wanted):
             tell("message", message)
             found = getattr(message, "session_id", found)
-    except Exception as flaw:
-        tell_error(flaw)
+    except Exception as exc:
+        tell_error(exc)
     return found
 
 

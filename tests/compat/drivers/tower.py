@@ -47,8 +47,8 @@ async def main() -> None:
             prompt = "go" if TASK["door"] == "string" else one_prompt("go")
             async for message in query(prompt=prompt, options=wanted):
                 tell("message", message)
-    except Exception as flaw:
-        tell_error(flaw)
+    except Exception as exc:
+        tell_error(exc)
 
 
 asyncio.run(main())

@@ -27,8 +27,8 @@ async def run(title: str, prompt: str, budget: float | None) -> None:
                         print(f"Claude: {block.text}")
             elif isinstance(message, ResultMessage):
                 print(f"{message.subtype}, costs something: {(message.total_cost_usd or 0) > 0}")
-    except Exception as flaw:
-        print("raised:", "budget" in str(flaw))
+    except Exception as exc:
+        print("raised:", "budget" in str(exc))
 
 
 async def main() -> None:

@@ -184,8 +184,8 @@ def main(argv: list[str]) -> int:
         desk.check()
     try:
         return handed_out(COMMANDS[name][0](desk, *words))
-    except Refusal as flaw:
-        raise SessionError(str(flaw)) from None
+    except Refusal as exc:
+        raise SessionError(str(exc)) from None
 
 
 def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:

@@ -54,8 +54,8 @@ class Curation:
         try:
             with self._recorded(session_id) as decide:
                 await keeper.consolidate(ask, decide, tallies.append)
-        except ModelError as flaw:
-            raise SessionError(f"the model {choice.shown} could not be asked: {flaw}") from None
+        except ModelError as exc:
+            raise SessionError(f"the model {choice.shown} could not be asked: {exc}") from None
         finally:
             await access.close()
         after = keeper.tree.entries(archived=True)

@@ -115,8 +115,8 @@ def source(wanted: Wanted) -> Source:
         return offline(new_id)
     try:
         return source_of(read_script(Path(wanted.script).read_text(encoding="utf-8"), wanted.script), new_id)
-    except (OSError, UnicodeDecodeError) as flaw:
-        raise UsageError(f"the script {wanted.script} cannot be read: {flaw}") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"the script {wanted.script} cannot be read: {exc}") from None
 
 
 def new_id() -> str:
@@ -130,8 +130,8 @@ async def serve(server: ModelServer) -> int:
         loop.add_signal_handler(signal_number, stop.set)
     try:
         await server.__aenter__()
-    except OSError as flaw:
-        raise UsageError(f"model-server: the port cannot be served: {flaw.strerror}") from None
+    except OSError as exc:
+        raise UsageError(f"model-server: the port cannot be served: {exc.strerror}") from None
     try:
         if not write(f"{server.url}\n".encode()):
             return 1

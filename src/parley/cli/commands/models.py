@@ -99,9 +99,9 @@ async def checked(models: Models, names: list[str]) -> tuple[list[str], int]:
             choice, growing = await asked(models, name)
             text = f"answers ({growing.model or 'no name'}, {round((time.monotonic() - begun) * 1000)} ms)"
             rows.append((choice.shown, text))
-        except (ModelError, UsageError) as flaw:
-            status = getattr(flaw, "status", None)
-            rows.append((name, f"fails: {f'{status} ' if status else ''}{flaw}"))
+        except (ModelError, UsageError) as exc:
+            status = getattr(exc, "status", None)
+            rows.append((name, f"fails: {f'{status} ' if status else ''}{exc}"))
             code = 1
     return columns(rows), code
 

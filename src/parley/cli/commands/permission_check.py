@@ -94,8 +94,8 @@ class Judge:
             input = tool.prepare(input, self._context)
         try:
             read_input(tool, input)
-        except BadInput as flaw:
-            raise UsageError(f"the input is refused before anything is decided: {flaw}") from None
+        except BadInput as exc:
+            raise UsageError(f"the input is refused before anything is decided: {exc}") from None
         return input
 
     def judge(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> Judged:

@@ -97,8 +97,8 @@ def input_of(judge: Judge, name: str, given: Sequence[str]) -> Json:
         return {SHORT[name]: text}
     try:
         read = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as flaw:
-        raise UsageError(f"INPUT begins like JSON but is none: {flaw}") from None
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise UsageError(f"INPUT begins like JSON but is none: {exc}") from None
     return judge.completed(tool, read)
 
 

@@ -211,9 +211,9 @@ def main(argv: list[str]) -> int:
     options, name, words = chosen(rest, "sessions", USAGE, COMMANDS)
     try:
         return handed_out(COMMANDS[name][0](Desk(options, wish), *words))
-    except SessionBusy as flaw:
+    except SessionBusy as exc:
         # Forking or stealing it, as a session may, would not get this done.
-        busy = f"Session {flaw.session_id} is in use by {flaw.holder}."
+        busy = f"Session {exc.session_id} is in use by {exc.holder}."
         raise SessionError(f"{busy} `{name}` needs it alone: try again when that has ended.") from None
 
 
@@ -259,12 +259,12 @@ def put_in_place(path: str, lines: Iterable[bytes]) -> None:
             file.writelines(lines)
         if half != goal:
             os.replace(half, goal)
-    except BaseException as flaw:
+    except BaseException as exc:
         if half != goal:
             with suppress(OSError):
                 os.unlink(half)
-        if isinstance(flaw, OSError):
-            raise SessionError(f"{path} cannot be written: {flaw.strerror}") from None
+        if isinstance(exc, OSError):
+            raise SessionError(f"{path} cannot be written: {exc.strerror}") from None
         raise
 
 
@@ -274,8 +274,8 @@ def content(path: str) -> bytes:
         return read_stdin(needed=True) or b""
     try:
         return Path(path).read_bytes()
-    except OSError as flaw:
-        raise SessionError(f"{path} cannot be read: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"{path} cannot be read: {exc.strerror}") from None
 
 
 def line(info: Info) -> str:

@@ -22,8 +22,8 @@ def main(argv: list[str]) -> int:
     """Raises UsageError."""
     try:
         sys.stdout.write("".join(f"{shown(line)}\n" for line in answer(argv)))
-    except NotWritten as flaw:
-        raise UsageError(str(flaw)) from None
+    except NotWritten as exc:
+        raise UsageError(str(exc)) from None
     return 0
 
 

@@ -104,8 +104,8 @@ class Lead:
             try:
                 if choice != talk.model:
                     take_model(session, choice.shown)
-            except NotPossible as flaw:
-                self.flaw = f"The model of the agent {self._name!r} cannot be had: {flaw}"
+            except NotPossible as exc:
+                self.flaw = f"The model of the agent {self._name!r} cannot be had: {exc}"
         mode = kind.permissionMode
         if isinstance(mode, str) and not setup.mode_is_given and session.record.grants.mode is None:
             if mode in MODES and (mode != "bypassPermissions" or session.may_bypass()):

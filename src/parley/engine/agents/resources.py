@@ -130,8 +130,8 @@ async def preloaded(session: Session, name: str, kind: AgentDefinition) -> list[
 
         try:
             blocks = await expand(session, recipe, "")
-        except ToolError as flaw:
-            session.setup.complain(f"agent {name!r}: the skill {wanted!r} is left out: {flaw}")
+        except ToolError as exc:
+            session.setup.complain(f"agent {name!r}: the skill {wanted!r} is left out: {exc}")
             continue
         text = "\n\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
         found.append(f"The skill {wanted!r}, which you follow where it fits:\n\n{text}")

@@ -136,11 +136,11 @@ class AgentRun:
         """Live so that it ends with an outcome, come what may."""
         try:
             return await self._live(turn)
-        except SessionError as flaw:
-            return outcome.broken(str(flaw))
-        except Exception as bug:
-            self._session.setup.complain("".join(traceback.format_exception(bug)))
-            return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
+        except SessionError as exc:
+            return outcome.broken(str(exc))
+        except Exception as exc:
+            self._session.setup.complain("".join(traceback.format_exception(exc)))
+            return outcome.broken(f"internal error: {type(exc).__name__}: {exc}")
 
     async def _live(self, turn: Turn) -> Outcome:
         """Its whole life, with all that it brings."""
@@ -168,8 +168,8 @@ class AgentRun:
                 if task.turn is not None:
                     task.turn.calls.tell_ran()
                 talk.answer_open_calls(why)
-        except SessionError as flaw:
-            session.setup.complain(str(flaw))
+        except SessionError as exc:
+            session.setup.complain(str(exc))
         if not task.in_background and session.turn is not None and task.turn is not None:
             session.turn.calls.denials += task.turn.calls.denials
         talk.setup.log.close()

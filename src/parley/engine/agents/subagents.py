@@ -128,9 +128,9 @@ class Subagents:
         made = made_for(session, call, kind, parent, worktree)
         try:
             log = session.setup.open_agent_log(id, meta)
-        except SessionError as flaw:
+        except SessionError as exc:
             self.lodgings.leave_soon(id)
-            raise ToolError(str(flaw)) from None
+            raise ToolError(str(exc)) from None
         task = AgentTask(
             id=id,
             run_id=run_id(session.stamp),
@@ -160,11 +160,11 @@ class Subagents:
         """Raises ToolError if what it said cannot be had: then it does not run."""
         try:
             run.take_up()
-        except SessionError as flaw:
+        except SessionError as exc:
             run.conversation.setup.log.close()
             task.record.close()
             self.lodgings.leave_soon(task.id)
-            raise ToolError(f"The agent {task.id} cannot go on: {flaw}") from None
+            raise ToolError(f"The agent {task.id} cannot go on: {exc}") from None
 
     def _check_room(self, depth: int) -> None:
         """Raises ToolError."""
@@ -219,8 +219,8 @@ class Subagents:
         """An agent that another process began. Raises ToolError."""
         try:
             stored = self._session.setup.known_agents()
-        except SessionError as flaw:
-            raise ToolError(str(flaw)) from None
+        except SessionError as exc:
+            raise ToolError(str(exc)) from None
         for agent in stored:
             if to in (agent.id, agent.meta.get("name")):
                 kind, words = agent.meta.get("agentType"), agent.meta.get("description")

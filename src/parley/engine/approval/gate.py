@@ -138,8 +138,8 @@ class Asker:
         except HostGone:
             why = f" {asking.reason}." if asking.reason else ""
             return self._attributed(unclear(f"Permission could not be asked for: the stream was closed.{why}"))
-        except AnswerIsError as flaw:
-            return self._attributed(unclear(f"Permission could not be asked for: {flaw}"))
+        except AnswerIsError as exc:
+            return self._attributed(unclear(f"Permission could not be asked for: {exc}"))
         return self._attributed(self._taken(answer, asking, request, call, tool))
 
     def _attributed(self, decision: Allow | Deny) -> Allow | Deny:
@@ -177,8 +177,8 @@ class Asker:
     def _taken(self, answer: Any, asking: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
         try:
             told: PermissionAnswer = convert(answer, PermissionAnswer)
-        except msgspec.ValidationError as flaw:
-            return unclear(f"The answer to the permission request was invalid: {flaw}")
+        except msgspec.ValidationError as exc:
+            return unclear(f"The answer to the permission request was invalid: {exc}")
         if isinstance(told.toolUseID, str) and told.toolUseID != call.id:
             return unclear("The answer to the permission request was meant for another call.")
         if told.behavior == "deny" and isinstance(told.message, str):

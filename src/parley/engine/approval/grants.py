@@ -51,8 +51,8 @@ class Grants:
         for update in (update for updates in self._updates for update in updates):
             try:
                 permits.update([update])  # one that is wrong must not cost those that restrict the session
-            except BadUpdate as flaw:
-                complain(f"a grant on record cannot be read and does not count: {flaw}")
+            except BadUpdate as exc:
+                complain(f"a grant on record cannot be read and does not count: {exc}")
 
     def record_of(self, updates: Sequence[Json]) -> Json | None:
         """What to keep of a host's updates; None if none of them is the session's own."""
@@ -101,8 +101,8 @@ class Mode:
         if self.current != (grants.mode or session.setup.permission_mode):
             try:
                 session.record.note("mode", grants.mode_record(self.current, self._before))
-            except SessionError as flaw:
-                session.setup.complain(str(flaw))
+            except SessionError as exc:
+                session.setup.complain(str(exc))
 
 
 def is_for_the_session(update: Json) -> bool:

@@ -34,8 +34,8 @@ class PromptTool:
         arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}
         try:
             answer = await self._servers.consult(self.name, arguments)
-        except ToolError as flaw:
-            raise AnswerIsError(f"the tool {self.name} that answers such questions failed: {flaw}") from None
+        except ToolError as exc:
+            raise AnswerIsError(f"the tool {self.name} that answers such questions failed: {exc}") from None
         return self._read(answer)
 
     def _read(self, answer: Json) -> Any:

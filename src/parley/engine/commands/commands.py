@@ -174,8 +174,8 @@ class Commands:
             return await compact_clear.run(self._session, turn, row.alias_of or called[0], called[1])
         try:
             turn.prompts[:] = [await self.expanded(prompt) for prompt in turn.prompts]
-        except ToolError as flaw:
-            return self._fail(turn.prompts, str(flaw))
+        except ToolError as exc:
+            return self._fail(turn.prompts, str(exc))
         return None
 
     async def let_in(self, prompts: list[Prompt]) -> list[Prompt]:
@@ -184,8 +184,8 @@ class Commands:
         for prompt in prompts:
             try:
                 found.append(await self.expanded(await self._session.servers.expand(prompt)))
-            except ToolError as flaw:
-                self._session.tell(Informational(content=str(flaw), level="warning"))
+            except ToolError as exc:
+                self._session.tell(Informational(content=str(exc), level="warning"))
                 self._session.prompts.report(prompt, "cancelled")
             except asyncio.CancelledError:
                 self._session.inbox.put_back(prompts)  # an interrupt: they are the next turn

@@ -41,12 +41,12 @@ async def run(session: Session, turn: Turn, name: str, words: str) -> Outcome:
         if turn.cut is None:
             raise
         return _cut(session, turn)
-    except ModelError as flaw:
+    except ModelError as exc:
         session.tell(init_line(session))
-        return outcome.api_failed(flaw, outcome.error_text(flaw))
-    except BudgetSpent as flaw:
+        return outcome.api_failed(exc, outcome.error_text(exc))
+    except BudgetSpent as exc:
         session.tell(init_line(session))
-        return outcome.out_of_budget(flaw, None)
+        return outcome.out_of_budget(exc, None)
 
 
 def _cut(session: Session, turn: Turn) -> Outcome:

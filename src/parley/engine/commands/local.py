@@ -106,8 +106,8 @@ def model(session: Session, arguments: str) -> Said:
         return Said(text=f"The model is `{session.conversation.model.shown}`. `/model NAME` sets another.")
     try:
         choice = take_model(session, arguments)
-    except NotPossible as flaw:
-        return Said(text=str(flaw), is_run=False)
+    except NotPossible as exc:
+        return Said(text=str(exc), is_run=False)
     return Said(text=f"Set model to `{choice.shown}` for this session only")
 
 

@@ -58,8 +58,8 @@ class Loan:
         before = self._session.conversation.model
         try:
             take_model(self._session, str(recipe.model))
-        except NotPossible as flaw:
-            self._session.setup.complain(f"{recipe.path}: {flaw}")
+        except NotPossible as exc:
+            self._session.setup.complain(f"{recipe.path}: {exc}")
         else:
             self._model_before = self._model_before or before
 

@@ -102,12 +102,12 @@ class Compactor:
             return False  # nobody asked for it, so nobody needs to hear that there is too little to compact
         try:
             done = await self.compact("auto")
-        except ModelError as flaw:
-            if another_model(flaw):
+        except ModelError as exc:
+            if another_model(exc):
                 return await self.make_room(another_model)
             gauge.failures += 1
             if gauge.failures >= MOST_FAILURES:
-                text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {flaw}"
+                text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {exc}"
                 gauge.failures = 0  # the next turn may try its luck again: it is a limit, and no wall
                 raise ModelError(text, kind="compaction_failed") from None
             return False
@@ -124,11 +124,11 @@ class Compactor:
         except asyncio.CancelledError:
             self._tell_end("interrupted")
             raise
-        except Blocked as why:
-            self._tell_end(str(why))
+        except Blocked as exc:
+            self._tell_end(str(exc))
             return None
-        except (ModelError, BudgetSpent) as flaw:
-            self._tell_end(str(flaw))
+        except (ModelError, BudgetSpent) as exc:
+            self._tell_end(str(exc))
             raise
         self._tell_end(TOO_FEW if done is None else None)
         return done
@@ -192,8 +192,8 @@ class Compactor:
         for step in (self._of_all, self._without_bodies, self._in_pieces):
             try:
                 said = await step(messages, words)
-            except ModelError as refused:
-                flaw = refused
+            except ModelError as exc:
+                flaw = exc
                 if not is_about_request(flaw):
                     raise
             else:
@@ -212,8 +212,8 @@ class Compactor:
         bare, (usual, small) = summary.without_bodies(messages), SHARES_OF_PIECE
         try:
             return await self._read_out(bare, words, usual)
-        except ModelError as flaw:
-            if not outcome.is_too_long(flaw):
+        except ModelError as exc:
+            if not outcome.is_too_long(exc):
                 raise
             return await self._read_out(bare, words, small)
 

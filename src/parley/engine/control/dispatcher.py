@@ -66,8 +66,8 @@ class Control:
             return
         try:
             answer = handler(session, request)
-        except Exception as flaw:
-            self._fail(message.request_id, flaw)
+        except Exception as exc:
+            self._fail(message.request_id, exc)
             return
         if isinstance(answer, Awaitable):
             self._await(message, answer)
@@ -141,8 +141,8 @@ class Control:
             async with self._one_by_one if changes else nullcontext():
                 found = await answer
             self._answer(request_id, found)
-        except Exception as flaw:
-            self._fail(request_id, flaw)
+        except Exception as exc:
+            self._fail(request_id, exc)
 
     def _over(self, request_id: RequestId, answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
         del self._slow[request_id]

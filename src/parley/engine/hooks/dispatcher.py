@@ -176,12 +176,12 @@ class Hooking:
             raise
         except TimeoutError:
             ran = Ran(failure=f"it did not answer within {hook.timeout_seconds:g} s")
-        except HookFailed as flaw:
-            ran = Ran(failure=str(flaw), unknown=flaw.unknown)
-        except Exception as bug:
+        except HookFailed as exc:
+            ran = Ran(failure=str(exc), unknown=exc.unknown)
+        except Exception as exc:
             # A fault of ours counts as the hook's failure, and is told in full.
-            self.complain("".join(traceback.format_exception(bug)))
-            ran = Ran(failure=f"internal error: {bug!r}")
+            self.complain("".join(traceback.format_exception(exc)))
+            ran = Ran(failure=f"internal error: {exc!r}")
         if ran.later is not None:
             self.in_background(self._finish(hook, fired, ran.later, report))
         else:

@@ -274,8 +274,8 @@ class Servers:
         self._flaw = ""
         try:
             return [await self.expand(prompt) for prompt in prompts]
-        except ToolError as flaw:
-            self._flaw = str(flaw)
+        except ToolError as exc:
+            self._flaw = str(exc)
             return prompts
 
     # Changing them.

@@ -64,8 +64,8 @@ async def expanded(prompt: Prompt, servers: Iterable[Server]) -> Prompt:
         if known == name:
             try:
                 answer = await server.prompt(described["name"], arguments(rest, parameters(described)))
-            except ToolError as flaw:
-                raise ToolError(f"/{name} could not be expanded: {flaw}") from None
+            except ToolError as exc:
+                raise ToolError(f"/{name} could not be expanded: {exc}") from None
             return msgspec.structs.replace(prompt, expansion=[*messages_of(answer), *prompt.content[1:]])
     return prompt
 

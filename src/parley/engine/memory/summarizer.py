@@ -95,8 +95,8 @@ class Distiller(Compactor):
         """They are in the log as well: a memory that cannot be written must not end the turn."""
         try:
             await self._remembering.keeper.keep(summaries)
-        except SessionError as flaw:
-            self._talk.setup.complain(str(flaw))
+        except SessionError as exc:
+            self._talk.setup.complain(str(exc))
 
     # The summaries.
 
@@ -116,8 +116,8 @@ class Distiller(Compactor):
         wish = f"\n\n[The person says of this summary: {self._wish}]" if self._wish else ""
         try:
             said = await self._insist(self._asking(f"{words}{wish}\n\n{material}"), self._choice)
-        except ModelError as flaw:
-            if not is_about_length(flaw):
+        except ModelError as exc:
+            if not is_about_length(exc):
                 raise
             said = material
         return summary.shortened(summary.TAGS.sub("", said).strip(), self._most_chars)

@@ -82,8 +82,8 @@ class Remembering:
         """About what the curator would have to read."""
         try:
             done = self.keeper.progress() if self._progress is None else self._progress
-        except SessionError as flaw:
-            self._session.setup.complain(str(flaw))
+        except SessionError as exc:
+            self._session.setup.complain(str(exc))
             return 0
         self._progress, pending = done, 0
         for line in reversed(self._session.record.history.lines()):
@@ -130,13 +130,13 @@ class Remembering:
             raise
         except TimeoutError:
             words = TOO_LONG
-        except (ModelError, SessionError, UsageError) as flaw:
+        except (ModelError, SessionError, UsageError) as exc:
             self._failures += 1
-            words = f"It failed: {flaw}"
-        except Exception as bug:  # a fault of ours costs this consolidation, not the session
-            self._session.setup.complain("".join(traceback.format_exception(bug)))
+            words = f"It failed: {exc}"
+        except Exception as exc:  # a fault of ours costs this consolidation, not the session
+            self._session.setup.complain("".join(traceback.format_exception(exc)))
             self._failures += 1
-            words = f"It failed: internal error: {type(bug).__name__}: {bug}"
+            words = f"It failed: internal error: {type(exc).__name__}: {exc}"
         else:
             self._failures = 0
         finally:

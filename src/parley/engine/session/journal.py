@@ -82,9 +82,9 @@ class Record:
                     ledger.resume(entry.message)
                 elif entry.kind == "conversation_reset":
                     ledger.restart()
-            except (KeyError, TypeError, AttributeError, ValueError) as flaw:
+            except (KeyError, TypeError, AttributeError, ValueError) as exc:
                 # Another program may have written to the file; one odd line must not cost the session.
-                complain(f"entry {entry.seq} of the session cannot be read and is skipped: {flaw!r}")
+                complain(f"entry {entry.seq} of the session cannot be read and is skipped: {exc!r}")
 
     def keep(self, message: Message, **context: Any) -> None:
         """Record a line. Raises SessionError."""

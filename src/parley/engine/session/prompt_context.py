@@ -40,5 +40,5 @@ def instruct(session: Session, text: str) -> None:
         return  # not rendered yet, or nothing new
     try:
         record.note("prompt", {"text": whole})
-    except SessionError as flaw:
-        session.setup.complain(str(flaw))
+    except SessionError as exc:
+        session.setup.complain(str(exc))

@@ -101,8 +101,8 @@ class Prompts:
         try:
             self._session.conversation.recover()
             self.keep(silent)
-        except SessionError as flaw:
-            self._session.setup.complain(str(flaw))
+        except SessionError as exc:
+            self._session.setup.complain(str(exc))
         for prompt in silent:
             self.report(prompt, "completed")
 

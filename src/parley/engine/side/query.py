@@ -84,8 +84,8 @@ class Errand:
                 finally:
                     if growing.started:
                         self._ledger.count(choice.shown, growing.final_usage, self._clock() - begun, beside=True)
-        except BudgetSpent as flaw:
-            raise ModelError(str(flaw), kind="budget_exhausted") from None
+        except BudgetSpent as exc:
+            raise ModelError(str(exc), kind="budget_exhausted") from None
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
         if not growing.finished:

@@ -31,18 +31,18 @@ async def insist(talk: Conversation, request: ModelRequest, choice: Choice, tell
     while True:
         try:
             return await ask(talk, request, choice)
-        except ModelError as flaw:
+        except ModelError as exc:
             failures += 1
             since = since if failures > 1 else now()
-            delay = retry.delay_seconds(flaw, failures, talk.limits.max_retries, talk.setup.dice(), now() - since)
+            delay = retry.delay_seconds(exc, failures, talk.limits.max_retries, talk.setup.dice(), now() - since)
             if delay is None:
                 raise
             line = ApiRetry(
                 attempt=failures,
-                max_retries=retry.most_retries(flaw, talk.limits.max_retries),
+                max_retries=retry.most_retries(exc, talk.limits.max_retries),
                 retry_delay_ms=round(delay * 1000),
-                error_status=flaw.status,
-                error=outcome.error_name(flaw),
+                error_status=exc.status,
+                error=outcome.error_name(exc),
             )
             tell(line)
             await talk.stamp.pause(delay)

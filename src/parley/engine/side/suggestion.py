@@ -78,8 +78,8 @@ async def suggest(session: Session) -> None:
     user, agent = (last_text(messages, role) for role in ("user", "assistant"))
     try:
         answer = await ask(QUESTION.format(nothing=NOTHING, user=user, agent=agent))
-    except ModelError as flaw:
-        session.setup.complain(f"no prompt can be suggested: {flaw}")
+    except ModelError as exc:
+        session.setup.complain(f"no prompt can be suggested: {exc}")
         return
     text = " ".join(answer.split()).strip("\"'")
     if text and text.rstrip(".").upper() != NOTHING and len(text) <= LONGEST:

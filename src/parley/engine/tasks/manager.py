@@ -133,8 +133,8 @@ class Tasks:
             raise ToolError("The session is ending: nothing can be started in the background any more.")
         try:
             return Record(self._place.folder() / f"{id}.output", again=again)
-        except OSError as flaw:
-            raise ToolError(f"The file for its output cannot be made: {flaw}") from None
+        except OSError as exc:
+            raise ToolError(f"The file for its output cannot be made: {exc}") from None
 
     def begin(self, task: Task, watcher: asyncio.Task[None]) -> None:
         """Put a task on record and tell of it. The watcher has not run yet, and calls `finish` when it is over."""

@@ -47,8 +47,8 @@ def declared(tools: object) -> list[Declared]:
     """Raises UsageError if these are no declarations of tools."""
     try:
         found = msgspec.convert(tools, list[Declared])
-    except msgspec.ValidationError as flaw:
-        raise UsageError(f"client tools must be a list of {{name, description, input_schema}}: {flaw}") from None
+    except msgspec.ValidationError as exc:
+        raise UsageError(f"client tools must be a list of {{name, description, input_schema}}: {exc}") from None
     names = [tool.name for tool in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -60,8 +60,8 @@ def declared_in(text: str) -> list[Declared]:
     """Raises UsageError."""
     try:
         return declared(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError) as flaw:
-        raise UsageError(f"client tools are no JSON: {flaw}") from None
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise UsageError(f"client tools are no JSON: {exc}") from None
 
 
 class ClientTool:
@@ -117,8 +117,8 @@ class ClientTools:
             return
         try:
             record.note("question", {"request_id": call, "tool_use_id": call, "waits_for": CLIENT})
-        except SessionError as flaw:
-            raise ToolError(f"The call was not handed to the client: {flaw}") from None
+        except SessionError as exc:
+            raise ToolError(f"The call was not handed to the client: {exc}") from None
 
     def take(self, message: User) -> User | None:
         """Hand out the results in a line; the line without them, or None if nothing is left of it."""

@@ -52,8 +52,8 @@ class Fallback:
     def _can_open(self, choice: Choice) -> bool:
         try:
             self._conversation.open_model(choice)
-        except (UsageError, ModelError) as flaw:
-            self._conversation.setup.complain(f"warning: the fallback model {choice.shown} cannot be used: {flaw}")
+        except (UsageError, ModelError) as exc:
+            self._conversation.setup.complain(f"warning: the fallback model {choice.shown} cannot be used: {exc}")
             return False
         return True
 

@@ -105,11 +105,11 @@ class Exchange:
         while True:
             try:
                 growing = await self._try(number)
-            except ModelError as flaw:
+            except ModelError as exc:
                 self._abandon()
-                if await self._squeezed(flaw):
+                if await self._squeezed(exc):
                     continue
-                await self._recover(flaw)
+                await self._recover(exc)
                 growing = self.growing
                 if not growing.calls():
                     continue
@@ -144,8 +144,8 @@ class Exchange:
             growing = self.growing = Growing()
             try:
                 await self._read(growing)
-            except ModelError as flaw:
-                talk.tell_quota(flaw.quota)
+            except ModelError as exc:
+                talk.tell_quota(exc.quota)
                 if not growing.complete:
                     raise
         if not growing.complete:

@@ -97,6 +97,6 @@ def saved(data: bytes, path: Path) -> str:
     """Where the data is, in words; a full disk costs the rest of an output, not the turn."""
     try:
         private_files.write(path, data, below=BELOW)
-    except OSError as flaw:
-        return f"could not be saved: {flaw.strerror}"
+    except OSError as exc:
+        return f"could not be saved: {exc.strerror}"
     return f"saved to: {path}"

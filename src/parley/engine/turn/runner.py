@@ -124,13 +124,13 @@ class Turns:
                 if turn.cut is None:
                     await self._expand(turn)
             return await turn.run()
-        except SessionError as flaw:
-            return outcome.broken(str(flaw), flaw.fault_type)
-        except Exception as bug:
+        except SessionError as exc:
+            return outcome.broken(str(exc), exc.fault_type)
+        except Exception as exc:
             # One result for every turn, also where the fault is ours.
-            session.setup.complain("".join(traceback.format_exception(bug)))
+            session.setup.complain("".join(traceback.format_exception(exc)))
             self._answer_after_bug()
-            return outcome.broken(f"internal error: {type(bug).__name__}: {bug}")
+            return outcome.broken(f"internal error: {type(exc).__name__}: {exc}")
 
     async def _expand(self, turn: Turn) -> None:
         """Let servers say what their commands stand for. An interrupt ends the asking; the turn still begins."""
@@ -175,8 +175,8 @@ class Turns:
         text = "An internal error of the engine ended this call. Its outcome is unknown."
         try:
             self._session.conversation.answer_open_calls(text)
-        except SessionError as flaw:
-            self._session.setup.complain(str(flaw))
+        except SessionError as exc:
+            self._session.setup.complain(str(exc))
 
     def _begin(self, turn: Turn) -> None:
         """Announce a turn and take its prompts into the conversation. Raises ModelError if they can never fit."""
@@ -231,8 +231,8 @@ class Turns:
         self.last_result = result
         try:
             session.record.keep(result)
-        except SessionError as flaw:
-            session.setup.complain(str(flaw))
+        except SessionError as exc:
+            session.setup.complain(str(exc))
         session.host.tell(result)
         for prompt in turn.prompts:
             session.prompts.report(prompt, "cancelled" if ended.is_aborted else "completed")

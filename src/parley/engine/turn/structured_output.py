@@ -79,8 +79,8 @@ class Form:
         """The same for an answer that came as text."""
         try:
             given = msgspec.json.decode(text)
-        except msgspec.DecodeError as flaw:
-            self.errors = [f"the answer is not JSON: {flaw}"]
+        except msgspec.DecodeError as exc:
+            self.errors = [f"the answer is not JSON: {exc}"]
             return False
         return self.fill(given)
 
@@ -153,8 +153,8 @@ def read_form(text: str, most_attempts: int) -> Form:
     """The form of `--json-schema`. Raises UsageError."""
     try:
         schema = msgspec.json.decode(text)
-    except msgspec.DecodeError as flaw:
-        raise UsageError(f"option '--json-schema' is not JSON: {flaw}") from None
+    except msgspec.DecodeError as exc:
+        raise UsageError(f"option '--json-schema' is not JSON: {exc}") from None
     return Form(schema, most_attempts)
 
 
@@ -170,9 +170,9 @@ def validator(schema: Any) -> Any:
     cls = validator_for(schema, default=Draft202012Validator)
     try:
         cls.check_schema(schema)
-    except SchemaError as flaw:
-        where = "".join(f"/{step}" for step in flaw.absolute_path) or "/"
-        raise UsageError(f"the JSON schema is not a schema: {where}: {flaw.message[:LONGEST_ERROR_CHARS]}") from None
+    except SchemaError as exc:
+        where = "".join(f"/{step}" for step in exc.absolute_path) or "/"
+        raise UsageError(f"the JSON schema is not a schema: {where}: {exc.message[:LONGEST_ERROR_CHARS]}") from None
     check_references(schema)
     # An empty registry: nothing is ever fetched.
     made = cls(schema, registry=Registry())

@@ -60,9 +60,9 @@ class Calls:
             async with asyncio.TaskGroup() as together:
                 room = asyncio.Semaphore(self._conversation.limits.max_parallel_tools)
                 running = [together.create_task(self._run_one(call, room)) for call in calls]
-        except ExceptionGroup as several:
-            if several.split(SessionError)[1] is None:
-                raise several.exceptions[0] from None  # a full disk hits all of them alike
+        except ExceptionGroup as exc:
+            if exc.split(SessionError)[1] is None:
+                raise exc.exceptions[0] from None  # a full disk hits all of them alike
             raise
         return any(task.result() for task in running)
 

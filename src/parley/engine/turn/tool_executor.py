@@ -128,8 +128,8 @@ class Caller:
         call = self.prepared(call)
         try:
             read_input(tool, call.input)
-        except BadInput as flaw:
-            return Called(result=unusable(f"InputValidationError: {flaw}"))
+        except BadInput as exc:
+            return Called(result=unusable(f"InputValidationError: {exc}"))
         if self._listeners.live is not None:
             return await self._run_hooked(self._listeners.live, call, tool, mode)
         return await self._carry_out(tool, await self._decide(call, tool, mode()))
@@ -144,8 +144,8 @@ class Caller:
                 call = ToolUse({**call.json, "input": before.updated_input})
             try:
                 read_input(tool, call.input)
-            except BadInput as flaw:
-                return Called(result=unusable(f"InputValidationError: the input a hook gave: {flaw}"))
+            except BadInput as exc:
+                return Called(result=unusable(f"InputValidationError: the input a hook gave: {exc}"))
         decided = await self._decide(call, tool, mode(), *opinions)
         if live.calls.guard_output(call, tool, self.agent):
             self.course.guard(call.id)
@@ -203,20 +203,20 @@ class Caller:
                 called = Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
                 self.course.ran(id, called)
                 return called
-        except Exception as bug:
-            return Called(result=self._failed(tool, bug), meta={"permission_decision": meta}, ran=decision.input)
+        except Exception as exc:
+            return Called(result=self._failed(tool, exc), meta={"permission_decision": meta}, ran=decision.input)
 
     async def _result(self, tool: Tool, decision: Allow, id: str) -> Result:
         """What the tool gives, or what became of it instead."""
         reach = msgspec.structs.replace(decision.reach, call=id)
         try:
             return await tool.run(read_input(tool, decision.input), self._context, reach)
-        except BadInput as flaw:
-            return unusable(f"InputValidationError: {flaw}")
-        except ToolError as flaw:
-            return Result(content=str(flaw), detail=f"Error: {flaw}", is_error=True)
-        except Exception as bug:
-            return self._failed(tool, bug)
+        except BadInput as exc:
+            return unusable(f"InputValidationError: {exc}")
+        except ToolError as exc:
+            return Result(content=str(exc), detail=f"Error: {exc}", is_error=True)
+        except Exception as exc:
+            return self._failed(tool, exc)
 
     def _failed(self, tool: Tool, bug: Exception) -> Result:
         """A fault of ours costs this call, not the turn."""

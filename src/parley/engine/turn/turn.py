@@ -137,12 +137,12 @@ class Turn:
             self.announced = True
             await asyncio.sleep(0)  # the first line leaves before the work begins
             return self._aborted() if self.cut is not None else await self._converse()
-        except ModelError as flaw:
-            ended = self._failed(flaw)
-            await self.hearing.tell_failure(flaw)
+        except ModelError as exc:
+            ended = self._failed(exc)
+            await self.hearing.tell_failure(exc)
             return ended
-        except BudgetSpent as flaw:
-            return outcome.out_of_budget(flaw, self.exchange.growing.stop_reason)
+        except BudgetSpent as exc:
+            return outcome.out_of_budget(exc, self.exchange.growing.stop_reason)
 
     async def _admitted(self, admit: Callable[[Turn], Awaitable[Outcome | None]]) -> Outcome | None:
         """What those say who are asked about the prompts. An interrupt ends the asking; the turn still begins."""

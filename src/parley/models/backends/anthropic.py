@@ -70,13 +70,13 @@ class Anthropic:
                             answer.has_grown = answer.has_grown or is_content(event)
                             yield event
                     return
-            except ModelError as flaw:
-                flaw.message = endpoint.without_key(flaw.message)
+            except ModelError as exc:
+                exc.message = endpoint.without_key(exc.message)
                 if not has_quota(endpoint):
-                    flaw.quota = None
-                if flaw.status == 401 and self._find is not None:
+                    exc.quota = None
+                if exc.status == 401 and self._find is not None:
                     self._endpoint = None
-                self._dropped.note(flaw, optional_fields(fields, betas))
+                self._dropped.note(exc, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -183,8 +183,8 @@ def understood(data: bytes) -> Event:
     """Raises ModelError for an error event or a line that is no event."""
     try:
         event = read_event(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
-        raise ModelError(f"the model sent an event that cannot be read: {flaw}", retryable=True) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise ModelError(f"the model sent an event that cannot be read: {exc}", retryable=True) from None
     if event.type == "error":
         error = event.error or {}
         kind = str(error.get("type", "api_error"))

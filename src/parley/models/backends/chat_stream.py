@@ -76,8 +76,8 @@ class ChatStream:
             return []
         try:
             return list(self._take(understood(data)))
-        except (AttributeError, TypeError, KeyError) as flaw:
-            raise ModelError(f"the model sent an event of a strange shape: {flaw}", retryable=True) from None
+        except (AttributeError, TypeError, KeyError) as exc:
+            raise ModelError(f"the model sent an event of a strange shape: {exc}", retryable=True) from None
 
     def _take(self, chunk: Json) -> Iterator[Event]:
         if not self._started:
@@ -244,10 +244,10 @@ def understood(data: bytes) -> Json:
     """Raises ModelError."""
     try:
         chunk = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         if (mended := mend_surrogates(data)) is not None:
             return understood(mended)
-        raise ModelError(f"the model sent an event that cannot be read: {flaw}", retryable=True) from None
+        raise ModelError(f"the model sent an event that cannot be read: {exc}", retryable=True) from None
     except RecursionError:
         raise ModelError("the model sent an event that is nested too deep", retryable=True) from None
     if not isinstance(chunk, dict):

@@ -64,8 +64,8 @@ class Cloud:
                 async for event in self._events(fields, betas):
                     yield event
                 return
-            except ModelError as flaw:
-                self._dropped.note(flaw, optional_fields(fields, betas))
+            except ModelError as exc:
+                self._dropped.note(exc, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._client is not None:
@@ -88,9 +88,9 @@ class Cloud:
                     yield event
         except TimeoutError:
             raise ModelError(LATE, kind="timeout_error", retryable=True) from None
-        except Exception as flaw:
+        except Exception as exc:
             # What signs a request may fail in ways of its own, which no common class has.
-            raise (flaw if isinstance(flaw, ModelError) else meant(flaw)) from None
+            raise (exc if isinstance(exc, ModelError) else meant(exc)) from None
         finally:
             if stream is not None:
                 await stream.close()

@@ -82,14 +82,14 @@ class OpenAI:
                 for event in stream.end():
                     yield event
                 return
-            except ModelError as flaw:
+            except ModelError as exc:
                 if stream.outlives_a_break:
                     # All was said before the line broke.
                     for event in stream.end():
                         yield event
                     return
-                flaw.message = endpoint.without_key(flaw.message)
-                self._dropped.note(flaw, [field for field in OPTIONAL if field in fields])
+                exc.message = endpoint.without_key(exc.message)
+                self._dropped.note(exc, [field for field in OPTIONAL if field in fields])
 
     async def close(self) -> None:
         if self._pool is not None:

@@ -137,8 +137,8 @@ def read_script(text: str, name: str) -> Script:
 
     try:
         return msgspec.convert(tomllib.loads(text), Script)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as flaw:
-        raise UsageError(f"the script {name} is wrong: {flaw}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
+        raise UsageError(f"the script {name} is wrong: {exc}") from None
 
 
 class Player:

@@ -26,8 +26,8 @@ class Scripted:
         """The deadlines are for turns with a fault: nothing else keeps anybody waiting. Raises UsageError."""
         try:
             self._player = Player(read_script(path.read_text(encoding="utf-8"), str(path)))
-        except (OSError, UnicodeDecodeError) as flaw:
-            raise UsageError(f"the script {path} cannot be read: {flaw}") from None
+        except (OSError, UnicodeDecodeError) as exc:
+            raise UsageError(f"the script {path} cannot be read: {exc}") from None
         self._new_id = new_id
         self._deadlines = deadlines
 

@@ -245,8 +245,8 @@ class Plan:
         """Raises UsageError."""
         try:
             return cls([read_fault(text) for text in texts])
-        except ValueError as flaw:
-            raise UsageError(f"{where}: {flaw}") from None
+        except ValueError as exc:
+            raise UsageError(f"{where}: {exc}") from None
 
     def next(self) -> Fault | None:
         """What strikes the request that comes now."""

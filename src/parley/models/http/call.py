@@ -143,8 +143,8 @@ class Pool:
         except (httpx2.LocalProtocolError, UnicodeEncodeError):
             # The flaw's own words would show the header, which may be the key.
             raise ModelError("the request cannot be sent: a header has a value that no header may have") from None
-        except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as flaw:
-            raise unreachable(flaw, self._base_url) from None
+        except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as exc:
+            raise unreachable(exc, self._base_url) from None
         finally:
             if response is not None:
                 await response.aclose()

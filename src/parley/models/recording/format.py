@@ -113,8 +113,8 @@ def read_tape(path: Path) -> Tape:
     """Raises UsageError, in one sentence, for what is no tape or a broken one."""
     try:
         data = path.read_bytes()
-    except OSError as flaw:
-        raise UsageError(f"the tape {path} cannot be read: {flaw.strerror}") from None
+    except OSError as exc:
+        raise UsageError(f"the tape {path} cannot be read: {exc.strerror}") from None
     # A line without its end is what a crash leaves behind: everything before it counts.
     lines = data.split(b"\n")[:-1]
     if not lines:
@@ -128,8 +128,8 @@ def read_tape(path: Path) -> Tape:
     for at, line in enumerate(lines[1:], 2):
         try:
             _add(_read(line, path, at), exchanges)
-        except (ValueError, msgspec.DecodeError) as flaw:
-            raise UsageError(f"the tape {path} is broken: line {at}: {flaw}") from None
+        except (ValueError, msgspec.DecodeError) as exc:
+            raise UsageError(f"the tape {path} is broken: line {at}: {exc}") from None
     if not exchanges:
         raise UsageError(f"the tape {path} has no request on it")
     return Tape(str(path), head, list(exchanges.values()))
@@ -138,9 +138,9 @@ def read_tape(path: Path) -> Tape:
 def _read(line: bytes, path: Path, at: int) -> Any:
     try:
         return _line.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         what = f"{path} is no tape" if at == 1 else f"the tape {path} is broken"
-        raise UsageError(f"{what}: line {at}: {flaw}") from None
+        raise UsageError(f"{what}: line {at}: {exc}") from None
 
 
 def _add(line: Any, exchanges: dict[int, Exchange]) -> None:

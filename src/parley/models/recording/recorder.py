@@ -47,8 +47,8 @@ class Writer:
             self._file = private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False)
         except FileExistsError:
             raise UsageError(f"option '--record': {path} is there already; a tape is never overwritten") from None
-        except OSError as flaw:
-            raise UsageError(f"option '--record': {path} cannot be made: {flaw.strerror}") from None
+        except OSError as exc:
+            raise UsageError(f"option '--record': {path} cannot be made: {exc.strerror}") from None
         self.redaction = redaction
         self._path = path
         self._clock = clock
@@ -84,8 +84,8 @@ class Writer:
         try:
             while data:
                 data = data[os.write(self._file, data) :]
-        except OSError as flaw:
-            self._complain(f"the tape {self._path} ends here, it cannot be written: {flaw.strerror}")
+        except OSError as exc:
+            self._complain(f"the tape {self._path} ends here, it cannot be written: {exc.strerror}")
             self.close()
 
     def now_ms(self) -> float:
@@ -126,8 +126,8 @@ class Recorder:
                 async for event in events:
                     answer.tell(event)
                     yield event
-        except ModelError as flaw:
-            answer.end(error=Flaw.of(flaw))
+        except ModelError as exc:
+            answer.end(error=Flaw.of(exc))
             raise
         except (asyncio.CancelledError, GeneratorExit):
             answer.end(closed=True)

@@ -242,8 +242,8 @@ def _read(command: str, home: str | None) -> Line | Unclear:
         return Unclear("a control character")
     try:
         commands = tuple(_commands(command, home))
-    except _Doubt as doubt:
-        return Unclear(str(doubt))
+    except _Doubt as exc:
+        return Unclear(str(exc))
     if len(commands) > MOST_COMMANDS:
         return Unclear(f"more than {MOST_COMMANDS} commands")
     if sum(len(simple.argv) + len(simple.redirects) for simple in commands) > MOST_WORDS:

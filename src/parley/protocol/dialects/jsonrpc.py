@@ -95,8 +95,8 @@ class JsonRpc:
         try:
             call = read(line)
             return METHODS[call.method](self, call)
-        except Flaw as flaw:
-            return [Reply(lines=[flaw.line()])]
+        except Flaw as exc:
+            return [Reply(lines=[exc.line()])]
 
     def run(self, call: Call) -> list[Message]:
         if self._run is not None:
@@ -108,8 +108,8 @@ class JsonRpc:
         try:
             line = {"type": "user", **said, "message": {"role": "user", "content": call.params["prompt"]}}
             messages = self._frames.prompted(convert(line, User))
-        except msgspec.ValidationError as flaw:
-            raise Flaw(INVALID_PARAMS, str(flaw), call.id) from None
+        except msgspec.ValidationError as exc:
+            raise Flaw(INVALID_PARAMS, str(exc), call.id) from None
         prompt = messages[-1]
         if not isinstance(prompt, User):
             raise Flaw(INVALID_PARAMS, prompt.reason if isinstance(prompt, Refused) else "no prompt", call.id)
@@ -211,11 +211,11 @@ def parse(line: bytes) -> Any:
         raise Flaw(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
     try:
         return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         mended = mend_surrogates(line)
         if mended is not None:
             return parse(mended)
-        raise Flaw(PARSE_ERROR, f"the line is not JSON: {flaw}") from None
+        raise Flaw(PARSE_ERROR, f"the line is not JSON: {exc}") from None
 
 
 def result_line(id: Id, frame: Json) -> bytes:

@@ -103,8 +103,8 @@ class Miriad:
         named = message.uuid if isinstance(message.uuid, str) and message.uuid else None
         try:
             brought = self.brought(message)
-        except msgspec.ValidationError as flaw:
-            return [Refused(reason=f"user: {flaw}", kind="user", uuid=named, session_id=session_id)]
+        except msgspec.ValidationError as exc:
+            return [Refused(reason=f"user: {exc}", kind="user", uuid=named, session_id=session_id)]
         uuid = named or self._world.new_uuid()
         if not is_tool_result(message):
             self.prompts.came(uuid, session_id)

@@ -66,8 +66,8 @@ def read_jsonrpc(line: bytes, new_uuid: NewUuid) -> Message:
     first = FIRST.get(str(frame.get("type")))
     try:
         return read_miriad(spell(frame if first is None else first(frame)), new_uuid)
-    except (KeyError, TypeError) as flaw:
-        return Refused(reason=f"the response has no {flaw}", kind="jsonrpc")
+    except (KeyError, TypeError) as exc:
+        return Refused(reason=f"the response has no {exc}", kind="jsonrpc")
 
 
 def said(block: Json) -> Json:

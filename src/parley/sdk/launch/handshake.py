@@ -83,12 +83,12 @@ def object_in(given: str | os.PathLike[str], name: str) -> Json:
         try:
             with open(given, encoding="utf-8") as file:
                 text = file.read()
-        except OSError as flaw:
-            raise CLIConnectionError(f"{name}: {given} cannot be read: {flaw.strerror}") from None
+        except OSError as exc:
+            raise CLIConnectionError(f"{name}: {given} cannot be read: {exc.strerror}") from None
     try:
         found: Json = msgspec.json.decode(text.encode(), type=dict)
-    except msgspec.DecodeError as flaw:
-        raise CLIConnectionError(f"{name} is no JSON object: {flaw}") from None
+    except msgspec.DecodeError as exc:
+        raise CLIConnectionError(f"{name} is no JSON object: {exc}") from None
     return found
 
 

@@ -72,12 +72,12 @@ class Seat:
             pump = Pump(connection, transport, stamp.new_uuid)
             setup = Composer(options, self._environment, self._cwd, stamp).setup(self.complain)
             session = self.session = hub.open(setup, pump)
-        except UsageError as flaw:
-            self.complain(f"Error: {flaw}")
-        except (SessionError, OSError) as flaw:
-            self.complain(str(flaw))
+        except UsageError as exc:
+            self.complain(f"Error: {exc}")
+        except (SessionError, OSError) as exc:
+            self.complain(str(exc))
             asked = options.resume or options.session_id or stamp.new_uuid()
-            transport.write(connection.send(no_session(str(flaw), asked, stamp)))
+            transport.write(connection.send(no_session(str(exc), asked, stamp)))
         else:
             try:
                 await serve(transport, pump, session)

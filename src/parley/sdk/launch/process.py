@@ -81,9 +81,9 @@ class Process:
         except FileNotFoundError:
             self._cleanup()
             raise CLINotFoundError("there is no such engine", self._argv[0]) from None
-        except (OSError, ValueError, subprocess.SubprocessError) as flaw:
+        except (OSError, ValueError, subprocess.SubprocessError) as exc:
             self._cleanup()
-            raise CLIConnectionError(f"the engine {self._argv[0]} cannot be started: {flaw}") from None
+            raise CLIConnectionError(f"the engine {self._argv[0]} cannot be started: {exc}") from None
         if not ON_WINDOWS:
             for pipe in (child.stdin, child.stdout, child.stderr):
                 os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]  # all three are pipes
@@ -125,9 +125,9 @@ class Process:
             return data[os.write(pipe.fileno(), data) :]
         except BlockingIOError:
             return data
-        except OSError as flaw:
+        except OSError as exc:
             self._broken = True
-            raise CLIConnectionError(f"the engine does not read any more: {flaw.strerror}") from None
+            raise CLIConnectionError(f"the engine does not read any more: {exc.strerror}") from None
 
     async def _write_held(self) -> None:
         pipe = self.child.stdin

@@ -157,8 +157,8 @@ class Link:
             for message in self._connection.end():
                 self._take(message)
             ended = await self.wire.ended()
-        except Exception as flaw:
-            self.flaw = flaw
+        except Exception as exc:
+            self.flaw = exc
         except BaseException:
             # The loop is ending, and nobody will close us.
             self.wire.abandon()
@@ -218,16 +218,16 @@ class Link:
         try:
             payload = await self._answer(question.request, signal)
             self._reply(asked, Success(request_id=asked, response=payload))
-        except Exception as flaw:
+        except Exception as exc:
             log.debug("a callback for %s failed", question.request.subtype, exc_info=True)
-            self._reply(asked, Failure(request_id=asked, error=f"{flaw}" or type(flaw).__name__))
+            self._reply(asked, Failure(request_id=asked, error=f"{exc}" or type(exc).__name__))
         except GeneratorExit:
             raise  # there is no loop any more
-        except BaseException as flaw:
+        except BaseException as exc:
             if not signal.aborted:
                 # Neither the engine nor the client ended it, so the engine waits for an answer.
-                self._reply(asked, Failure(request_id=asked, error=f"the callback ended with {type(flaw).__name__}"))
-            if not is_stray(flaw):
+                self._reply(asked, Failure(request_id=asked, error=f"the callback ended with {type(exc).__name__}"))
+            if not is_stray(exc):
                 raise
             log.warning("the callback for %s was cancelled", question.request.subtype, exc_info=True)
         with suppress(CLIConnectionError):
@@ -239,9 +239,9 @@ class Link:
             return
         try:
             spell(response)
-        except (TypeError, ValueError, NotImplementedError, OverflowError) as flaw:
+        except (TypeError, ValueError, NotImplementedError, OverflowError) as exc:
             # A callback may return what no line can say.
-            response = Failure(request_id=asked, error=f"the answer is no JSON: {flaw}")
+            response = Failure(request_id=asked, error=f"the answer is no JSON: {exc}")
         data = self._connection.send(ControlResponse(response=response))
         with suppress(CLIConnectionError):
             self.wire.write(data)

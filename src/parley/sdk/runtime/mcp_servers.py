@@ -101,11 +101,11 @@ class Server:
             try:
                 self._check(tool, arguments)
                 return result_of(await awaited(tool.handler(arguments)))
-            except BaseException as flaw:
-                if not isinstance(flaw, Exception) and not is_stray(flaw):
+            except BaseException as exc:
+                if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
                 log.warning("the tool %s failed", tool.name, exc_info=True)
-                return failed(f"{flaw}" or type(flaw).__name__)
+                return failed(f"{exc}" or type(exc).__name__)
             finally:
                 del self._calls[number]
         return failed("the call was cancelled")
@@ -144,8 +144,8 @@ def validator(schema: Json) -> Any:
     cls = validator_for(schema)
     try:
         cls.check_schema(schema)
-    except SchemaError as flaw:
-        raise ValueError(f"the schema of the tool is wrong: {flaw.message}") from None
+    except SchemaError as exc:
+        raise ValueError(f"the schema of the tool is wrong: {exc.message}") from None
     return cls(schema)
 
 

@@ -113,8 +113,8 @@ class Custom:
                 if not self._transport.is_ready():
                     raise CLIConnectionError("the transport is not ready for writing")
                 await self._transport.write(self._held.pop(0).decode())
-        except Exception as flaw:
-            self._flaw = flaw
+        except Exception as exc:
+            self._flaw = exc
             self._held.clear()
         finally:
             self._writing = None
@@ -144,8 +144,8 @@ def spelled(message: Json) -> bytes:
     """An object as a line; what is no JSON is a line that nobody can read, which the stream survives."""
     try:
         return msgspec.json.encode(message)
-    except (TypeError, ValueError, msgspec.MsgspecError) as flaw:
-        return repr(flaw).encode()
+    except (TypeError, ValueError, msgspec.MsgspecError) as exc:
+        return repr(exc).encode()
 
 
 def to_stderr(line: str) -> None:

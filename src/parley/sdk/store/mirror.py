@@ -113,11 +113,11 @@ class Mirror:
                 # It may still arrive: a second try could keep everything twice.
                 self._given_up(f"the store took longer than {APPEND_SECONDS:g} s", key)
                 return
-            except BaseException as flaw:
-                if not isinstance(flaw, Exception) and not is_stray(flaw):
+            except BaseException as exc:
+                if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
                 if pause is None:
-                    self._given_up(f"{flaw}" or type(flaw).__name__, key)
+                    self._given_up(f"{exc}" or type(exc).__name__, key)
                     return
             await sleep(pause)
 

@@ -53,8 +53,8 @@ def told(place: Place | None, denies: Callable[[str], bool]) -> tuple[str, str]:
         kept = shortened(found.data.decode("utf-8-sig"))
     except safe_read.Absent:
         kept = ""
-    except (safe_read.Unfit, UnicodeDecodeError) as flaw:
-        return "", f"{path} is not read: {flaw}"
+    except (safe_read.Unfit, UnicodeDecodeError) as exc:
+        return "", f"{path} is not read: {exc}"
     says = f"{FILE} there begins:\n\n{kept}" if kept else f"{FILE} there is still to be written."
     return (
         f"You keep a memory in {place.folder} from one session to the next. Write to {FILE} there what will help you "

@@ -55,8 +55,8 @@ def gather(
             data = safe_read.read(path, beneath, MOST_BYTES).data
             reason = withheld or obstacle(data) or ""
             name, kind, dropped = read(data.decode("utf-8-sig"), path.stem, trusted=not reason)
-        except (safe_read.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as flaw:
-            flaws.append(Flaw(path=str(path), text=f"is not used as an agent: {flaw}"))
+        except (safe_read.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as exc:
+            flaws.append(Flaw(path=str(path), text=f"is not used as an agent: {exc}"))
             continue
         if dropped:
             flaws.append(Flaw(path=str(path), text=f"without effect: {', '.join(dropped)}: {reason}"))
@@ -104,12 +104,12 @@ def on_command_line(text: str | None) -> Mapping[str, AgentDefinition]:
     try:
         read = text if text.lstrip().startswith("{") else Path(text).read_bytes()
         given: dict[str, Any] = msgspec.json.decode(read, type=dict[str, Any])
-    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as flaw:
-        raise UsageError(f"option '--agents' is no object of agents: {flaw}") from None
+    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"option '--agents' is no object of agents: {exc}") from None
     kinds: dict[str, AgentDefinition] = {}
     for name, fields in given.items():
         try:
             kinds[name] = convert(fields, AgentDefinition)
-        except msgspec.ValidationError as flaw:
-            raise UsageError(f"option '--agents': {name!r} is no agent: {flaw}") from None
+        except msgspec.ValidationError as exc:
+            raise UsageError(f"option '--agents': {name!r} is no agent: {exc}") from None
     return kinds

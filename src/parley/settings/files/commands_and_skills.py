@@ -57,8 +57,8 @@ def gather(places: Sequence[Place]) -> tuple[list[Recipe], list[Flaw]]:
                     recipe = read(place, kind, place.prefix + name, path)
                 except safe_read.Absent:
                     continue
-                except (safe_read.Unfit, frontmatter.Broken) as flaw:
-                    flaws.append(Flaw(path=path, text=f"is not used as a {kind}: {flaw}"))
+                except (safe_read.Unfit, frontmatter.Broken) as exc:
+                    flaws.append(Flaw(path=path, text=f"is not used as a {kind}: {exc}"))
                     continue
                 found.setdefault(recipe.name, recipe)
     return sorted(found.values(), key=lambda recipe: (recipe.kind, recipe.name)), flaws

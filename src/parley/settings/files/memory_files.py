@@ -114,8 +114,8 @@ class Gathering:
             text = self._read(path, beneath)
         except safe_read.Absent:
             return
-        except safe_read.Unfit as flaw:
-            self._flaws.append(Flaw(path=str(path), text=f"{flaw}; it is not part of the memory"))
+        except safe_read.Unfit as exc:
+            self._flaws.append(Flaw(path=str(path), text=f"{exc}; it is not part of the memory"))
             return
         if text is None:
             return

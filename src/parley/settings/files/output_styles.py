@@ -35,8 +35,8 @@ def find(name: str, config: Path, project: str | None) -> Style:
             text = safe_read.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
         except safe_read.Absent:
             continue
-        except (safe_read.Unfit, UnicodeDecodeError) as found:
-            flaw = Flaw(path=str(path), text=f"is not used as a style: {found}")
+        except (safe_read.Unfit, UnicodeDecodeError) as exc:
+            flaw = Flaw(path=str(path), text=f"is not used as a style: {exc}")
             continue
         return Style(name=name, text=FRONT.sub("", text).strip())
     return Style(flaw=flaw)

@@ -43,8 +43,8 @@ def gather(folders: Iterable[str], without_servers: Iterable[str] = ()) -> Plugi
         except safe_read.Absent:
             text = f"there is no {MANIFEST} in it, so it is no plugin"
             errors.append(not_loaded(number, folder, "manifest-not-found", text))
-        except safe_read.Unfit as flaw:
-            text = f"is not used as a plugin: {flaw}"
+        except safe_read.Unfit as exc:
+            text = f"is not used as a plugin: {exc}"
             errors.append(not_loaded(number, folder, "manifest-validation-error", text))
         else:
             found[plugin.name] = plugin
@@ -101,13 +101,13 @@ def part(folder: str, manifest: Json, key: str, usual: str, errors: list[Json]) 
         inner = values.get(key, values if isinstance(said, dict) else None)
         if not isinstance(inner, dict):
             raise safe_read.Unfit(f"must have the object {key}")
-    except safe_read.Absent as flaw:
+    except safe_read.Absent as exc:
         if key in manifest:
-            errors.append(error(manifest["name"], f"{key}-invalid", f"{said} {flaw}"))
+            errors.append(error(manifest["name"], f"{key}-invalid", f"{said} {exc}"))
         return {}
-    except safe_read.Unfit as flaw:
+    except safe_read.Unfit as exc:
         place = said if isinstance(said, str) else MANIFEST
-        errors.append(error(manifest["name"], f"{key}-invalid", f"{place}: {flaw}"))
+        errors.append(error(manifest["name"], f"{key}-invalid", f"{place}: {exc}"))
         return {}
     filled: Json = rooted(inner, folder)
     return filled

@@ -21,8 +21,8 @@ def looking() -> Iterator[None]:
     """A folder that we may not look into is told as a session's error."""
     try:
         yield
-    except OSError as flaw:
-        raise SessionError(f"sessions cannot be looked for at {flaw.filename}: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"sessions cannot be looked for at {exc.filename}: {exc.strerror}") from None
 
 
 def is_there(path: Path) -> bool:

@@ -93,8 +93,8 @@ class Claude(Files):
                         os.unlink(path.name, dir_fd=folder)
                     # What its subagents said lies beside it.
                     shutil.rmtree(session_id, ignore_errors=True, dir_fd=folder)
-            except OSError as flaw:
-                raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
+            except OSError as exc:
+                raise SessionError(f"the session cannot be deleted at {path}: {exc.strerror}") from None
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         from parley.stores.files.session_summary import searched

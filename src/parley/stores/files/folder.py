@@ -61,8 +61,8 @@ class FolderLog:
         try:
             replace(self._folder / STATE, self._state)
             describe(self._folder, self._session_id)
-        except SessionError as flaw:
-            self._complain(str(flaw))  # the entry is in the log, and that is what counts
+        except SessionError as exc:
+            self._complain(str(exc))  # the entry is in the log, and that is what counts
 
 
 def fold(state: Json, entry: Entry) -> None:
@@ -145,8 +145,8 @@ class Folder(Files):
         with take(self._leases / session_id, session_id):
             try:
                 private_files.remove_tree(path.parent, below=1)
-            except OSError as flaw:
-                raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
+            except OSError as exc:
+                raise SessionError(f"the session cannot be deleted at {path.parent}: {exc.strerror}") from None
 
     def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
         return searched(self._files(), text, limit)
@@ -191,5 +191,5 @@ def replace(path: Path, content: Json) -> None:
     """Put a file in place as a whole. Raises SessionError."""
     try:
         private_files.replace(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", below=BELOW)
-    except OSError as flaw:
-        raise SessionError(f"the session cannot be written to {path}: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"the session cannot be written to {path}: {exc.strerror}") from None

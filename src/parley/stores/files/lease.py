@@ -95,8 +95,8 @@ def take(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[f
             finally:
                 if file >= 0:
                     os.close(file)
-    except OSError as flaw:
-        raise SessionError(f"the session cannot be held at {path}: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"the session cannot be held at {path}: {exc.strerror}") from None
 
 
 def take_away(path: Path, pause: Callable[[float], None]) -> None:

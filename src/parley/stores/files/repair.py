@@ -32,8 +32,8 @@ def mend(path: Path, session_id: str) -> Mended | None:
         copy(path, aside, end, size)
         with private_files.opened_folder(path.parent, below=BELOW) as (folder, _):
             os.rename(kept.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError as flaw:
-        raise SessionError(f"the session cannot be repaired at {path}: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"the session cannot be repaired at {path}: {exc.strerror}") from None
     return Mended(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
 
 

@@ -169,8 +169,8 @@ def add(path: Path, line: Json) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(file)
-    except OSError as flaw:
-        raise SessionError(f"the session cannot be written to {path}: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"the session cannot be written to {path}: {exc.strerror}") from None
 
 
 def searched(files: Iterable[tuple[str, Path]], text: str, limit: int) -> list[Hit]:

@@ -73,6 +73,6 @@ def opened(
     try:
         sidecar = path.with_name(f"agent-{agent_id}.meta.json")
         private_files.write(sidecar, msgspec.json.encode(meta), below=AGENT_BELOW)
-    except OSError as flaw:
-        raise SessionError(f"the transcript of a subagent cannot be made at {path}: {flaw.strerror}") from None
+    except OSError as exc:
+        raise SessionError(f"the transcript of a subagent cannot be made at {path}: {exc.strerror}") from None
     return Transcript(path, session_id, context, Held(), complain)

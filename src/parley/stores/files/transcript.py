@@ -67,8 +67,8 @@ class Reader:
                 yield from found if after < 0 else (entry for entry in found if entry.seq > after)
         except FileNotFoundError:
             return
-        except OSError as flaw:
-            raise SessionError(f"the session cannot be read from {self._path}: {flaw.strerror}") from None
+        except OSError as exc:
+            raise SessionError(f"the session cannot be read from {self._path}: {exc.strerror}") from None
 
     def _ours(self, file: BinaryIO) -> int | None:
         """How many lines there are, if all of them are records of ours in their places; else None."""
@@ -230,8 +230,8 @@ class Transcript:
                 self._write(file, self._spelling.of(entry))
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
-        except OSError as flaw:
-            raise SessionError(f"the session cannot be written to {self._path}: {flaw.strerror}") from None
+        except OSError as exc:
+            raise SessionError(f"the session cannot be written to {self._path}: {exc.strerror}") from None
 
     def _write(self, file: int, spelled: Spelled) -> None:
         """Raises OSError, SessionError."""
@@ -291,8 +291,8 @@ class Transcript:
         try:
             if self._file is not None:
                 os.fdatasync(self._file)
-        except OSError as flaw:
-            raise SessionError(f"the session cannot be written to {self._path}: {flaw.strerror}") from None
+        except OSError as exc:
+            raise SessionError(f"the session cannot be written to {self._path}: {exc.strerror}") from None
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         of_agent = bool(self._context.agent_id)

@@ -81,8 +81,8 @@ def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
             keepalives_idle=STATEMENT_SECONDS,
             tcp_user_timeout=STATEMENT_SECONDS * 1000,
         )
-    except psycopg.Error as flaw:
-        raise SessionError(f"the database cannot be reached: {one_line(flaw)}") from None
+    except psycopg.Error as exc:
+        raise SessionError(f"the database cannot be reached: {one_line(exc)}") from None
 
 
 def one_line(flaw: Exception) -> str:
@@ -96,8 +96,8 @@ def told() -> Iterator[None]:
 
     try:
         yield
-    except psycopg.Error as flaw:
-        raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
+    except psycopg.Error as exc:
+        raise SessionError(f"the database cannot be used: {one_line(exc)}") from None
 
 
 class PostgresLog:
@@ -179,8 +179,8 @@ class PostgresLog:
             self._reconnect()
             with told():
                 self._insert(given, again=True)
-        except psycopg.Error as flaw:
-            raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
+        except psycopg.Error as exc:
+            raise SessionError(f"the database cannot be used: {one_line(exc)}") from None
         self._total = given["checksum"]
 
     def _insert(self, given: dict[str, Any], *, again: bool = False) -> None:

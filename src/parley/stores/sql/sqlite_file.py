@@ -39,8 +39,8 @@ def told(path: Path) -> Iterator[None]:
     """What SQLite has to complain about, as a session's error."""
     try:
         yield
-    except sqlite3.Error as flaw:
-        raise SessionError(f"the database {path} cannot be used: {flaw}") from None
+    except sqlite3.Error as exc:
+        raise SessionError(f"the database {path} cannot be used: {exc}") from None
     except UnicodeDecodeError:
         # A damaged file may have names of tables that are no text, and complaints quote them.
         raise SessionError(f"the database {path} cannot be used: it is damaged") from None
@@ -60,8 +60,8 @@ def connect(path: Path) -> sqlite3.Connection:
             except BaseException:
                 made.close()
                 raise
-        except OSError as flaw:
-            raise SessionError(f"the database {path} cannot be used: {flaw.strerror}") from None
+        except OSError as exc:
+            raise SessionError(f"the database {path} cannot be used: {exc.strerror}") from None
         return made
 
 

@@ -99,8 +99,8 @@ class SqliteLog:
                 os.close(file)
         except FileNotFoundError:
             return  # all of it has been moved into the database, which SQLite syncs itself
-        except OSError as flaw:
-            raise SessionError(f"the database {self._path} cannot be written: {flaw.strerror}") from None
+        except OSError as exc:
+            raise SessionError(f"the database {self._path} cannot be written: {exc.strerror}") from None
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return entries(self._path, self._key, after)

@@ -53,9 +53,9 @@ def to_utf8(data: bytes, encoding: str, *, errors: str = "strict") -> bytes:
         return data
     try:
         return data[2:].decode(encoding, errors).encode(UTF8)
-    except UnicodeDecodeError as flaw:
+    except UnicodeDecodeError as exc:
         raise ToolError(
-            f"The file has the mark of {encoding} but is broken at byte {flaw.start + 2}; it is left as it is."
+            f"The file has the mark of {encoding} but is broken at byte {exc.start + 2}; it is left as it is."
         ) from None
 
 
@@ -70,9 +70,9 @@ def as_utf8(text: str) -> bytes:
     """What the model wrote, as bytes. Raises ToolError for half a character."""
     try:
         return text.encode(UTF8)
-    except UnicodeEncodeError as flaw:
+    except UnicodeEncodeError as exc:
         raise ToolError(
-            f"The text has half a surrogate pair at position {flaw.start} and cannot be written; send whole characters."
+            f"The text has half a surrogate pair at position {exc.start} and cannot be written; send whole characters."
         ) from None
 
 

@@ -133,6 +133,6 @@ def scaled(pillow: Any, picture: Picture, side: int) -> Picture:
             kind = "png" if see_through else "jpeg"
             image.convert("RGBA" if see_through else "RGB").save(out, kind)
             width, height = image.size
-    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as flaw:
-        raise ToolError(f"The image is too large to show and cannot be scaled down: {flaw}") from None
+    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as exc:
+        raise ToolError(f"The image is too large to show and cannot be scaled down: {exc}") from None
     return Picture(data=out.getvalue(), media_type=f"image/{kind}", width=width, height=height)

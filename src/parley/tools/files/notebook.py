@@ -65,8 +65,8 @@ def edit(path: str, call: NotebookEditInput, context: Context, reach: Reach) -> 
     seen_before = read_tracker.standing(context, before)
     try:
         book = notebook_cells.load(before.data)
-    except notebook_cells.NotANotebook as flaw:
-        raise ToolError(f"{path} is no valid notebook: {flaw}") from None
+    except notebook_cells.NotANotebook as exc:
+        raise ToolError(f"{path} is no valid notebook: {exc}") from None
     changed = EDITS[call.edit_mode](book, call, context.new_id)
     data = dumped(book, before.data)
     after = context.files.write(path, data, reach, replacing=before)

@@ -35,8 +35,8 @@ def load(data: bytes) -> Json:
 
     try:
         book = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as flaw:
-        raise NotANotebook(str(flaw)) from None
+    except (ValueError, RecursionError) as exc:
+        raise NotANotebook(str(exc)) from None
     cells = book.get("cells") if isinstance(book, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise NotANotebook("it has no list of cells")

@@ -32,9 +32,9 @@ def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[in
         return [(number, reader.pages[number - 1].extract_text().strip()) for number in chosen], count
     except ToolError:
         raise
-    except Exception as flaw:
+    except Exception as exc:
         # A file can be broken in more ways than the parser has errors for.
-        raise ToolError(f"The PDF cannot be read: {type(flaw).__name__}: {flaw}") from None
+        raise ToolError(f"The PDF cannot be read: {type(exc).__name__}: {exc}") from None
 
 
 def chosen_pages(pages: str | None, count: int, most: int) -> range:

@@ -111,8 +111,8 @@ def notebook(path: str, data: bytes, call: ReadInput) -> tuple[Result, bool]:
 
     try:
         book = notebook_cells.load(data)
-    except notebook_cells.NotANotebook as flaw:
-        return text(path, data, call, f"The file is no valid notebook ({flaw}); this is its text.")
+    except notebook_cells.NotANotebook as exc:
+        return text(path, data, call, f"The file is no valid notebook ({exc}); this is its text.")
     total = len(book["cells"])
     first = max(0, (call.offset or 1) - 1)
     view = notebook_cells.shown(book, first, call.limit or total)

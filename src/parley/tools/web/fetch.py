@@ -91,8 +91,8 @@ async def condensed(url: str, text: str, call: WebFetchInput, context: Context) 
             part = text[call.offset :][:ASKED_CHARS]
             answer = await context.ask_small_model(question(url, part, call.prompt))
             return answer + rest(call.offset + len(part), len(text))
-        except ModelError as flaw:
-            reason = f"the model that should read it failed: {flaw}"
+        except ModelError as exc:
+            reason = f"the model that should read it failed: {exc}"
     part = text[call.offset :][:SHOWN_CHARS]
     note = f"(The page itself follows, because {reason}.)"
     return f"{note}\n\n{part}{rest(call.offset + len(part), len(text))}"

@@ -81,8 +81,8 @@ async def results(call: WebSearchInput, context: Context) -> list[Any]:
         try:
             blocks = await context.consult(question(call.query), [server_tool(call)])
             return list(parts_of(blocks))
-        except ModelError as flaw:
-            refusal = f"{flaw}{' (it may work a little later)' if flaw.retryable else ''}"
+        except ModelError as exc:
+            refusal = f"{exc}{' (it may work a little later)' if exc.retryable else ''}"
     if context.web is None or not context.web.search_url:
         raise ToolError(
             f"The web cannot be searched here: {refusal}, and no search endpoint is set (PARLEY_SEARCH_URL). "
@@ -156,8 +156,8 @@ async def asked(template: str, call: WebSearchInput, context: Context) -> list[H
         raise ToolError(f"The search endpoint answered {page.code} {page.reason}.")
     try:
         return msgspec.json.decode(page.body, type=Endpoint).results
-    except msgspec.DecodeError as flaw:
-        raise ToolError(f"The search endpoint's answer cannot be read: {flaw}") from None
+    except msgspec.DecodeError as exc:
+        raise ToolError(f"The search endpoint's answer cannot be read: {exc}") from None
 
 
 def wanted(url: str, call: WebSearchInput) -> bool:

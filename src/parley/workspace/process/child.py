@@ -107,8 +107,8 @@ class Keeper:
         ourselves = os.getpid()
         try:
             self.main = os.fork()
-        except OSError as flaw:
-            tell(self.line, f"error no process could be started: {flaw.strerror}")
+        except OSError as exc:
+            tell(self.line, f"error no process could be started: {exc.strerror}")
             return False
         if self.main == 0:
             become_command(request, ourselves, self.streams, last_words, troubled)
@@ -165,8 +165,8 @@ def become_command(request: list[bytes], keeper: int, streams: Streams, last_wor
             os.dup2(last_words, LAST_WORDS)
         os.chdir(cwd)
         os.execve(words[0], words, dict(variable.split(b"=", 1) for variable in variables))
-    except BaseException as flaw:  # we are a copy of the keeper and must not go on as one
-        os.write(troubled, str(flaw).encode()[:1000])
+    except BaseException as exc:  # we are a copy of the keeper and must not go on as one
+        os.write(troubled, str(exc).encode()[:1000])
     finally:
         os._exit(126)
 

@@ -39,8 +39,8 @@ class Record:
         try:
             while left:
                 left = left[os.write(self._file, left) :]
-        except OSError as flaw:
-            self.flaw = f"the rest could not be saved: {flaw.strerror}"
+        except OSError as exc:
+            self.flaw = f"the rest could not be saved: {exc.strerror}"
         if self.total_bytes > FILE_CAP_BYTES:
             self.flaw = f"the rest behind {FILE_CAP_BYTES >> 20} MB was dropped"
 
@@ -49,8 +49,8 @@ class Record:
             file, self._file = self._file, None
             try:
                 os.close(file)
-            except OSError as flaw:  # where writes are done later, this is the place to fail
-                self.flaw = self.flaw or f"the rest could not be saved: {flaw.strerror}"
+            except OSError as exc:  # where writes are done later, this is the place to fail
+                self.flaw = self.flaw or f"the rest could not be saved: {exc.strerror}"
 
 
 class Output:
@@ -86,8 +86,8 @@ class Output:
     def _spill(self) -> None:
         try:
             self._record = Record(self._spill_to())
-        except OSError as flaw:
-            self.flaw = f"it could not be saved: {flaw.strerror}"
+        except OSError as exc:
+            self.flaw = f"it could not be saved: {exc.strerror}"
             return
         self._record.take(bytes(self.kept))
 
@@ -106,6 +106,6 @@ def private_folder(parent: Path, *names: str) -> Path:
                     os.fchmod(opened, 0o700)
         except private_files.Unsafe as exc:
             raise ToolError(f"{folder} is not a folder of ours: {exc.strerror}") from None
-        except OSError as flaw:
-            raise ToolError(f"the folder {folder} cannot be made: {flaw.strerror}") from None
+        except OSError as exc:
+            raise ToolError(f"the folder {folder} cannot be made: {exc.strerror}") from None
     return folder

@@ -133,8 +133,8 @@ class Processes:
             raise ToolError("the command could not be started: the session is ending")
         try:
             command = await self._handed_over(environment, take, take_errors)
-        except OSError as flaw:
-            raise ToolError(f"the command could not be started: {flaw.strerror}") from None
+        except OSError as exc:
+            raise ToolError(f"the command could not be started: {exc.strerror}") from None
         try:
             async with asyncio.timeout(START_SECONDS):
                 trouble = await command.begin(request)
@@ -228,8 +228,8 @@ class Processes:
             guard = self._another(environment)
         try:
             await guard.take(descriptors)
-        except OSError as flaw:
-            if flaw.errno not in (errno.EPIPE, errno.ECONNRESET):
+        except OSError as exc:
+            if exc.errno not in (errno.EPIPE, errno.ECONNRESET):
                 raise
             guard = self._another(environment)
             await guard.take(descriptors)

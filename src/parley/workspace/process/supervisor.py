@@ -112,8 +112,8 @@ class Guard:
         line, streams = socket.socket(fileno=descriptors[0]), Streams(*descriptors[1:])
         try:
             pid = os.fork()
-        except OSError as flaw:
-            tell(line, f"error no process could be started: {flaw.strerror}")
+        except OSError as exc:
+            tell(line, f"error no process could be started: {exc.strerror}")
         else:
             if pid == 0:
                 self.become_keeper(line, streams)

@@ -66,8 +66,8 @@ def main() -> None:
             search.file(b"<stdin>", 0)
         else:
             search.folder()
-    except Unusable as flaw:
-        sys.stderr.write(str(flaw))
+    except Unusable as exc:
+        sys.stderr.write(str(exc))
         sys.exit(2)
     sys.stdout.buffer.flush()
     sys.exit(0 if search.files_found else 1)
@@ -214,8 +214,8 @@ def compiled(question: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
     flags |= re.DOTALL if question["multiline"] else 0
     try:
         return re.compile(pattern, flags)
-    except (re.error, OverflowError, RecursionError) as flaw:
-        raise Unusable(f"regex parse error: {flaw}") from None
+    except (re.error, OverflowError, RecursionError) as exc:
+        raise Unusable(f"regex parse error: {exc}") from None
 
 
 def wanted(question: dict[str, Any]) -> Callable[[str], bool]:
@@ -227,8 +227,8 @@ def wanted(question: dict[str, Any]) -> Callable[[str], bool]:
         of_kind = some_of([] if kind is None else [TYPES[kind]])
         named = some_of([glob for glob in given if not glob.startswith("!")])
         refused = some_of([glob[1:] for glob in given if glob.startswith("!")], otherwise=False)
-    except BadGlob as flaw:
-        raise Unusable(str(flaw)) from None
+    except BadGlob as exc:
+        raise Unusable(str(exc)) from None
     return lambda path: of_kind(path) and named(path) and not refused(path)
 
 

@@ -66,8 +66,8 @@ def opened(path: str, reach: Reach, pins: Pins) -> Iterator[Root]:
         found = os.open(path, LOOK)
     except (FileNotFoundError, NotADirectoryError):
         raise Missing(f"{path} does not exist.") from None
-    except OSError as flaw:
-        raise ToolError(f"{path} cannot be searched: {flaw.strerror}.") from None
+    except OSError as exc:
+        raise ToolError(f"{path} cannot be searched: {exc.strerror}.") from None
     try:
         real = real_path(found, path)
         if not within(real, reach, pins):
@@ -97,8 +97,8 @@ def readable(found: int, path: str, real: str, is_folder: bool) -> int:
     kind = os.O_DIRECTORY if is_folder else 0
     try:
         return os.open(by_descriptor(found) or real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | kind)
-    except OSError as flaw:
-        raise ToolError(f"{path} cannot be read: {flaw.strerror}.") from None
+    except OSError as exc:
+        raise ToolError(f"{path} cannot be read: {exc.strerror}.") from None
 
 
 def real_path(descriptor: int, path: str) -> str:

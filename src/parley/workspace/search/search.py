@@ -108,8 +108,8 @@ def understood(pattern: str, *, is_path: bool) -> Glob:
 
     try:
         return Glob.of(pattern if is_path else f"**/{pattern}")
-    except BadGlob as flaw:
-        raise ToolError(f"The pattern cannot be used: {flaw}.") from None
+    except BadGlob as exc:
+        raise ToolError(f"The pattern cannot be used: {exc}.") from None
 
 
 def told(found: Found, query: Query, root: Root, cwd: str) -> Found:

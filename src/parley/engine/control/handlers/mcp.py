@@ -118,8 +118,8 @@ async def mcp_call(session: Session, request: ask.McpCall) -> Json:
     seconds = request.timeout_ms / 1000 if isinstance(request.timeout_ms, int | float) else None
     try:
         return await session.servers.call(request.tool, arguments, seconds)
-    except ToolError as flaw:
-        raise NotPossible(str(flaw), "mcp_call_failed") from None
+    except ToolError as exc:
+        raise NotPossible(str(exc), "mcp_call_failed") from None
 
 
 async def mcp_read_resource(session: Session, request: ask.McpReadResource) -> Json:
@@ -127,5 +127,5 @@ async def mcp_read_resource(session: Session, request: ask.McpReadResource) -> J
         raise NotPossible("only resources with ui:// addresses can be read this way")
     try:
         return {"contents": await known(session, request.serverName).read(request.uri)}
-    except ToolError as flaw:
-        raise NotPossible(str(flaw), "mcp_call_failed") from None
+    except ToolError as exc:
+        raise NotPossible(str(exc), "mcp_call_failed") from None

@@ -95,8 +95,8 @@ def read_schema(session: Session, schema: Json) -> Form:
     """Raises NotPossible if it is none."""
     try:
         return Form(schema, session.limits.max_form_attempts)
-    except UsageError as flaw:
-        raise NotPossible(str(flaw)) from None
+    except UsageError as exc:
+        raise NotPossible(str(exc)) from None
 
 
 def read_client_tools(tools: list[Json]) -> list[Declared]:
@@ -105,8 +105,8 @@ def read_client_tools(tools: list[Json]) -> list[Declared]:
 
     try:
         return declared(tools)
-    except UsageError as flaw:
-        raise NotPossible(str(flaw)) from None
+    except UsageError as exc:
+        raise NotPossible(str(exc)) from None
 
 
 def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
@@ -240,8 +240,8 @@ def rename_session(session: Session, request: ask.RenameSession) -> Json:
         raise NotPossible(f"a title has 1 to {MOST_TITLE_CHARS} characters")
     try:
         session.record.note("title", {"title": title})
-    except SessionError as flaw:
-        raise NotPossible(str(flaw)) from None
+    except SessionError as exc:
+        raise NotPossible(str(exc)) from None
     return {}
 
 

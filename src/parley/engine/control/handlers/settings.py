@@ -47,8 +47,8 @@ def usable_model(session: Session, name: str) -> Choice:
     choice = resolve(session.setup.model_name if name == "default" else name)
     try:
         session.open_model(choice)
-    except UsageError as flaw:
-        raise NotPossible(str(flaw)) from None
+    except UsageError as exc:
+        raise NotPossible(str(exc)) from None
     except ModelError:
         pass  # a key may still come; the turn that needs it will tell
     return choice
@@ -95,8 +95,8 @@ def change_settings(session: Session, settings: Json, change: Callable[[Held], M
         usable_model(session, settings["model"])
     try:
         after = change(held)
-    except NotWritten as flaw:
-        raise NotPossible(str(flaw)) from None
+    except NotWritten as exc:
+        raise NotPossible(str(exc)) from None
     session.setup.permits.settle(after)
     session.listeners.settle(session, after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
