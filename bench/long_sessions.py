@@ -26,7 +26,7 @@ from uuid import UUID
 
 from parley.compose.composer import Composer
 from parley.protocol.base import Json
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.stores.base import Entry, Store
 
 PARTS = 10
@@ -49,8 +49,8 @@ def message(seq: int, session_id: str) -> Entry:
 
 
 def open_store(name: str, folder: Path) -> Store:
-    options = Options(store=STORES[name].format(folder))
-    return Composer(options, {"HOME": str(folder)}, str(folder)).sessions.store()
+    options = CliOptions(store=STORES[name].format(folder))
+    return Composer(options, {"HOME": str(folder)}, str(folder)).stores.store()
 
 
 def appending(store: Store, messages: int) -> list[float]:

@@ -29,17 +29,17 @@ from typing import Any
 import msgspec
 
 from parley.compose.composer import Composer
-from parley.engine.context.history import tokens, weight
-from parley.engine.session.config import Setup
+from parley.engine.context.history import estimate_tokens, tokens_from_chars
+from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
-from parley.memory.base import Keeper, Recall
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.memory.base import Recall, SessionMemory
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.dialects import Consolidation
 from parley.protocol.messages.result import Result
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 
 THINGS = "backup invoice badge archive printer garden kitchen server parcel contract window heating boat piano"
 PLACES = "Turin Bergen Porto Lviv Galway Tartu Gdansk Nantes Murcia Zadar Leiden Uppsala Trieste Bruges"
@@ -92,7 +92,7 @@ class Puppet:
         self.requests = 0
         self._asked = ("", "")
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         role = str(request.system[0]["text"] if request.system else "")
         if role.startswith("You look after"):
             blocks = self._curate(request)
@@ -101,9 +101,9 @@ class Puppet:
         else:
             self._note(request)
             blocks = self._answer(request)
-        usage = {"input_tokens": size(request), "output_tokens": sum(map(weight, blocks))}
+        usage = {"input_tokens": size(request), "output_tokens": sum(map(estimate_tokens, blocks))}
         message = message_json(blocks, id=f"msg_{next(self._ids)}", model=request.model, usage=usage)
-        for event in events_of(message, 4_000):
+        for event in synthesize_events(message, 4_000):
             yield event
 
     async def close(self) -> None:
@@ -162,7 +162,9 @@ def said(text: str) -> Json:
 
 def size(request: ModelRequest) -> int:
     blocks = (block for message in request.messages for block in message["content"])
-    return sum(map(weight, (*blocks, *request.tools))) + sum(tokens(len(part["text"])) for part in request.system)
+    return sum(map(estimate_tokens, (*blocks, *request.tools))) + sum(
+        tokens_from_chars(len(part["text"])) for part in request.system
+    )
 
 
 class Ear:
@@ -172,19 +174,19 @@ class Ear:
         self.results: asyncio.Queue[Result] = asyncio.Queue()
         self.consolidations: list[Consolidation] = []
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         if isinstance(message, Result):
             self.results.put_nowait(message)
         elif isinstance(message, Consolidation):
             self.consolidations.append(message)
 
-    async def ask(self, request: object, request_id: str | None = None) -> Any:
+    async def request(self, request: object, request_id: str | None = None) -> Any:
         raise NotImplementedError
 
-    async def reached(self) -> bool:
+    async def drain(self) -> bool:
         return True
 
-    def pending(self) -> list[Any]:
+    def pending_requests(self) -> list[Any]:
         return []
 
 
@@ -201,8 +203,8 @@ class Talk:
             "settings": json.dumps({"memory": memory}),
         }
         environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "PARLEY_FSYNC": "off"}
-        composer = Composer(Options(**{**given, **options}), environment, str(folder))
-        setup: Setup = composer.setup(tell)
+        composer = Composer(CliOptions(**{**given, **options}), environment, str(folder))
+        setup: SessionConfig = composer.make_config(tell)
         self.ear, self._hub = Ear(), Hub()
         opened = msgspec.structs.replace(setup, open_model=lambda choice: puppet)
         self.session = self._hub.open(opened, self.ear)
@@ -213,14 +215,14 @@ class Talk:
         return await self.ear.results.get()
 
     async def end(self) -> None:
-        self.session.finish()
+        self.session.close_input()
         await self._running
         self._hub.close(self.session.id)
 
     @property
-    def keeper(self) -> Keeper:
-        assert self.session.remembering is not None
-        return self.session.remembering.keeper
+    def keeper(self) -> SessionMemory:
+        assert self.session.memory_worker is not None
+        return self.session.memory_worker.memory
 
 
 def prompts(planted: list[Fact], messages: int, folder: Path, dice: Random) -> Iterator[tuple[str, int]]:
@@ -252,16 +254,16 @@ async def run(folder: Path, messages: int, number: int, seed: int) -> list[str]:
         if result.is_error:
             return [f"a turn failed: {result}"]
     seconds = time.monotonic() - begun
-    in_view = sum(fact.answer in str(talk.session.record.history.messages()) for fact in planted)
-    assert talk.session.remembering is not None
-    talk.session.remembering.begin()
-    await talk.session.remembering.settled(60)
+    in_view = sum(fact.answer in str(talk.session.journal.history.render()) for fact in planted)
+    assert talk.session.memory_worker is not None
+    talk.session.memory_worker.start()
+    await talk.session.memory_worker.wait_idle(60)
     places = [place_of(fact, talk.keeper.recall) for fact in planted]
     answered = [fact.answer in str((await talk.say(fact.question)).result) for fact in planted]
-    before = talk.session.conversation.request()
+    before = talk.session.conversation.build_request()
     await talk.end()
     again = Talk(folder, puppet, resume=talk.session.id)
-    if again.session.conversation.request() != before:
+    if again.session.conversation.build_request() != before:
         flaws.append("the resumed session does not read what it read before")
     await again.end()
 

@@ -25,9 +25,9 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.tools.base import Context, Tool, read_input
-from parley.tools.search.glob import Glob
+from parley.tools.search.glob import GlobTool
 from parley.tools.search.grep import Grep
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.process.processes import Processes
 from parley.workspace.search import ripgrep
 from parley.workspace.search.search import LocalSearch
@@ -40,7 +40,7 @@ CONFINED, WITHOUT = ", confined", ", without rg"
 VARIANTS = ("", CONFINED, WITHOUT)
 
 GREP = Grep()
-GLOB = Glob()
+GLOB = GlobTool()
 ROWS: tuple[tuple[str, Tool, Json, list[str]], ...] = (
     ("Grep, rare word, files", GREP, {"pattern": "needle"}, ["-l", "needle"]),
     ("Grep, no match", GREP, {"pattern": "haystack_[0-9]+"}, ["-l", "haystack_[0-9]+"]),
@@ -92,7 +92,7 @@ async def timed_tool(tool: Tool, input: Json, folder: Path, environment: dict[st
         new_id=lambda: "bench",
         search=LocalSearch(environment),
     )
-    reach = Reach(folders=(str(folder),)) if variant == CONFINED else Reach(anywhere=True)
+    reach = Scope(folders=(str(folder),)) if variant == CONFINED else Scope(anywhere=True)
     found = ripgrep.programs
     if variant == WITHOUT:
         ripgrep.programs = lambda environment: iter(())

@@ -26,8 +26,8 @@ import time
 from pathlib import Path
 
 from parley.stores.base import Entry
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.sqlite import Sqlite
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.sqlite import SqliteStore
 
 STATUS = b'{"type":"control","action":"status"}\n'
 PROMPT = b'{"type":"user","message":{"role":"user","content":"say Hi"}}\n'
@@ -38,9 +38,9 @@ AT = "2027-01-15T08:00:00.000Z"
 
 def fill(path: Path, megabytes: int) -> int:
     """Make a database of this size at least; returns its bytes."""
-    log = Sqlite(path, Context(cwd=str(path.parent), version="bench", entrypoint="bench", git_branch="")).create(
-        SESSION
-    )
+    log = SqliteStore(
+        path, EntryContext(cwd=str(path.parent), version="bench", entrypoint="bench", git_branch="")
+    ).create(SESSION)
     seq, text = 0, ("word " * (TEXT_BYTES // 5)).strip()
     while True:
         for kind in ("user", "assistant"):

@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """The result of `work`, done in a thread. Cancelling lets go of it; it then ends unheard."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -29,14 +29,14 @@ async def aside(work: Callable[[], T]) -> T:
             done.set_result(result)  # type: ignore[arg-type]  # T itself where there is no flaw
 
     def run() -> None:
-        result, flaw = None, None
+        result, error = None, None
         try:
             result = work()
         except BaseException as exc:
-            flaw = exc
+            error = exc
         # The loop may be closed by now; then nobody waits.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, flaw)
+            loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="parley-tool", daemon=True).start()
     return await done

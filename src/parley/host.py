@@ -17,15 +17,15 @@ class HostGone(Exception):
     """The host hung up, or withdrew, before it answered."""
 
 
-class AnswerIsError(Exception):
+class HostError(Exception):
     """The host answered with an error."""
 
 
 class Host(Protocol):
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Say it. Never waits."""
 
-    async def ask(self, request: Request, request_id: str | None = None) -> Any:
+    async def request(self, request: Request, request_id: str | None = None) -> Any:
         """The success payload of the host's answer. Raises HostGone or AnswerIsError.
 
         `request_id` is that of a question which was asked before; by default it gets a new one.
@@ -33,8 +33,8 @@ class Host(Protocol):
         Cancelling the wait withdraws the question.
         """
 
-    async def reached(self) -> bool:
+    async def drain(self) -> bool:
         """Wait until all that was told has left us; False if nobody reads it any more."""
 
-    def pending(self) -> list[ControlRequest]:
+    def pending_requests(self) -> list[ControlRequest]:
         """What was asked and is not answered yet, as it was said."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.debug import picked
+from parley.cli.debug import parse_categories
 
 SECRET = "sk-ant-api03-not-a-key-of-anybody"
 PROMPT = 'call Bash {"command": "echo a-private-word"}\nshow'
@@ -83,4 +83,4 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, run: Any)
     ],
 )
 def test_a_filter_names_categories_or_leaves_them_out(words: str, left: set[str]) -> None:
-    assert picked(words) == left
+    assert parse_categories(words) == left

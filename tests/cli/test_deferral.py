@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from parley.cli.lazy_imports import DEFERRED
 
 YEAR = timedelta(days=365)
-BEGIN = "import sys; from parley.cli.lazy_imports import DEFERRED, Waiting, defer; defer(); "
+BEGIN = "import sys; from parley.cli.lazy_imports import DEFERRED, LazyModule, defer; defer(); "
 
 
 def told_by(program: str, cwd: Path) -> str:
@@ -50,10 +50,10 @@ def certify(host: str, folder: Path) -> None:
 
 def test_a_turn_of_the_offline_model_touches_none_of_them(tmp_path: Path) -> None:
     program = (
-        "import sys; from parley.cli.lazy_imports import DEFERRED, Waiting; from parley.cli.main import main\n"
+        "import sys; from parley.cli.lazy_imports import DEFERRED, LazyModule; from parley.cli.main import main\n"
         "main(['--print', '--model', 'offline', 'say Hi'])\n"
         "named = DEFERRED & sys.modules.keys()\n"
-        "print([name for name in named if type(sys.modules[name]) is not Waiting], {'ssl', 'inspect'} <= named)\n"
+        "print([name for name in named if type(sys.modules[name]) is not LazyModule], {'ssl', 'inspect'} <= named)\n"
     )
     assert told_by(program, tmp_path).splitlines() == ["Hi", "[] True"]
 
@@ -82,7 +82,7 @@ def test_versions_are_told_without_the_library_for_them(tmp_path: Path) -> None:
     program = (
         BEGIN + "from importlib.metadata import version\n"
         "import importlib.metadata as metadata\n"
-        "told = version('httpx2'); assert type(metadata) is Waiting\n"
+        "told = version('httpx2'); assert type(metadata) is LazyModule\n"
         "try: version('there-is-no-such')\n"
         "except metadata.PackageNotFoundError: pass\n"
         "print(told == metadata.distribution('httpx2').version == metadata.version('httpx2'))\n"

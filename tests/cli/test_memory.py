@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cli.conftest import PARLEY, PATIENCE_SECONDS
-from parley.memory.base import CURATOR, Source
-from parley.memory.database import Database
-from parley.memory.knowledge_tree import Draft, Tree
+from parley.memory.base import CURATOR, EntrySource
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
 
 ID = "11111111-1111-4111-8111-111111111111"
 HERE = ("--db", "agent.db")
@@ -20,12 +20,12 @@ LONG = "say " + "My sister Ada keeps bees on a roof in Turin. " * 50
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def tree(tmp_path: Path) -> KnowledgeTree:
     """One with some history."""
-    made = Tree(Database(tmp_path / "agent.db"), lambda: "2026-11-16T03:00:00.000Z", CURATOR)
-    made.create(Draft(slug="people", title="People", body="Those we know."))
-    source = Source(session="s", seq=3, uuid="u3")
-    made.create(Draft(slug="ada", title="Ada", body="Keeps bees.\nIn Turin.", parent="people", sources=(source,)))
+    made = KnowledgeTree(MemoryDatabase(tmp_path / "agent.db"), lambda: "2026-11-16T03:00:00.000Z", CURATOR)
+    made.create(EntryDraft(slug="people", title="People", body="Those we know."))
+    source = EntrySource(session="s", seq=3, uuid="u3")
+    made.create(EntryDraft(slug="ada", title="Ada", body="Keeps bees.\nIn Turin.", parent="people", sources=(source,)))
     made.update("ada", 1, body="Keeps bees.\nIn Rome.", links=("people",))
     return made
 
@@ -53,7 +53,7 @@ def lines(done: Any) -> list[str]:
     return list(done.stdout.splitlines())
 
 
-def test_a_person_sees_what_is_known_and_how_it_came_about(run: Any, tree: Tree) -> None:
+def test_a_person_sees_what_is_known_and_how_it_came_about(run: Any, tree: KnowledgeTree) -> None:
     assert lines(run("memory", "list", *HERE)) == ["people: People", "  ada: Ada"]
     assert lines(run("memory", "show", "ada", *HERE)) == [
         "# Ada",
@@ -87,7 +87,7 @@ def test_a_person_sees_what_is_known_and_how_it_came_about(run: Any, tree: Tree)
     assert [row["version"] for row in rows(run("memory", "history", "ada", "--json", *HERE))] == [1, 2]
 
 
-def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any, tree: Tree) -> None:
+def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any, tree: KnowledgeTree) -> None:
     would = lines(run("memory", "undo", "ada", "--dry-run", *HERE))
     assert would[0] == "ada would be at version 3:"
     assert {"-In Rome.", "+In Turin."} <= set(would)
@@ -115,7 +115,9 @@ def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any
         (("list", "--memory", "off"), "there is no memory here"),
     ],
 )
-def test_what_cannot_be_is_an_error_that_says_why(run: Any, tree: Tree, argv: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_is_an_error_that_says_why(
+    run: Any, tree: KnowledgeTree, argv: tuple[str, ...], says: str
+) -> None:
     done = run("memory", *argv, *HERE)
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -200,7 +202,7 @@ def test_without_a_memory_nothing_of_it_is_loaded_or_written(run: Any, tmp_path:
     run("-p", "--model", "offline", "--memory=off", *HERE, LONG)
     run("-p", "--model", "offline", LONG)
 
-    tables = Database(tmp_path / "agent.db")
+    tables = MemoryDatabase(tmp_path / "agent.db")
     with tables.reading() as there:
         assert there is None
     assert not list((tmp_path / "home").rglob("memory.db"))

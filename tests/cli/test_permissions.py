@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from parley.cli.commands.permission_check import Judge
-from parley.protocol.options import Options
+from parley.cli.commands.permission_check import PermissionChecker
+from parley.protocol.options import CliOptions
 
 Json = dict[str, Any]
 CORPUS = Path(__file__).parents[1] / "permissions" / "decisions.jsonl"
@@ -152,9 +152,9 @@ def test_the_corpus_is_judged_as_a_session_judges_it(
     (cwd / "src").mkdir(parents=True)
     settings = json.dumps({"permissions": {kind: case[kind] for kind in ("allow", "deny", "ask")}})
     input = {key: placed(value, cwd) for key, value in case["input"].items()}
-    options = Options(settings=settings, permission_mode=case["mode"])
+    options = CliOptions(settings=settings, permission_mode=case["mode"])
 
-    assert Judge(options, str(cwd), print).judge(case["tool"], input).decision == case["expect"]
+    assert PermissionChecker(options, str(cwd), print).check(case["tool"], input).decision == case["expect"]
 
 
 def placed(value: Any, cwd: Path) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.stdio import Complaints
+from parley.cli.stdio import StderrWriter
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = (PARLEY, "--output-format", "stream-json", "--verbose", "--input-format", "stream-json", "--model", "offline")
@@ -124,7 +124,7 @@ def test_an_unread_stderr_holds_nothing_up(tmp_path: Path, environment: dict[str
 
 def test_complaints_that_do_not_fit_are_dropped_and_counted() -> None:
     reading, writing = os.pipe()
-    complain = Complaints(writing)
+    complain = StderrWriter(writing)
     for number in range(100):
         complain(f"{number}: " + "x" * 10_000)
     first = os.read(reading, 1_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.cli.output import Printer
+from parley.cli.output import ResultPrinter
 from parley.protocol.messages.system import ApiRetry
 
 
@@ -19,5 +19,5 @@ def test_a_failed_call_says_what_failed_and_how_often_it_is_tried(
     capfd: pytest.CaptureFixture[str], error: str, status: int | None, complaint: str
 ) -> None:
     failure = ApiRetry(attempt=2, max_retries=10, retry_delay_ms=1500, error_status=status, error=error)
-    Printer(as_json=False, everything=False).tell(failure)
+    ResultPrinter(as_json=False, everything=False).send(failure)
     assert capfd.readouterr().err == f"{complaint}trying again in 1.5 s (2 of 10)\n"

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from install import Client, Unavailable, ensure, say
 
-from parley.models.fake.script import Fault, Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
 from parley.testing.model_server import Exchange, running
 
 ENGINE = Path(sys.executable).with_name("parley")
@@ -155,8 +155,8 @@ PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/pn
 QUESTION = {"type": "text", "text": "What is this?"}
 NO_RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 FAULTS = [
-    Fault(status=500, type="api_error", message="Internal server error"),
-    Fault(status=401, type="authentication_error", message="invalid x-api-key"),
+    ScriptedError(status=500, type="api_error", message="Internal server error"),
+    ScriptedError(status=401, type="authentication_error", message="invalid x-api-key"),
 ]
 
 PARTIAL_EVENTS = ["message_start", "content_block_start", "content_block_delta"]

@@ -28,7 +28,7 @@ from harness import (
 )
 from install import CURRENT_PYTHON, Client
 
-from parley.models.fake.script import Fault, ScriptedTurn
+from parley.models.fake.script import ScriptedError, ScriptedTurn
 from parley.version import PROTOCOL_LEVEL, __version__
 
 pytest_plugins = ["clients"]
@@ -145,7 +145,7 @@ def test_the_server_info_is_what_the_engine_can_do(python: Stage) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.status))
-def test_an_error_of_the_api_is_raised_and_the_engine_exits_non_zero(python: Stage, fault: Fault) -> None:
+def test_an_error_of_the_api_is_raised_and_the_engine_exits_non_zero(python: Stage, fault: ScriptedError) -> None:
     report = python.run("query", [ScriptedTurn(error=fault)], prompt="Hi", env=NO_RETRIES)
 
     (text,) = texts(report)

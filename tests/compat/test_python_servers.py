@@ -8,16 +8,18 @@ import pytest
 from harness import Report, Stage, installed
 from install import CURRENT_PYTHON
 
-from parley.models.fake.script import Call, ScriptedTurn
+from parley.models.fake.script import ScriptedCall, ScriptedTurn
 
 COUNT = 32
 
 
 def ringing(stage: Stage, door: str) -> Report:
-    bells = [Call(name="mcp__tower__bell", id=f"b{number}", input={"number": number}) for number in range(COUNT)]
+    bells = [
+        ScriptedCall(name="mcp__tower__bell", id=f"b{number}", input={"number": number}) for number in range(COUNT)
+    ]
     turns = [
         ScriptedTurn(tools=bells),
-        ScriptedTurn(tools=[Call(name="mcp__tower__boom", id="x", input={})]),
+        ScriptedTurn(tools=[ScriptedCall(name="mcp__tower__boom", id="x", input={})]),
         ScriptedTurn(text="Done."),
     ]
     env = {"CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY": str(COUNT)}

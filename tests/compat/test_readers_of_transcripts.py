@@ -12,7 +12,7 @@ import pytest
 from harness import ENGINE, finish, installed
 from install import CCUSAGE, CODE_LOG
 
-from parley.models.fake.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 
 MODEL = "claude-sonnet-4-5"
@@ -23,12 +23,12 @@ USAGE = {
     "cache_creation_input_tokens": 3,
 }
 COMMANDS = ["echo one", "echo two"]
-ERRAND = Call(name="Agent", input={"description": "look around", "prompt": "Look for plums."})
+ERRAND = ScriptedCall(name="Agent", input={"description": "look around", "prompt": "Look for plums."})
 TURNS = [
     ScriptedTurn(
         thinking="Hm.",
         text="I look.",
-        tools=[Call(name="Bash", input={"command": command}) for command in COMMANDS],
+        tools=[ScriptedCall(name="Bash", input={"command": command}) for command in COMMANDS],
         usage=USAGE,
     ),
     ScriptedTurn(tools=[ERRAND], usage=USAGE),

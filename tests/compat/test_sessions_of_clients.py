@@ -10,10 +10,10 @@ import pytest
 from harness import Report, Stage, blocks, conversation, installed, said
 from install import CURRENT_PYTHON, TYPESCRIPT
 
-from parley.models.fake.script import Call, ScriptedTurn
+from parley.models.fake.script import ScriptedCall, ScriptedTurn
 
 YES = ScriptedTurn(text="Yes.")
-ERRAND = Call(name="Agent", input={"description": "look around", "prompt": "Look for plums."})
+ERRAND = ScriptedCall(name="Agent", input={"description": "look around", "prompt": "Look for plums."})
 DELEGATING = [ScriptedTurn(tools=[ERRAND]), ScriptedTurn(text="Two plums."), YES]
 """The session's model sends an agent, the agent answers, and so does the session's model."""
 ONE = [("user", [said("one")]), ("assistant", [said("Yes.")])]

@@ -29,7 +29,7 @@ from harness import (
 )
 from install import Client
 
-from parley.models.fake.script import Fault, ScriptedTurn
+from parley.models.fake.script import ScriptedError, ScriptedTurn
 from parley.version import PROTOCOL_LEVEL, __version__
 
 pytest_plugins = ["clients"]
@@ -159,7 +159,7 @@ def test_the_initialization_result_is_what_the_engine_can_do(typescript: Stage) 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.status))
 @pytest.mark.parametrize("spawn_ourselves", [False, True], ids=["spawned", "spawned by us"])
 def test_an_error_of_the_api_is_thrown_and_the_engine_exits_non_zero(
-    typescript: Stage, fault: Fault, spawn_ourselves: bool
+    typescript: Stage, fault: ScriptedError, spawn_ourselves: bool
 ) -> None:
     turn = ScriptedTurn(error=fault)
     report = typescript.run("query", [turn], prompt="Hi", env=NO_RETRIES, spawn_ourselves=spawn_ourselves)

@@ -17,29 +17,29 @@ from pathlib import Path
 from typing import Any
 
 from parley.compose.composer import Composer
-from parley.compose.registry import dialect
-from parley.engine.clock import Stamp
-from parley.engine.session.config import Setup
+from parley.compose.registry import make_dialect
+from parley.engine.clock import Clock
+from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.protocol.connection import Connection
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
-from parley.transports.memory import pair
+from parley.transports.memory import create_pair
 
 Json = dict[str, Any]
 PATIENCE_SECONDS = 90
 
 
-def counted() -> Stamp:
+def counted() -> Clock:
     """Ids 1, 2, 3 …, and a clock that moves a millisecond each time it is asked."""
     numbers, ticks = count(1), count(0)
 
     def seconds() -> float:
         return 1_800_000_000 + next(ticks) / 1000
 
-    return Stamp(new_uuid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}", seconds=seconds, monotonic=seconds)
+    return Clock(new_uuid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}", seconds=seconds, monotonic=seconds)
 
 
 class Room:
@@ -53,7 +53,7 @@ class Room:
             "CLAUDE_CODE_MAX_RETRIES": "2",
             "IS_SANDBOX": "1",  # the tests may run as root, and some bypass permissions
         }
-        self.options = Options(**{"model": f"scripted:{folder / 'script.toml'}", **options})
+        self.options = CliOptions(**{"model": f"scripted:{folder / 'script.toml'}", **options})
         self.complaints: list[str] = []
         self.lines: list[Json] = []
         self.raw = b""
@@ -62,18 +62,20 @@ class Room:
         self._seen = 0
         self._news = asyncio.Event()
 
-    def composed(self) -> Setup:
-        setup = Composer(self.options, self.environment, str(self.folder), self.stamp).setup(self.complaints.append)
+    def composed(self) -> SessionConfig:
+        setup = Composer(self.options, self.environment, str(self.folder), self.stamp).make_config(
+            self.complaints.append
+        )
         return self.furnish(setup)
 
-    def furnish(self, setup: Setup) -> Setup:
+    def furnish(self, setup: SessionConfig) -> SessionConfig:
         """For rooms with parts of their own."""
         return setup
 
     async def __aenter__(self) -> Room:
         setup = self.composed()
-        self._host, engine = pair()
-        pump = Pump(Connection(Role.ENGINE, dialect(self.options, self.stamp)), engine, self.stamp.new_uuid)
+        self._host, engine = create_pair()
+        pump = Pump(Connection(Role.ENGINE, make_dialect(self.options, self.stamp)), engine, self.stamp.new_uuid)
         self.session: Session = self._hub.open(setup, pump)
         self._serving = asyncio.create_task(serve(engine, pump, self.session))
         self._listening = asyncio.create_task(self._listen())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.agents.setup import is_meant, is_offered, mode_for, model_for
+from parley.engine.agents.setup import choose_mode, choose_model, is_offered, matches_tool
 from parley.models.catalog import resolve
 
 
@@ -26,7 +26,7 @@ from parley.models.catalog import resolve
 )
 def test_what_a_pattern_means(pattern: str, name: str, is_it: bool) -> None:
     server = name.split("__")[1] if name.startswith("mcp__") else ""
-    assert is_meant(name, pattern, server) is is_it
+    assert matches_tool(name, pattern, server) is is_it
 
 
 @pytest.mark.parametrize("wanted", ["mcp__zoo", "mcp__zoo__*", "mcp__zoo__evil"])
@@ -68,13 +68,13 @@ def test_servers_that_are_named_come_with_their_tools() -> None:
 def test_a_mode_is_never_wider_than_the_callers_unless_it_was_let_in(
     wanted: str | None, above: str, may_bypass: bool, mode: str
 ) -> None:
-    assert mode_for(wanted, above, may_bypass=may_bypass) == mode
+    assert choose_mode(wanted, above, may_bypass=may_bypass) == mode
 
 
 def test_a_short_name_does_not_lead_to_another_backend() -> None:
     api, local = resolve("sonnet"), resolve("openai:llama")
 
-    assert model_for("haiku", api) == resolve("haiku")
-    assert model_for("inherit", api) == model_for(None, api) == api
-    assert model_for("haiku", local) == local
-    assert model_for("scripted:x.toml", local) == resolve("scripted:x.toml")
+    assert choose_model("haiku", api) == resolve("haiku")
+    assert choose_model("inherit", api) == choose_model(None, api) == api
+    assert choose_model("haiku", local) == local
+    assert choose_model("scripted:x.toml", local) == resolve("scripted:x.toml")

@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import approvals  # programmes are no package: their folder must be on the path first
 
-from parley.engine.approval.gate import Asker
-from parley.engine.approval.input_digest import digest
+from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.input_digest import input_digest
 from parley.engine.session import pump as serve
 from parley.engine.turn import tool_executor
 from parley.permissions.base import Allow
@@ -44,10 +44,10 @@ def test_whatever_a_host_answers_what_runs_is_what_was_approved(tmp_path: Path) 
 def test_the_laws_catch_an_engine_that_takes_any_answer_for_a_yes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trusting(asker: Asker, answer: Any, asking: Any, request: Any, *more: Any) -> Allow:
+    def trusting(asker: ApprovalGate, answer: Any, asking: Any, request: Any, *more: Any) -> Allow:
         return Allow(input=request.input, source="host")
 
-    monkeypatch.setattr(Asker, "_taken", trusting)
+    monkeypatch.setattr(ApprovalGate, "_parse_reply", trusting)
     with pytest.raises(approvals.Broken, match="was allowed although the host said"):
         approvals.run(tmp_path, schedules=20, seed=7)
 
@@ -55,14 +55,14 @@ def test_the_laws_catch_an_engine_that_takes_any_answer_for_a_yes(
 def test_the_laws_catch_an_engine_that_takes_the_answer_for_another_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: Callable[..., Any] = Asker._taken
+    taken: Callable[..., Any] = ApprovalGate._parse_reply
 
-    def careless(asker: Asker, answer: Any, *more: Any) -> Any:
+    def careless(asker: ApprovalGate, answer: Any, *more: Any) -> Any:
         named = isinstance(answer, dict) and set(answer) <= set(PermissionAnswer.__struct_fields__)
         rest = {key: value for key, value in answer.items() if key != "toolUseID"} if named else answer
         return taken(asker, rest, *more)
 
-    monkeypatch.setattr(Asker, "_taken", careless)
+    monkeypatch.setattr(ApprovalGate, "_parse_reply", careless)
     with pytest.raises(approvals.Broken, match="was allowed although the host said"):
         approvals.run(tmp_path, schedules=100, seed=7)
 
@@ -90,9 +90,9 @@ def test_the_laws_catch_a_second_run_of_one_approval(tmp_path: Path, monkeypatch
 
 def test_the_laws_catch_an_engine_that_never_hears_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(pump: serve.Pump, session: Any) -> None:
-        session.finish()
+        session.close_input()
 
-    monkeypatch.setattr(serve.Pump, "hang_up", deaf)
+    monkeypatch.setattr(serve.Pump, "close_input", deaf)
     with pytest.raises(approvals.Broken, match="did not end"):
         approvals.run(tmp_path, schedules=20, seed=7)
 
@@ -150,7 +150,7 @@ async def schedule(folder: Path, dice: Random) -> dict[str, str]:
         line = json.loads(raw)
         results += line["type"] == "result"
         if line["type"] == "control_request":
-            assert line["request"]["input_sha256"] == digest(line["request"]["input"])
+            assert line["request"]["input_sha256"] == input_digest(line["request"]["input"])
             chosen = answers(dice, line, f"n{dice.randint(0, 999)}")
             if chosen[0][1] is not None:
                 expected[line["request"]["input"]["file_path"]] = chosen[0][1]

@@ -12,9 +12,9 @@ import pytest
 from room import Json, Room
 
 from parley.compose.composer import Composer
-from parley.engine.approval.input_digest import digest
+from parley.engine.approval.input_digest import input_digest
 from parley.errors import UsageError
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.stores.files.claude import project_key
 
 WRITE = "{ name = 'Write', id = 't1', input = { file_path = 'new.txt', content = 'x' } }"
@@ -85,7 +85,7 @@ def denied_lines(room: Room) -> list[Json]:
 
 
 def records(room: Room) -> list[Json]:
-    return [entry.message for entry in room.session.setup.log.entries() if entry.kind == "permission"]
+    return [entry.message for entry in room.session.config.log.entries() if entry.kind == "permission"]
 
 
 # The question.
@@ -150,7 +150,7 @@ def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) -> None:
     room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
 
     [question], [record] = asked(room), records(room)
-    assert question["input_sha256"] == record["input_sha256"] == digest(question["input"])
+    assert question["input_sha256"] == record["input_sha256"] == input_digest(question["input"])
 
 
 @pytest.mark.parametrize(
@@ -620,18 +620,18 @@ def test_root_may_bypass_permissions_only_in_a_sandbox(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
     composer = Composer(
-        Options(model="offline", **options), {"HOME": str(tmp_path), "IS_SANDBOX": sandbox}, str(tmp_path)
+        CliOptions(model="offline", **options), {"HOME": str(tmp_path), "IS_SANDBOX": sandbox}, str(tmp_path)
     )
 
     if refused:
         with pytest.raises(UsageError, match="root"):
-            composer.setup(print)
+            composer.make_config(print)
     else:
-        assert composer.setup(print).permission_mode == "bypassPermissions"
+        assert composer.make_config(print).permission_mode == "bypassPermissions"
 
 
 def test_root_outside_of_a_sandbox_cannot_go_into_bypass_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    options = Options(model="offline", allow_skip_permissions=True)
+    options = CliOptions(model="offline", allow_skip_permissions=True)
 
-    assert Composer(options, {"HOME": str(tmp_path)}, str(tmp_path)).setup(print).may_bypass is False
+    assert Composer(options, {"HOME": str(tmp_path)}, str(tmp_path)).make_config(print).may_bypass is False

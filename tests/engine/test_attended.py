@@ -17,7 +17,7 @@ BASH = ("Bash", {"command": UNTIL, "description": "A long job"})
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command is told as a task as soon as it has begun."""
-    monkeypatch.setattr(foreground, "TOLD_AFTER_SECONDS", 0)
+    monkeypatch.setattr(foreground, "ANNOUNCE_AFTER_SECONDS", 0)
 
 
 def tasks(room: Room) -> list[Json]:
@@ -72,7 +72,7 @@ def test_the_host_sends_a_command_to_the_background(
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("system", "task_started") if is_told else await room.hear("assistant")
-        while not room.session.tasks.send_behind("t1"):
+        while not room.session.tasks.move_command_to_background("t1"):
             await room.ask("get_session_cost")  # a turn of the loop: the command is about to start
         first = await room.hear("result")
         (tmp_path / "go.txt").touch()

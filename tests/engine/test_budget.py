@@ -11,13 +11,13 @@ import pytest
 from models.loopback import loopback, stream
 from room import Json, Room
 
-from parley.engine.accounting.budget import Budget, Spent, check, warnings
+from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.side.query import Errand
+from parley.engine.side.query import SideQuery
 from parley.errors import BudgetSpent, ModelError
-from parley.models.base import Event, ModelRequest
-from parley.models.catalog import Choice
-from parley.models.event_synthesis import event_objects, events_of, message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.catalog import ModelRef
+from parley.models.event_synthesis import event_objects, message_json, synthesize_events
 from parley.models.prices import Prices
 
 WORK = """
@@ -48,16 +48,16 @@ text = "Done."
 )
 def test_a_budget_is_spent_when_what_was_spent_reaches_it(budget: Budget, spent: Spent, words: str | None) -> None:
     if words is None:
-        check(budget, spent)
+        check_budget(budget, spent)
     else:
         with pytest.raises(BudgetSpent) as caught:
-            check(budget, spent)
+            check_budget(budget, spent)
         assert words in str(caught.value)
 
 
 def test_what_is_nearly_spent_is_said_once() -> None:
     told: set[tuple[str, float]] = set()
-    steps = [warnings(Budget(tokens=100), Spent(tokens=tokens), told) for tokens in (79, 80, 90, 96, 99, 100)]
+    steps = [find_warnings(Budget(tokens=100), Spent(tokens=tokens), told) for tokens in (79, 80, 90, 96, 99, 100)]
 
     assert steps == [
         [],
@@ -67,7 +67,7 @@ def test_what_is_nearly_spent_is_said_once() -> None:
         [],
         [],
     ]
-    assert warnings(Budget(calls=10), Spent(calls=10), told) == []
+    assert find_warnings(Budget(calls=10), Spent(calls=10), told) == []
 
 
 def talk(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
@@ -142,10 +142,10 @@ class Costly:
         finally:
             self.open -= 1
 
-    def events(self, request: ModelRequest) -> list[Event]:
+    def events(self, request: ModelRequest) -> list[ModelEvent]:
         usage = {"input_tokens": 60, "output_tokens": 40}
         text = {"type": "text", "text": "Yes."}
-        return list(events_of(message_json([text], id=f"msg_{self.calls}", model=request.model, usage=usage)))
+        return list(synthesize_events(message_json([text], id=f"msg_{self.calls}", model=request.model, usage=usage)))
 
     async def close(self) -> None:
         pass
@@ -153,10 +153,10 @@ class Costly:
 
 @pytest.mark.parametrize(("budget", "calls", "at_once"), [(Budget(tokens=250), 3, 1), (Budget(), 6, 6)])
 def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(budget: Budget, calls: int, at_once: int) -> None:
-    model, choice = Costly(), Choice("scripted", "x")
+    model, choice = Costly(), ModelRef("scripted", "x")
 
     async def run() -> list[str | BaseException]:
-        errand = Errand(
+        errand = SideQuery(
             open_model=lambda chosen: model,
             current=lambda: choice,
             small=choice,

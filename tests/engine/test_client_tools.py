@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.turn.client_tools import HUNG_UP, declared
+from parley.engine.turn.client_tools import CLIENT_CLOSED, parse_client_tools
 from parley.errors import UsageError
 from parley.stores.files.claude import project_key
 
@@ -163,7 +163,7 @@ def test_words_beside_a_result_join_the_turn(tmp_path: Path) -> None:
         await room.hear("result")
 
     room = talk(tmp_path, script(CALL), client)
-    *_, answered, _ = room.session.record.history.messages()
+    *_, answered, _ = room.session.journal.history.render()
 
     assert [block.get("content") or block.get("text") for block in answered["content"]] == ["sunny", "and hurry"]
     assert len(list(room.told("result"))) == 1
@@ -234,7 +234,7 @@ def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_goes_on(tmp_path: Pat
     room = talk(tmp_path, script(CALL), client)
 
     [block] = told_results(room)
-    assert block["content"] == HUNG_UP
+    assert block["content"] == CLIENT_CLOSED
     assert block["is_error"] is True
     [result] = room.told("result")
     assert result["result"] == "Done."
@@ -341,7 +341,7 @@ def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp
 )
 def test_declarations_that_are_none_are_refused_in_clear_words(tools: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        declared(tools)
+        parse_client_tools(tools)
 
 
 def test_a_bad_declaration_fails_the_handshake_and_not_the_session(tmp_path: Path) -> None:
@@ -412,4 +412,4 @@ def test_whatever_a_client_does_every_call_has_one_result_and_every_turn_too(tmp
     inits = [line for line in room.told("system") if line["subtype"] == "init"]
     refused = [line for line in room.told("result") if "errors" in line and "client tool" in line["errors"][0]]
     assert len(list(room.told("result"))) == len(inits) + len(refused)
-    assert room.session.record.history.open_calls() == {}
+    assert room.session.journal.history.open_calls() == {}

@@ -105,7 +105,7 @@ def test_a_line_of_ten_megabytes_is_a_prompt_like_any_other(tmp_path: Path) -> N
 
     room = visit(tmp_path, HELLO, client)
 
-    assert len(room.session.record.history.messages()[0]["content"][0]["text"]) == 10_000_000
+    assert len(room.session.journal.history.render()[0]["content"][0]["text"]) == 10_000_000
 
 
 def test_the_log_says_which_client_it_was(tmp_path: Path) -> None:

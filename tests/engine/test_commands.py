@@ -33,7 +33,7 @@ def saying(*prompts: str, **fields: Any) -> Callable[[Room], Awaitable[None]]:
 
 def heard(room: Room) -> list[str]:
     """What the model reads of the person."""
-    spoken = room.session.record.history.messages()
+    spoken = room.session.journal.history.render()
     return [block["text"] for one in spoken if one["role"] == "user" for block in one["content"] if "text" in block]
 
 
@@ -315,7 +315,7 @@ def test_a_model_follows_a_skill(tmp_path: Path) -> None:
     init = next(room.told("system"))
     assert "Skill" in init["tools"]
     assert init["skills"] == ["release"]
-    assert "- release: Release it" in room.session.setup.tools["Skill"].description
+    assert "- release: Release it" in room.session.config.tools["Skill"].description
 
 
 def test_a_skill_needs_permission(tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.context.compaction import Gauge, Policy, is_paired, keep_from, policy, threshold
+from parley.engine.context.compaction import (
+    CompactionPolicy,
+    ContextGauge,
+    find_keep_start,
+    is_paired,
+    make_policy,
+    threshold,
+)
 from parley.engine.context.history import History
 from parley.errors import UsageError
 from parley.protocol.base import Json
@@ -55,19 +62,19 @@ TALK = (user("1", text("one")), assistant("2", text("two")), user("3", text("thr
 @pytest.mark.parametrize(
     ("wanted", "window", "at"),
     [
-        (Policy(), 200_000, 143_000),
-        (Policy(), 1_000_000, 943_000),
-        (Policy(), 1_000, 500),
-        (Policy(percent=50), 200_000, 100_000),
-        (Policy(percent=99), 200_000, 143_000),
+        (CompactionPolicy(), 200_000, 143_000),
+        (CompactionPolicy(), 1_000_000, 943_000),
+        (CompactionPolicy(), 1_000, 500),
+        (CompactionPolicy(percent=50), 200_000, 100_000),
+        (CompactionPolicy(percent=99), 200_000, 143_000),
     ],
 )
-def test_there_is_room_for_an_answer_and_the_largest_result(wanted: Policy, window: int, at: int) -> None:
+def test_there_is_room_for_an_answer_and_the_largest_result(wanted: CompactionPolicy, window: int, at: int) -> None:
     assert threshold(wanted, window, 128_000) == at
 
 
 def test_what_the_backend_counted_goes_before_our_estimate() -> None:
-    gauge = Gauge()
+    gauge = ContextGauge()
     before = gauge.estimate(150)
     gauge.measure(1_000, 150)
 
@@ -78,7 +85,7 @@ def test_what_the_backend_counted_goes_before_our_estimate() -> None:
 
 def test_a_count_that_cannot_be_is_not_believed() -> None:
     """Some servers say 1 whatever they are sent; a tokenizer that is better than ours by a third is one."""
-    gauge = Gauge()
+    gauge = ContextGauge()
     gauge.measure(1, 10_000)
     assert gauge.estimate(10_500) == 10_500
     gauge.measure(7_000, 10_000)
@@ -94,7 +101,7 @@ def test_pictures_and_documents_are_no_reason_to_doubt_a_count() -> None:
         assistant("2", call("a")),
         user("3", {**result("a"), "content": [text("y" * 400), image]}),
     )
-    gauge = Gauge()
+    gauge = ContextGauge()
     gauge.measure(500, history.tokens, history.media_tokens)
 
     assert history.media_tokens == 1_600 + 10_000 + 1_600
@@ -106,7 +113,7 @@ def test_pictures_and_documents_are_no_reason_to_doubt_a_count() -> None:
 
 
 def test_a_conversation_that_was_just_compacted_is_not_compacted_again() -> None:
-    gauge = Gauge()
+    gauge = ContextGauge()
     assert gauge.has_grown(500, 1_000)
     gauge.reset(500)
 
@@ -117,20 +124,20 @@ def test_a_conversation_that_was_just_compacted_is_not_compacted_again() -> None
 def test_the_last_answer_is_kept_with_the_results_of_its_calls() -> None:
     working = (*TALK, user("5", text("go")), assistant("6", call("a"), call("b")), user("7", result("a"), result("b")))
 
-    assert keep_from(heard(*TALK).spoken(), 100) == 3
-    assert keep_from(heard(*working).spoken(), 100) == 5
+    assert find_keep_start(heard(*TALK).list_messages(), 100) == 3
+    assert find_keep_start(heard(*working).list_messages(), 100) == 5
 
 
 def test_what_is_too_large_is_not_kept_but_a_prompt_always_is() -> None:
     large = (*TALK, user("5", text("go")), assistant("6", call("a")), user("7", result("a", "x" * 1_000)))
 
-    assert keep_from(heard(*large).spoken(), 100) == 7
-    assert keep_from(heard(*TALK, user("5", text("x" * 1_000))).spoken(), 100) == 4
+    assert find_keep_start(heard(*large).list_messages(), 100) == 7
+    assert find_keep_start(heard(*TALK, user("5", text("x" * 1_000))).list_messages(), 100) == 4
 
 
 def test_a_prompt_alone_is_too_little() -> None:
-    assert keep_from(heard().spoken(), 100) is None
-    assert keep_from(heard(user("1", text("one"))).spoken(), 100) is None
+    assert find_keep_start(heard().list_messages(), 100) is None
+    assert find_keep_start(heard(user("1", text("one"))).list_messages(), 100) is None
 
 
 def test_behind_a_boundary_there_is_the_summary_and_what_was_preserved() -> None:
@@ -144,9 +151,9 @@ def test_behind_a_boundary_there_is_the_summary_and_what_was_preserved() -> None
     behind = (user("s", text("Sum."), isCompactSummary=True), user("5", text("next")))
 
     for metadata in ({"preserved_segment": ends, "preserved_messages": kept}, {"preserved_segment": ends}):
-        assert heard(*TALK, boundary(**metadata), *behind).messages() == expected
+        assert heard(*TALK, boundary(**metadata), *behind).render() == expected
     # Older ones of the original preserve nothing.
-    assert heard(*TALK, boundary(trigger="auto"), *behind).messages() == [
+    assert heard(*TALK, boundary(trigger="auto"), *behind).render() == [
         {"role": "user", "content": [text("Sum."), text("next")]}
     ]
 
@@ -155,8 +162,8 @@ def test_a_boundary_without_its_summary_changes_nothing() -> None:
     """An engine that ends between the two lines has lost nothing."""
     ends = {"preserved_segment": {"anchor_uuid": "s"}}
 
-    assert heard(*TALK, boundary(**ends)).messages() == heard(*TALK).messages()
-    assert len(heard(*TALK, boundary(**ends), user("5", text("next"))).messages()) == 5
+    assert heard(*TALK, boundary(**ends)).render() == heard(*TALK).render()
+    assert len(heard(*TALK, boundary(**ends), user("5", text("next"))).render()) == 5
 
 
 def test_one_may_go_back_to_a_line_before_the_boundary() -> None:
@@ -164,7 +171,7 @@ def test_one_may_go_back_to_a_line_before_the_boundary() -> None:
     cut = Entry(seq=0, kind="cut", at="", message={"after": "2"})
     history = heard(*TALK, boundary(**ends), user("s", text("Sum.")), cut)
 
-    assert history.messages() == heard(*TALK[:2]).messages()
+    assert history.render() == heard(*TALK[:2]).render()
 
 
 @st.composite
@@ -188,38 +195,38 @@ def talks(draw: st.DrawFn) -> list[Entry]:
 @given(talks(), st.integers(0, 200))
 def test_what_is_kept_is_paired_and_compacting_is_a_fold(entries: list[Entry], most_tokens: int) -> None:
     history = heard(*entries)
-    at = keep_from(history.spoken(), most_tokens)
+    at = find_keep_start(history.list_messages(), most_tokens)
     if at is None:
         return
-    uuids = [uuid for message in history.spoken()[at:] for uuid in message.uuids]
+    uuids = [uuid for message in history.list_messages()[at:] for uuid in message.uuids]
     ends = {"anchor_uuid": "s", **({"head_uuid": uuids[0], "tail_uuid": uuids[-1]} if uuids else {})}
     kept = {"preserved_messages": {"anchor_uuid": "s", "uuids": uuids}} if uuids else {}
     compacted = heard(*entries, boundary(preserved_segment=ends, **kept), user("s", text("Sum.")))
 
-    assert is_paired(compacted.spoken())
+    assert is_paired(compacted.list_messages())
     assert compacted.open_calls() == {}
-    assert compacted.messages()[0]["role"] == "user"
-    assert compacted.messages()[0]["content"][0] == text("Sum.")
-    roles = [message["role"] for message in compacted.messages()]
+    assert compacted.render()[0]["role"] == "user"
+    assert compacted.render()[0]["content"][0] == text("Sum.")
+    roles = [message["role"] for message in compacted.render()]
     assert all(one != other for one, other in pairwise(roles))
 
 
 @pytest.mark.parametrize(
     ("given_", "expected"),
     [
-        ({}, Policy()),
-        ({"disabled": True}, Policy(is_allowed=False)),
-        ({"auto_disabled": True}, Policy(by_itself=False)),
-        ({"auto_disabled": True, "flag": ""}, Policy()),
-        ({"flag": "off"}, Policy(by_itself=False)),
-        ({"flag": "5000", "window": 7}, Policy(window=5000)),
-        ({"window": 7, "percent": 80}, Policy(window=7, percent=80)),
+        ({}, CompactionPolicy()),
+        ({"disabled": True}, CompactionPolicy(is_allowed=False)),
+        ({"auto_disabled": True}, CompactionPolicy(is_automatic=False)),
+        ({"auto_disabled": True, "flag": ""}, CompactionPolicy()),
+        ({"flag": "off"}, CompactionPolicy(is_automatic=False)),
+        ({"flag": "5000", "window": 7}, CompactionPolicy(window=5000)),
+        ({"window": 7, "percent": 80}, CompactionPolicy(window=7, percent=80)),
     ],
 )
-def test_what_the_person_wants(given_: Json, expected: Policy) -> None:
+def test_what_the_person_wants(given_: Json, expected: CompactionPolicy) -> None:
     nothing: Json = {"disabled": False, "auto_disabled": False, "flag": None, "window": None, "percent": None}
 
-    assert policy(**{**nothing, **given_}) == expected
+    assert make_policy(**{**nothing, **given_}) == expected
 
 
 @pytest.mark.parametrize("wrong", [{"flag": "sometimes"}, {"flag": "0"}, {"percent": 0}, {"percent": 101}])
@@ -227,4 +234,4 @@ def test_nonsense_is_refused(wrong: Json) -> None:
     nothing: Json = {"disabled": False, "auto_disabled": False, "flag": None, "window": None, "percent": None}
 
     with pytest.raises(UsageError):
-        policy(**{**nothing, **wrong})
+        make_policy(**{**nothing, **wrong})

@@ -44,7 +44,7 @@ def notices(room: Room) -> list[Json]:
 
 
 def sent(room: Room) -> list[Json]:
-    return room.session.record.history.messages()
+    return room.session.journal.history.render()
 
 
 DONE = [{"status": "compacting"}, {"status": None, "compact_result": "success"}]
@@ -73,10 +73,10 @@ def test_a_resumed_session_sends_the_same_bytes_and_its_transcript_has_everythin
     async def talk() -> None:
         async with Room(tmp_path, says("one", "two", "Sum.", "three")) as room:
             await prompted(room, "first", "second", "/compact", "third")
-            before, tokens = room.session.conversation.request(), room.session.record.history.dropped_tokens
+            before, tokens = room.session.conversation.build_request(), room.session.journal.history.dropped_tokens
         async with Room(tmp_path, says("four"), resume=room.session.id) as again:
-            assert again.session.conversation.request() == before
-            assert again.session.record.history.dropped_tokens == tokens
+            assert again.session.conversation.build_request() == before
+            assert again.session.journal.history.dropped_tokens == tokens
         [path] = (tmp_path / "home/.claude/projects").rglob("*.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         words = [line["message"]["content"] for line in lines if line["type"] == "user"]

@@ -14,7 +14,7 @@ from room import Json, Room
 
 from parley.engine.control.handlers import session as answers
 from parley.protocol.messages import requests
-from parley.workspace.base import Rewound
+from parley.workspace.base import RewindReport
 from parley.workspace.local import LocalFiles
 
 SLOW = '[[turn]]\ntext = "long long long"\nchunk_chars = 2\nevent_delay_ms = 50\n'
@@ -121,10 +121,10 @@ class Gate:
         self.open = threading.Event()
         monkeypatch.setattr(LocalFiles, "rewind", self._rewind)
 
-    def _rewind(self, user_message_id: str, *, dry_run: bool) -> Rewound:
+    def _rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
         self.begun.append(user_message_id)
         self.open.wait(10)
-        return Rewound(possible=True)
+        return RewindReport(possible=True)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ async def broken_later(session: Any, request: Any) -> None:
 def test_a_request_that_hangs_is_let_go_by_a_signal_and_still_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(answers.ANSWERERS, requests.ListModels, for_ever)
+    monkeypatch.setitem(answers.HANDLERS, requests.ListModels, for_ever)
 
     async def talk() -> None:
         async with Room(tmp_path, DONE) as room:
@@ -244,7 +244,7 @@ def test_a_request_that_hangs_is_let_go_by_a_signal_and_still_answered(
 def test_a_request_that_is_withdrawn_is_let_go_and_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(answers.ANSWERERS, requests.ListModels, for_ever)
+    monkeypatch.setitem(answers.HANDLERS, requests.ListModels, for_ever)
 
     async def talk() -> None:
         async with Room(tmp_path, DONE) as room:
@@ -258,7 +258,7 @@ def test_a_request_that_is_withdrawn_is_let_go_and_not_answered(
 def test_a_bug_in_an_answer_costs_that_answer_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: Callable[..., Any]
 ) -> None:
-    monkeypatch.setitem(answers.ANSWERERS, requests.ListModels, handler)
+    monkeypatch.setitem(answers.HANDLERS, requests.ListModels, handler)
 
     async def talk() -> None:
         async with Room(tmp_path, DONE) as room:
@@ -393,7 +393,7 @@ def test_a_file_that_the_host_has_shown_counts_as_read_unless_it_changed_since(
     async def talk() -> None:
         script = f'[[turn]]\ntools = [{{name = "Edit", {change}}}]\n' + DONE
         async with Room(tmp_path, script, permission_mode="acceptEdits") as room:
-            room.session.setup.tool_context.strict_reads = True
+            room.session.config.tool_context.strict_reads = True
             answer = await room.ask("seed_read_state", path="a.txt", mtime=mtime_ms + age_ms)
             room.prompt("go")
             await room.hear("result")

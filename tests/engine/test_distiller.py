@@ -10,9 +10,9 @@ from typing import Any
 from room import Json, Room
 from test_remembering import CREATE, Held, Remembering, run, says, told
 
-from parley.engine.context.history import weight
+from parley.engine.context.history import estimate_tokens
 from parley.memory.base import Summary
-from parley.memory.database import Database
+from parley.memory.database import MemoryDatabase
 from parley.memory.summaries import Summaries
 from parley.models.base import ModelRequest
 
@@ -28,7 +28,7 @@ def room(folder: Path, script: str, summaries: str, wishes: Json | None = None, 
 
 
 def size(request: ModelRequest) -> int:
-    return sum(weight(block) for message in request.messages for block in message["content"])
+    return sum(estimate_tokens(block) for message in request.messages for block in message["content"])
 
 
 def boundaries(room: Room) -> list[Json]:
@@ -95,9 +95,9 @@ def test_a_resumed_session_sees_what_it_saw(tmp_path: Path) -> None:
     async def talk() -> None:
         async with room(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So it was.")) as here:
             await prompted(here, *numbered(25))
-            before = here.session.conversation.request()
+            before = here.session.conversation.build_request()
         async with room(tmp_path, REPEATS + says("Yes."), REPEATS + says("It was."), resume=here.session.id) as again:
-            assert again.session.conversation.request() == before
+            assert again.session.conversation.build_request() == before
             await prompted(again, *numbered(25))
             row = boundaries(again)[-1]["distilled"]
         assert row[0]["first"] == 0
@@ -111,11 +111,11 @@ def test_so_it_does_in_the_layout_of_the_original_and_without_a_memory(tmp_path:
         place: Json = {"database": None, "memory": str(tmp_path / "other.db")}
         async with room(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So."), **place) as here:
             await prompted(here, *numbered(25))
-            before = here.session.conversation.request()
+            before = here.session.conversation.build_request()
         async with room(tmp_path, says("x"), says("x"), resume=here.session.id, **place) as again:
-            assert again.session.conversation.request() == before
+            assert again.session.conversation.build_request() == before
         async with room(tmp_path, says("x"), says("x"), resume=here.session.id, database=None) as other:
-            assert other.session.conversation.request().messages == before.messages
+            assert other.session.conversation.build_request().messages == before.messages
 
     run(talk)
 
@@ -127,10 +127,10 @@ def test_summaries_can_be_searched_and_followed_down_to_what_was_said(tmp_path: 
     async def talk() -> None:
         async with room(tmp_path, script, REPEATS + says("Of number3 among others. " * 9)) as here:
             await prompted(here, *numbered(60), "look it up")
-            kept = Summaries(Database(here.place), str)
+            kept = Summaries(MemoryDatabase(here.place), str)
             [detail] = [line["tool_use_result"] for line in here.told("user") if "tool_use_result" in line]
             hit = detail["messages"][0]
-            said = here.session.setup.make_keeper().recall.messages(hit["seq"], hit["seq"])  # type: ignore[misc]
+            said = here.session.config.open_memory().recall.messages(hit["seq"], hit["seq"])  # type: ignore[misc]
         assert [line.text[:29] for line in said] == ["This is fact number3. Some wo"]
         top = next(each for each in kept.search("number3", 50) if each.order == 2)
         below = kept.within(top)
@@ -182,7 +182,7 @@ def test_a_backend_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
                 result = await prompted(here, text)
                 if result["is_error"]:
                     break
-            count = len(here.session.record.history.messages())
+            count = len(here.session.journal.history.render())
         assert result["is_error"]
         assert "compacting it failed 2 times" in result["result"]
         assert boundaries(here) == []
@@ -257,7 +257,7 @@ def test_a_memory_that_cannot_be_written_does_not_end_the_turn(tmp_path: Path) -
 
 
 def test_a_session_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
-    kept = Summaries(Database(tmp_path / "m.db"), str)
+    kept = Summaries(MemoryDatabase(tmp_path / "m.db"), str)
     kept.forget("s")
     kept.add([Summary(session=id, order=1, first=0, last=1, text="bees") for id in ("s", "t")])
     kept.forget("s")

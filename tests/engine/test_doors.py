@@ -16,18 +16,18 @@ import msgspec
 import pytest
 from room import Json, Room
 
-from parley.cli.output import Printer
+from parley.cli.output import ResultPrinter
 from parley.cli.run import print_one
 from parley.compose.registry import TOOLS
 from parley.compose.tools import make_tool
-from parley.engine.session.config import Setup
+from parley.engine.session.config import SessionConfig
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
 from parley.permissions.table import CWD, RULES, SAMPLES, Sample, verdict
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Result, Tool, always_asks
-from parley.tools.registry import Shelf
-from parley.workspace.base import Reach
+from parley.tools.base import Context, Tool, ToolOutput, always_asks
+from parley.tools.registry import ToolRegistry
+from parley.workspace.base import Scope
 
 SESSION = "00000000-0000-4000-8000-00000000000a"
 
@@ -44,9 +44,9 @@ def double(name: str, ran: list[str]) -> Tool:
         description: ClassVar[str] = ""
         input: ClassVar[type[Struct]] = Anything
 
-        async def run(self, call: Anything, context: Context, reach: Reach) -> Result:
+        async def run(self, call: Anything, context: Context, reach: Scope) -> ToolOutput:
             ran.append(name)
-            return Result(content="ran")
+            return ToolOutput(content="ran")
 
     facts = {
         "name": name,
@@ -66,8 +66,8 @@ class Doubles(Room):
         super().__init__(folder, script(sample, folder), settings=json.dumps({"permissions": rules}), **options)
         self.ran: list[str] = []
 
-    def furnish(self, setup: Setup) -> Setup:
-        return msgspec.structs.replace(setup, tools=Shelf(names(), lambda name: double(name, self.ran)))
+    def furnish(self, setup: SessionConfig) -> SessionConfig:
+        return msgspec.structs.replace(setup, tools=ToolRegistry(names(), lambda name: double(name, self.ran)))
 
 
 def names() -> list[str]:
@@ -81,7 +81,7 @@ def script(sample: Sample, folder: Path) -> str:
     return f"[[turn]]\ntools = [{call}]\n[[turn]]\ntext = 'Done.'\n"
 
 
-def decided(room: Doubles, setup: Setup) -> str:
+def decided(room: Doubles, setup: SessionConfig) -> str:
     """What the record says, once it is clear that nothing else ran."""
     [record] = [entry.message for entry in setup.log.entries() if entry.kind == "permission"]
     assert (len(room.ran) == 1) == (record["decision"] == "allow")
@@ -95,7 +95,7 @@ async def one_shot(folder: Path, sample: Sample, behavior: Behavior | None, mode
     """`parley -p`: nobody can be asked, and a question is a denial."""
     room = Doubles(folder, sample, behavior, permission_mode=mode, print=True, no_session_persistence=True)
     setup = room.composed()
-    await print_one(setup, "go", Printer(as_json=False, everything=False))
+    await print_one(setup, "go", ResultPrinter(as_json=False, everything=False))
     return decided(room, setup)
 
 
@@ -110,7 +110,7 @@ async def streaming(folder: Path, sample: Sample, behavior: Behavior | None, mod
             room.say(denial(line["request_id"]))
             await room.hear("result")
         asked = any(room.told("control_request"))
-        found = decided(room, room.session.setup)
+        found = decided(room, room.session.config)
     assert asked == (found == "ask")
     return found
 

@@ -12,10 +12,10 @@ from models.loopback import loopback, whole
 from room import Json, Room
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.side.query import Errand
+from parley.engine.side.query import SideQuery
 from parley.errors import ModelError
-from parley.models.base import Event, Model, ModelRequest
-from parley.models.catalog import Choice
+from parley.models.base import Model, ModelEvent, ModelRequest
+from parley.models.catalog import ModelRef
 from parley.models.fake.script import read_script
 from parley.models.prices import Prices
 from parley.testing.model_server import Exchange, ModelServer
@@ -159,8 +159,8 @@ class Mute:
     def __init__(self, *, breaks_off: bool) -> None:
         self._breaks_off = breaks_off
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event]:
-        yield Event(type="message_start", message={"id": "m", "usage": {"input_tokens": 7}})
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        yield ModelEvent(type="message_start", message={"id": "m", "usage": {"input_tokens": 7}})
         if not self._breaks_off:
             await asyncio.Event().wait()
 
@@ -171,13 +171,13 @@ class Mute:
 @pytest.mark.parametrize(("breaks_off", "words"), [(False, "did not answer in time"), (True, "broke off")])
 def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_off: bool, words: str) -> None:
     ledger = Ledger(Prices())
-    choice = Choice("scripted", "x")
+    choice = ModelRef("scripted", "x")
 
-    def open_model(choice: Choice) -> Model:
+    def open_model(choice: ModelRef) -> Model:
         return Mute(breaks_off=breaks_off)
 
     given: dict[str, Any] = {"current": lambda: choice, "small": choice, "clock": lambda: 0.0, "session_id": "s"}
-    errand = Errand(open_model=open_model, ledger=ledger, longest_seconds=0.2, **given)
+    errand = SideQuery(open_model=open_model, ledger=ledger, timeout_seconds=0.2, **given)
     with pytest.raises(ModelError, match=words):
         asyncio.run(errand.ask_small("Hi"))
     assert ledger.by_model()["scripted:x"].inputTokens == 7

@@ -60,7 +60,7 @@ class Talk:
             async with loopback(*self.answers) as server:
                 room = Room(self.folder, "", **self.options)
                 room.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": str(self.retries)}
-                room.stamp = msgspec.structs.replace(room.stamp, pause=lambda seconds: asyncio.sleep(0))
+                room.stamp = msgspec.structs.replace(room.stamp, sleep=lambda seconds: asyncio.sleep(0))
                 async with room:
                     room.prompt("go")
                     self.result = await room.hear("result")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.session.extension_fields import level
+from parley.engine.session.extension_fields import thinking_level
 
 TODO = (
     "[[turn]]\ntools = [{ name = 'TodoWrite', id = 't1', input = { todos = ["
@@ -57,4 +57,4 @@ def test_a_model_that_may_not_think_is_said_to_be_disabled(tmp_path: Path, off: 
     ("tokens", "name"), [(None, "auto"), (1_024, "low"), (4_000, "low"), (4_001, "medium"), (31_999, "high")]
 )
 def test_the_level_follows_from_the_budget(tokens: int | None, name: str) -> None:
-    assert level(tokens) == name
+    assert thinking_level(tokens) == name

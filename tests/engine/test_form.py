@@ -11,7 +11,7 @@ import pytest
 from models.loopback import loopback, stream
 from room import Json, Room
 
-from parley.engine.turn.structured_output import Form, read_form
+from parley.engine.turn.structured_output import OutputSchema, parse_output_schema
 from parley.errors import UsageError
 from parley.models.event_synthesis import event_objects, message_json
 
@@ -69,7 +69,7 @@ def gist(result: Json) -> tuple[Any, ...]:
 )
 def test_what_is_no_schema_is_refused_in_one_sentence(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words.replace("$", r"\$").replace("/", "/")) as caught:
-        read_form(text, 3)
+        parse_output_schema(text, 3)
 
     assert "\n" not in str(caught.value)
 
@@ -80,9 +80,9 @@ def test_references_within_a_schema_and_values_that_look_like_some_are_fine() ->
         "properties": {"a": {"$ref": "#/$defs/n"}, "b": {"const": {"$ref": "nowhere"}}},
         "required": ["a"],
     }
-    form = Form(schema)
+    form = OutputSchema(schema)
 
-    assert [form.fill(given) for given in ({"a": "x"}, {"a": 1})] == [False, True]
+    assert [form.accept(given) for given in ({"a": "x"}, {"a": 1})] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_references_within_a_schema_and_values_that_look_like_some_are_fine() ->
     ],
 )
 def test_an_answer_in_one_wrapper_or_as_text_is_repaired(given: Any, output: Json, repaired: bool) -> None:
-    form = Form(NUMBER)
+    form = OutputSchema(NUMBER)
 
-    assert form.fill(given)
+    assert form.accept(given)
     assert (form.output, form.repaired) == (output, repaired)
 
 
@@ -110,18 +110,18 @@ def test_an_answer_in_one_wrapper_or_as_text_is_repaired(given: Any, output: Jso
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(given: Any, error: str) -> None:
-    form = Form(NUMBER)
+    form = OutputSchema(NUMBER)
 
-    assert not form.fill(given)
+    assert not form.accept(given)
     assert form.errors == [error]
 
 
 def test_a_schema_that_is_none_of_an_object_is_asked_for_inside_of_one() -> None:
-    form = Form({"type": "array", "items": {"type": "integer"}})
+    form = OutputSchema({"type": "array", "items": {"type": "integer"}})
     schema = form.tool().input_schema
 
     assert (schema["type"], schema["required"]) == ("object", ["output"])
-    assert form.fill([1, 2])
+    assert form.accept([1, 2])
 
 
 # In a session.

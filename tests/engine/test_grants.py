@@ -11,8 +11,8 @@ import pytest
 from room import Json, Room
 
 from parley.stores.base import Entry
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
 
 SESSION = "00000000-0000-4000-8000-00000000000a"
 DENY = {"behavior": "deny", "message": "no"}
@@ -139,13 +139,13 @@ def test_what_restricts_a_session_restricts_its_forks(tmp_path: Path) -> None:
 def test_updates_for_settings_are_in_the_settings_and_not_on_record(tmp_path: Path) -> None:
     room = granted(tmp_path, rules("touch:*", destination="localSettings"))
 
-    assert [entry for entry in room.session.setup.log.entries() if entry.kind == "grant"] == []
+    assert [entry for entry in room.session.config.log.entries() if entry.kind == "grant"] == []
     assert "touch:*" in (tmp_path / ".claude/settings.local.json").read_text()
 
 
 def test_a_grant_on_record_that_makes_no_sense_costs_nothing_else(tmp_path: Path) -> None:
     granted(tmp_path, rules("touch:*"))
-    store = Claude(tmp_path / "home/.claude", Context(cwd=str(tmp_path), version="1"))
+    store = ClaudeStore(tmp_path / "home/.claude", EntryContext(cwd=str(tmp_path), version="1"))
     log = store.open(SESSION)
     entries = list(log.entries())
     last, [grant] = entries[-1], [entry.message for entry in entries if entry.kind == "grant"]

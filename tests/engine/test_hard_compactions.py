@@ -62,7 +62,7 @@ def test_a_prompt_that_was_too_long_is_the_end_of_its_turn_and_not_of_the_sessio
             await prompted(room, *before)
             bad = await prompted(room, "x" * 18_000)
             good = await prompted(room, "second")
-            request = room.session.conversation.request().messages
+            request = room.session.conversation.build_request().messages
             await prompted(room, "third")
         assert (bad["is_error"], bad["terminal_reason"]) == (True, "prompt_too_long")
         assert (good["is_error"], good["result"]) == (False, "two")
@@ -257,7 +257,7 @@ def test_a_summary_is_given_up_when_the_backend_has_failed_for_minutes(tmp_path:
             paused.append(seconds)
 
         clock = room.stamp.monotonic
-        room.stamp = msgspec.structs.replace(room.stamp, pause=pause, monotonic=lambda: clock() + sum(paused))
+        room.stamp = msgspec.structs.replace(room.stamp, sleep=pause, monotonic=lambda: clock() + sum(paused))
         async with room:
             await prompted(room, "first")
             await prompted(room, "second")

@@ -25,7 +25,7 @@ def messages(*entries: Entry) -> list[Json]:
     history = History()
     for each in entries:
         history.apply(each)
-    return history.messages()
+    return history.render()
 
 
 CALL: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
@@ -94,8 +94,8 @@ def test_prompts_that_follow_each_other_are_parts_of_one_message() -> None:
     for each in (entry("user", "a"), entry("user", "b"), entry("assistant", "c", "m1")):
         history.apply(each)
 
-    assert [part.content for part in history.spoken()] == [[text("a")], [text("b")], [text("c")]]
-    assert [message["content"] for message in history.messages()] == [[text("a"), text("b")], [text("c")]]
+    assert [part.content for part in history.list_messages()] == [[text("a")], [text("b")], [text("c")]]
+    assert [message["content"] for message in history.render()] == [[text("a"), text("b")], [text("c")]]
 
 
 def test_an_entry_stays_as_it_was_when_its_message_grows() -> None:
@@ -122,7 +122,7 @@ def test_what_was_sent_is_sent_again_byte_for_byte(entries: list[Entry]) -> None
         history.apply(each)
         if history.open_calls():
             continue  # nothing is sent before every call has its result
-        now = msgspec.json.encode(history.messages())
+        now = msgspec.json.encode(history.render())
         # A message that grows goes on where its list of blocks ended.
         assert now.startswith(before.removesuffix(b"]").removesuffix(b"}").removesuffix(b"]"))
         before = now
@@ -136,7 +136,7 @@ def test_a_cut_leaves_the_lines_up_to_a_point() -> None:
     for line in [*lines, cut("x")]:
         history.apply(line)
 
-    assert [message["role"] for message in history.messages()] == ["user", "assistant"]
+    assert [message["role"] for message in history.render()] == ["user", "assistant"]
     assert history.open_calls() == {"t1": "Read"}
     assert history.cut_off == {"y", "z"}
 

@@ -92,7 +92,7 @@ def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
             await room.hear("result")
             room.prompt("again")
             await room.hear("result")
-            messages = room.session.record.history.messages()
+            messages = room.session.journal.history.render()
         first = [block["text"] for block in messages[0]["content"]]
         assert first == ["go", "<hook-context from='SessionStart:startup'>\nwelcome\n</hook-context>"]
         assert len(messages[2]["content"]) == 1
@@ -185,7 +185,7 @@ def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
             room.prompt("again")
             await room.hear("result")
             await room.ask("apply_flag_settings", settings={"hooks": None})
-            messages = room.session.record.history.messages()
+            messages = room.session.journal.history.render()
             listing = (await room.ask("get_hooks_listing"))["response"]["response"]
         assert [len(message["content"]) for message in messages if message["role"] == "user"] == [1, 2]
         assert listing["hooks"] == []

@@ -30,7 +30,7 @@ def test_two_sessions_in_one_process_keep_apart(tmp_path: Path) -> None:
 def test_a_session_is_open_once_and_found_until_it_is_closed(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, "") as room:
-            hub, setup, host = Hub(), room.session.setup, room.session.host
+            hub, setup, host = Hub(), room.session.config, room.session.host
             session = hub.open(setup, host)
             with pytest.raises(SessionError):
                 hub.open(setup, host)

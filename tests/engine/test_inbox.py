@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from parley.engine.session.prompt_queue import Inbox, Prompt, Rejected, TakenUp, join
+from parley.engine.session.prompt_queue import Prompt, PromptQueue, RejectedPrompt, ResumedTurnItem, join_content
 from parley.protocol.base import Json
 
 T = TypeVar("T")
@@ -30,8 +30,8 @@ def text(text: str, **more: object) -> Json:
     return {"type": "text", "text": text, **more}
 
 
-def filled(*items: Prompt | Rejected, closed: bool = False) -> Inbox:
-    inbox = Inbox()
+def filled(*items: Prompt | RejectedPrompt, closed: bool = False) -> PromptQueue:
+    inbox = PromptQueue()
     for item in items:
         inbox.put(item)
     if closed:
@@ -40,11 +40,11 @@ def filled(*items: Prompt | Rejected, closed: bool = False) -> Inbox:
 
 
 A, B, C = map(prompt, "abc")
-BAD = Rejected("no content")
-Taken = list[Prompt] | Rejected | TakenUp | None
+BAD = RejectedPrompt("no content")
+Taken = list[Prompt] | RejectedPrompt | ResumedTurnItem | None
 
 
-async def take_all(inbox: Inbox, together: bool) -> list[Taken]:
+async def take_all(inbox: PromptQueue, together: bool) -> list[Taken]:
     taken: list[Taken] = []
     while (item := await inbox.take(together)) is not None:
         taken.append(item)
@@ -74,8 +74,8 @@ def test_a_prompt_that_cannot_be_read_keeps_its_place() -> None:
 
 def test_an_empty_inbox_waits_for_the_next_prompt() -> None:
     async def work() -> tuple[bool, Taken]:
-        inbox = Inbox()
-        taking = asyncio.create_task(inbox.take(together=False))
+        inbox = PromptQueue()
+        taking = asyncio.create_task(inbox.take(merge=False))
         done, _ = await asyncio.wait({taking}, timeout=0)
         inbox.put(A)
         return bool(done), await taking
@@ -85,8 +85,8 @@ def test_an_empty_inbox_waits_for_the_next_prompt() -> None:
 
 def test_closing_ends_the_wait() -> None:
     async def work() -> Taken:
-        inbox = Inbox()
-        taking = asyncio.create_task(inbox.take(together=False))
+        inbox = PromptQueue()
+        taking = asyncio.create_task(inbox.take(merge=False))
         await asyncio.wait({taking}, timeout=0)
         inbox.close()
         return await taking
@@ -105,8 +105,8 @@ def test_a_waiting_prompt_can_be_taken_back_once() -> None:
     async def work() -> tuple[list[bool], list[str], int]:
         inbox = filled(A, BAD, B, C)
         return (
-            [inbox.drop("b"), inbox.drop("b"), inbox.drop("x")],
-            [prompt.uuid for prompt in inbox.waiting()],
+            [inbox.remove("b"), inbox.remove("b"), inbox.remove("x")],
+            [prompt.uuid for prompt in inbox.list_prompts()],
             len(inbox),
         )
 
@@ -116,8 +116,8 @@ def test_a_waiting_prompt_can_be_taken_back_once() -> None:
 def test_a_prompt_that_was_taken_does_not_wait_any_more() -> None:
     async def work() -> tuple[bool, list[str]]:
         inbox = filled(A, B)
-        await inbox.take(together=False)
-        return inbox.drop("a"), [prompt.uuid for prompt in inbox.waiting()]
+        await inbox.take(merge=False)
+        return inbox.remove("a"), [prompt.uuid for prompt in inbox.list_prompts()]
 
     assert run(work()) == (False, ["b"])
 
@@ -145,18 +145,18 @@ def test_prompts_are_joined_line_by_line_with_other_blocks_in_their_places(
     prompts = [Prompt(content=content, uuid=str(number)) for number, content in enumerate(contents)]
     before = [list(content) for content in contents]
 
-    assert join(prompts) == joined
+    assert join_content(prompts) == joined
     assert [prompt.content for prompt in prompts] == before
 
 
 def test_prompts_that_are_put_back_are_the_first_of_their_priority_again() -> None:
-    inbox = Inbox()
+    inbox = PromptQueue()
     for uuid, rank in (("a", 1), ("b", 1), ("c", 1)):
-        inbox.put(Prompt(content=[], uuid=uuid, rank=rank))
+        inbox.put(Prompt(content=[], uuid=uuid, priority=rank))
     taken = inbox.take_prompts()
-    inbox.put(Prompt(content=[], uuid="later", rank=1))
-    inbox.put(Prompt(content=[], uuid="now", rank=0))
+    inbox.put(Prompt(content=[], uuid="later", priority=1))
+    inbox.put(Prompt(content=[], uuid="now", priority=0))
 
     inbox.put_back(taken)
 
-    assert [prompt.uuid for prompt in inbox.waiting()] == ["now", "a", "b", "c", "later"]
+    assert [prompt.uuid for prompt in inbox.list_prompts()] == ["now", "a", "b", "c", "later"]

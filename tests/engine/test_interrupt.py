@@ -19,7 +19,7 @@ from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request
 from parley.protocol.roles import Role
-from parley.transports.memory import pair
+from parley.transports.memory import create_pair
 
 DONE = '[[turn]]\ntext = "Done."\n'
 SLOW = '[[turn]]\ntext = "long long long"\nchunk_chars = 2\nevent_delay_ms = 50\n'
@@ -56,7 +56,7 @@ async def goes_on(room: Room) -> None:
     result = await room.hear("result")
     said = [line["message"]["content"][0].get("text") for line in room.lines[so_far:] if line["type"] == "assistant"]
     assert (result["result"], said) == ("Done.", ["Done."])
-    blocks = [block for message in room.session.conversation.request().messages for block in message["content"]]
+    blocks = [block for message in room.session.conversation.build_request().messages for block in message["content"]]
     used = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert used == [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
 
@@ -172,11 +172,11 @@ def test_a_compaction_is_given_up_and_nothing_has_changed(tmp_path: Path, by_its
         async with Room(tmp_path, long + BUSY + DONE + DONE, **small) as room:
             room.prompt("go")
             await room.hear("result")
-            before = room.session.record.history.messages()
+            before = room.session.journal.history.render()
             room.prompt("second" if by_itself else "/compact")
             await room.hear("system", "api_retry")
             _, result = await interrupted(room)
-            assert room.session.record.history.messages()[: len(before)] == before
+            assert room.session.journal.history.render()[: len(before)] == before
             if not by_itself:
                 await goes_on(room)
         check_end(result, "streaming")
@@ -242,17 +242,17 @@ def test_an_open_question_is_withdrawn_and_a_late_answer_does_nothing(tmp_path: 
 )
 def test_whatever_the_host_is_asked_is_withdrawn_when_the_one_who_asked_is_cut_off(request_: Request) -> None:
     async def talk() -> None:
-        host, engine = pair()
+        host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, lambda: "r1")
-        asking = asyncio.create_task(pump.ask(request_))
+        asking = asyncio.create_task(pump.request(request_))
         await asyncio.sleep(0)
-        pending = [question.request_id for question in pump.pending()]
+        pending = [question.request_id for question in pump.pending_requests()]
         asking.cancel()
         await asyncio.wait({asking})
         engine.close()
         told = [json.loads(line) async for chunk in host.chunks() for line in chunk.splitlines()]
         assert asking.cancelled()
-        assert (pending, pump.pending()) == (["r1"], [])
+        assert (pending, pump.pending_requests()) == (["r1"], [])
         assert [line["type"] for line in told] == ["control_request", "control_cancel_request"]
 
     run(talk)

@@ -34,7 +34,7 @@ async def answer(room: Room, id: str) -> Json:
 async def is_beside(room: Room) -> None:
     """Until the turn of the background task runs."""
     async with asyncio.timeout(60):
-        while room.session.turns.running is None or not room.session.turns.running.announced:  # noqa: ASYNC110
+        while room.session.runner.current is None or not room.session.runner.current.is_cancellable:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

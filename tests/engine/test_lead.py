@@ -10,7 +10,7 @@ from room import Room
 from test_commands import heard, put, saying, user_command
 from yard import own, results, script, visit
 
-from parley.engine.agents.main_agent import agents_in
+from parley.engine.agents.main_agent import allowed_agents
 from parley.engine.context.system_prompt import DEFAULT, Instructions, render
 
 
@@ -23,7 +23,7 @@ def first_init(room: Room) -> Any:
 
 
 def prompt_of(room: Room) -> str:
-    return str(room.session.record.system_text)
+    return str(room.session.journal.system_text)
 
 
 def test_its_prompt_stands_in_the_place_of_ours(tmp_path: Path) -> None:
@@ -132,5 +132,5 @@ def test_settings_may_name_the_agent(tmp_path: Path) -> None:
 
 
 def test_which_agents_a_list_of_tools_lets_it_call() -> None:
-    assert agents_in(["Read", "Agent(a, b)", "Task(c)", "Bash(git *)"]) == ["a", "b", "c"]
-    assert agents_in(["Agent", "Agent(*)"]) == []
+    assert allowed_agents(["Read", "Agent(a, b)", "Task(c)", "Bash(git *)"]) == ["a", "b", "c"]
+    assert allowed_agents(["Agent", "Agent(*)"]) == []

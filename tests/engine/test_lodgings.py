@@ -118,7 +118,7 @@ def test_a_caller_in_the_background_hears_where_the_changes_are_in_the_news(proj
         await room.hear("result")
 
     room = played(project, begin + WRITES.removeprefix(BEGIN), talk)
-    heard = json.dumps(room.session.record.history.messages())
+    heard = json.dumps(room.session.journal.history.render())
     assert f"Its changes are in the git worktree {project}/.claude/worktrees/{there(project)[0]}" in heard
 
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from room import Json, Room
 
-from parley.engine.recovery.orphaned_tasks import LeftBehind, TaskBook
-from parley.engine.tasks.delivery import Owed
-from parley.protocol.base import Message, plain
+from parley.engine.recovery.orphaned_tasks import OrphanedTasks, TaskLog
+from parley.engine.tasks.delivery import PendingNotifications
+from parley.protocol.base import Message, to_builtins
 from parley.stores.base import Entry
 
 BEGUN: Json = {"task_id": "b1", "run_id": "r1", "description": "A job", "status": "running", "output_file": "/o"}
 
 
-def book(*messages: tuple[str, Json]) -> TaskBook:
-    made = TaskBook()
+def book(*messages: tuple[str, Json]) -> TaskLog:
+    made = TaskLog()
     for seq, (kind, message) in enumerate(messages):
         made.apply(Entry(seq=seq, kind=kind, at="", message=message))
     return made
 
 
-def reported(made: TaskBook, *, is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
+def reported(made: TaskLog, *, is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
     """The words for the model, the lines for the host, and what was put on record."""
     notes: list[Json] = []
     told: list[Message] = []
@@ -38,12 +38,12 @@ def reported(made: TaskBook, *, is_read: bool = True) -> tuple[list[str], list[J
         return is_read
 
     async def report() -> list[str]:
-        owed = Owed(note, told.append, reached)
-        news = LeftBehind(made).news(lambda book: book.report(owed, lambda: 1.0, lambda: next(ids)))
-        await owed.closed()
+        owed = PendingNotifications(note, told.append, reached)
+        news = OrphanedTasks(made).unread_texts(lambda book: book.report(owed, lambda: 1.0, lambda: next(ids)))
+        await owed.close()
         return news
 
-    return asyncio.run(report()), [plain(line) for line in told], notes
+    return asyncio.run(report()), [to_builtins(line) for line in told], notes
 
 
 def heard(*texts: str) -> tuple[str, Json]:
@@ -194,7 +194,7 @@ def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_path: 
             for prompt in ("this is blocked", "this is not", "nor is this"):
                 room.prompt(prompt)
                 await room.hear("result")
-        spoken = room.session.record.history.messages()
+        spoken = room.session.journal.history.render()
         texts = [block.get("text", "") for one in spoken if one["role"] == "user" for block in one["content"]]
         assert sum("was lost" in text for text in texts) == 1
 

@@ -50,7 +50,7 @@ def heard_by_model(room: Room) -> list[Json]:
     """What the users' side of the conversation holds, without tool results."""
     return [
         block
-        for message in room.session.record.history.messages()
+        for message in room.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
         if block["type"] != "tool_result"
@@ -218,13 +218,13 @@ def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: Path) 
         for own_prompt in ("Be kind.", "Be kind.", "Be brief."):
             room.prompt("Hello", system_prompt=own_prompt)
             await room.hear("result")
-            texts.append(room.session.record.system_text)
+            texts.append(room.session.journal.system_text)
 
     script = "at_end = 'repeat'\n" + text("Hello.")
     room = visit(tmp_path, script, talk, database=str(tmp_path / "agent.db"))
 
     assert texts == ["Be kind.", "Be kind.", "Be brief."]
-    kinds = [entry.kind for entry in room.session.setup.log.entries()]
+    kinds = [entry.kind for entry in room.session.config.log.entries()]
     assert kinds.count("prompt") == 2
 
 
@@ -282,7 +282,7 @@ def test_pictures_in_a_message_are_kept(tmp_path: Path) -> None:
 def test_nobody_can_be_asked(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         with pytest.raises(HostGone):
-            await room.session.host.ask(Elicitation(mcp_server_name="s", message="Your name?"))
+            await room.session.host.request(Elicitation(mcp_server_name="s", message="Your name?"))
 
     room = visit(tmp_path, text("Hello."), talk)
 

@@ -13,7 +13,7 @@ import miriad_queue  # programmes are no package: their folder must be on the pa
 from schedules import Broken
 
 from parley.engine.session import prompts
-from parley.engine.session.prompt_queue import Inbox, join
+from parley.engine.session.prompt_queue import PromptQueue, join_content
 from parley.engine.session.session import Session
 
 
@@ -24,8 +24,8 @@ def test_no_message_is_lost_or_doubled_and_every_turn_has_one_result(tmp_path: P
 
 
 def test_the_laws_catch_a_queue_that_loses_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Inbox.take_prompts
-    monkeypatch.setattr(Inbox, "take_prompts", lambda inbox, rank=1: whole(inbox, rank)[:1])
+    whole = PromptQueue.take_prompts
+    monkeypatch.setattr(PromptQueue, "take_prompts", lambda queue, priority=1: whole(queue, priority)[:1])
     with pytest.raises(Broken, match="times in the conversation"):
         miriad_queue.run(tmp_path, schedules=200, seed=7)
 
@@ -33,7 +33,7 @@ def test_the_laws_catch_a_queue_that_loses_a_message(tmp_path: Path, monkeypatch
 def test_the_laws_catch_messages_that_are_joined_in_another_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "join", lambda several, joint: join(several))
+    monkeypatch.setattr(prompts, "join_content", lambda several, joint: join_content(several))
     with pytest.raises(Broken, match="have not"):
         miriad_queue.run(tmp_path, schedules=200, seed=7)
 

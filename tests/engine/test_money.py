@@ -75,7 +75,7 @@ def room_of(folder: Path, text: str) -> Room:
     room = Room(folder, text, include_partial_messages=True, no_session_persistence=True)
     (folder / "prices.json").write_text(PRICES)
     room.environment["PARLEY_PRICES"] = str(folder / "prices.json")
-    room.stamp = msgspec.structs.replace(room.stamp, pause=lambda seconds: asyncio.sleep(0))
+    room.stamp = msgspec.structs.replace(room.stamp, sleep=lambda seconds: asyncio.sleep(0))
     return room
 
 

@@ -37,7 +37,7 @@ def test_what_lies_between_the_working_directory_and_a_file_is_heard_once(tmp_pa
         f"Contents of {tmp_path}/web/more.md:\n\nAnd more."
     )
     assert cellar.endswith(f"Contents of {tmp_path}/web/deep/AGENTS.md:\n\nIn the cellar.")
-    assert "hall" not in str(room.session.record.system_text)
+    assert "hall" not in str(room.session.journal.system_text)
     again = visit(tmp_path, looks(tmp_path, "web/deep/a.txt"), saying("go"), resume=room.session.id)
     assert len(nested(heard(again))) == 2
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from parley.engine.turn.outcome import (
-    Outcome,
+    TurnOutcome,
     aborted,
     api_failed,
-    broken,
     completed,
     error_name,
     error_text,
+    failed,
     out_of_turns,
     terminal_reason,
 )
@@ -25,7 +25,7 @@ def flaw(status: int | None = None, message: str = "m", kind: str | None = None,
 
 
 def test_a_turn_that_completed_has_its_text() -> None:
-    assert completed("Done.", "end_turn") == Outcome(
+    assert completed("Done.", "end_turn") == TurnOutcome(
         subtype="success",
         is_error=False,
         terminal_reason="completed",
@@ -36,7 +36,7 @@ def test_a_turn_that_completed_has_its_text() -> None:
 
 
 def test_a_failed_call_is_a_success_that_is_an_error() -> None:
-    assert api_failed(flaw(529, kind="overloaded_error"), "API Error: 529 m") == Outcome(
+    assert api_failed(flaw(529, kind="overloaded_error"), "API Error: 529 m") == TurnOutcome(
         subtype="success",
         is_error=True,
         terminal_reason="api_error",
@@ -48,7 +48,7 @@ def test_a_failed_call_is_a_success_that_is_an_error() -> None:
 
 
 def test_a_failure_without_a_status_has_a_name_of_ours() -> None:
-    assert api_failed(flaw(kind="connection_failed"), "t") == Outcome(
+    assert api_failed(flaw(kind="connection_failed"), "t") == TurnOutcome(
         is_error=True,
         terminal_reason="api_error",
         text="t",
@@ -60,7 +60,7 @@ def test_a_failure_without_a_status_has_a_name_of_ours() -> None:
 
 @pytest.mark.parametrize("where", ["streaming", "tools"])
 def test_an_interrupted_turn_says_where_it_was(where: str) -> None:
-    assert aborted(where, "tool_use") == Outcome(
+    assert aborted(where, "tool_use") == TurnOutcome(
         subtype="error_during_execution",
         is_error=True,
         terminal_reason=f"aborted_{where}",
@@ -70,7 +70,7 @@ def test_an_interrupted_turn_says_where_it_was(where: str) -> None:
 
 
 def test_a_turn_that_ran_out_of_calls_names_the_limit() -> None:
-    assert out_of_turns(3, "tool_use") == Outcome(
+    assert out_of_turns(3, "tool_use") == TurnOutcome(
         subtype="error_max_turns",
         is_error=True,
         terminal_reason="max_turns",
@@ -80,8 +80,10 @@ def test_a_turn_that_ran_out_of_calls_names_the_limit() -> None:
 
 
 def test_a_broken_turn_gives_the_reason() -> None:
-    expected = Outcome(subtype="error_during_execution", is_error=True, errors=["no disk"], fault_type="system_error")
-    assert broken("no disk") == expected
+    expected = TurnOutcome(
+        subtype="error_during_execution", is_error=True, errors=["no disk"], fault_type="system_error"
+    )
+    assert failed("no disk") == expected
 
 
 @pytest.mark.parametrize(

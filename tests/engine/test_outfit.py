@@ -112,10 +112,10 @@ def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path, scop
 
 def test_a_smaller_window_makes_an_agent_compact_earlier(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
-        from parley.engine.agents.setup import compaction
+        from parley.engine.agents.setup import agent_compaction
 
-        policy = room.session.setup.compaction
-        assert [compaction(policy, 1000, wish).window for wish in (500, 2000, 0, "x")] == [500, None, None, None]
+        policy = room.session.config.compaction
+        assert [agent_compaction(policy, 1000, wish).window for wish in (500, 2000, 0, "x")] == [500, None, None, None]
 
     visit(tmp_path, "", talk)
 

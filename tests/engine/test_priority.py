@@ -41,7 +41,7 @@ def ends(room: Room) -> list[tuple[str, bool, str]]:
 
 def prompts(room: Room) -> list[str]:
     """What the model reads of people, in its order."""
-    said: list[Json] = room.session.conversation.request().messages
+    said: list[Json] = room.session.conversation.build_request().messages
     return [
         block["text"]
         for message in said

@@ -14,17 +14,17 @@ SURROUNDINGS = "Surroundings:\n- Working directory: /work\n- Platform: linux"
     ("instructions", "text"),
     [
         (Instructions(), DEFAULT),
-        (Instructions(surroundings=FACTS), f"{DEFAULT}\n\n{SURROUNDINGS}"),
-        (Instructions(surroundings=FACTS, appended="Be brief."), f"{DEFAULT}\n\n{SURROUNDINGS}\n\nBe brief."),
+        (Instructions(environment=FACTS), f"{DEFAULT}\n\n{SURROUNDINGS}"),
+        (Instructions(environment=FACTS, appended="Be brief."), f"{DEFAULT}\n\n{SURROUNDINGS}\n\nBe brief."),
         (Instructions(appended="Be brief."), f"{DEFAULT}\n\nBe brief."),
         (
-            Instructions(surroundings=FACTS, appended="Be brief.", style="In verse.", memory=lambda: "Use tabs."),
+            Instructions(environment=FACTS, appended="Be brief.", style="In verse.", memory=lambda: "Use tabs."),
             f"{DEFAULT}\n\n{SURROUNDINGS}\n\nIn verse.\n\nBe brief.\n\nUse tabs.",
         ),
         (Instructions(replaced="You are a cat.", style="In verse.", memory=lambda: "Use tabs."), "You are a cat."),
-        (Instructions(replaced="You are a cat.", surroundings=FACTS), "You are a cat."),
+        (Instructions(replaced="You are a cat.", environment=FACTS), "You are a cat."),
         (Instructions(replaced="You are a cat.", appended="Be brief."), "You are a cat.\n\nBe brief."),
-        (Instructions(replaced="", surroundings=FACTS), ""),
+        (Instructions(replaced="", environment=FACTS), ""),
         (Instructions(replaced="", appended="Be brief."), "Be brief."),
     ],
 )

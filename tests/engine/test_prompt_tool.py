@@ -14,7 +14,7 @@ from room import Json, Room
 
 from parley.compose.composer import Composer
 from parley.errors import UsageError
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 
 PROGRAM = Path(__file__).parent.parent / "mcp" / "programs" / "gatekeeper.py"
 NAME = "mcp__gate__decide"
@@ -55,7 +55,7 @@ def contents(room: Room) -> list[str]:
 
 
 def records(room: Room) -> list[tuple[str, str, str]]:
-    kept = [entry.message for entry in room.session.setup.log.entries() if entry.kind == "permission"]
+    kept = [entry.message for entry in room.session.config.log.entries() if entry.kind == "permission"]
     return [(record["decision"], record["source"], record["reason"]) for record in kept]
 
 
@@ -151,9 +151,11 @@ def test_rules_and_the_guard_come_first_as_with_a_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Bash", "mcp__gate", "nonsense", ""])
 def test_only_a_tool_of_a_server_may_answer(tmp_path: Path, name: str) -> None:
-    composer = Composer(Options(model="offline", permission_prompt_tool=name), {"HOME": str(tmp_path)}, str(tmp_path))
+    composer = Composer(
+        CliOptions(model="offline", permission_prompt_tool=name), {"HOME": str(tmp_path)}, str(tmp_path)
+    )
     with pytest.raises(UsageError, match="must be stdio or mcp__SERVER__TOOL"):
-        composer.setup(print)
+        composer.make_config(print)
 
 
 @pytest.mark.parametrize(("word", "made", "denied"), [("yes", True, 0), ("no", False, 1)])

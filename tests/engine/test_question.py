@@ -9,7 +9,7 @@ from pathlib import Path
 
 from room import Json, Room
 
-from parley.engine.approval.input_digest import digest
+from parley.engine.approval.input_digest import input_digest
 
 PROGRAM = Path(__file__).parent.parent / "mcp" / "programs" / "gatekeeper.py"
 NAME = "mcp__gate__decide"
@@ -33,7 +33,7 @@ def test_a_question_about_a_tool_of_a_server_names_the_server(tmp_path: Path) ->
         "display_name": "Decide",
         "title": "Use Decide?",
         "input": {"input": {"a": 1}},
-        "input_sha256": digest({"input": {"a": 1}}),
+        "input_sha256": input_digest({"input": {"a": 1}}),
         "permission_suggestions": [
             {
                 "type": "addRules",

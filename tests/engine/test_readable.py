@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.hooks.output_blocks import content_of
+from parley.engine.hooks.output_blocks import to_content
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 TEXT = {"type": "text", "text": "a"}
@@ -29,4 +29,4 @@ TEXT = {"type": "text", "text": "a"}
     ],
 )
 def test_a_text_or_blocks_stay_and_anything_else_becomes_its_json(given: Any, content: Any) -> None:
-    assert content_of(given) == content
+    assert to_content(given) == content

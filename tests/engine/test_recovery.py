@@ -10,7 +10,7 @@ import pytest
 from room import Json, Room
 
 from parley.engine.recovery import interrupted_calls
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 BYPASS = {"permission_mode": "bypassPermissions"}
 
@@ -32,7 +32,9 @@ def test_only_what_is_certain_is_told(
     tool: str, allowed: bool, reads_only: bool, changes: list[str] | None, text: str
 ) -> None:
     assert (
-        interrupted_calls.verdict(tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes)
+        interrupted_calls.outcome_text(
+            tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes
+        )
         == text
     )
 
@@ -46,7 +48,7 @@ def test_only_what_is_certain_is_told(
     ],
 )
 def test_of_a_call_of_another_engine_only_its_kind_is_certain(tool: str, reads_only: bool, text: str) -> None:
-    told = interrupted_calls.verdict(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
+    told = interrupted_calls.outcome_text(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
     assert told == text
 
 
@@ -60,7 +62,7 @@ def left_behind(folder: Path, script: str, at: str) -> str:
 
     async def talk() -> str:
         async with Room(folder, script, **BYPASS) as room:
-            log = room.session.setup.log
+            log = room.session.config.log
             kept, append = [], log.append
 
             def dying(entry: Any) -> None:
@@ -83,7 +85,7 @@ def result_after_resume(folder: Path, session_id: str) -> Json:
         async with Room(folder, "[[turn]]\ntext = 'On.'\n", resume=session_id, **BYPASS) as room:
             room.prompt("go on")
             assert (await room.hear("result"))["result"] == "On."
-            [*_, message, _] = room.session.record.history.messages()
+            [*_, message, _] = room.session.journal.history.render()
         block, prompt = message["content"]
         assert prompt["text"] == "go on"
         return dict(block)
@@ -122,10 +124,10 @@ def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) -> None:
 def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, "") as room:
-            files = room.session.setup.tool_context.files
+            files = room.session.config.tool_context.files
             files.begin_message("m")
-            files.write(str(tmp_path / "a"), b"1", Reach(anywhere=True, call="t1"), replacing=None)
-            files.write(str(tmp_path / "b"), b"2", Reach(anywhere=True, call="t2"), replacing=None)
+            files.write(str(tmp_path / "a"), b"1", Scope(anywhere=True, call="t1"), replacing=None)
+            files.write(str(tmp_path / "b"), b"2", Scope(anywhere=True, call="t2"), replacing=None)
 
             assert files.changed_by("t2") == [str(tmp_path / "b")]
             assert files.changed_by("t3") == []

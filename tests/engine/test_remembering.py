@@ -11,13 +11,13 @@ from typing import Any, Self
 import pytest
 from room import Json, Room
 
-from parley.engine.session.config import Setup
+from parley.engine.session.config import SessionConfig
 from parley.errors import UsageError
-from parley.memory.base import CURATOR, Entry, Source
-from parley.memory.database import Database
-from parley.memory.knowledge_tree import Tree
+from parley.memory.base import CURATOR, EntrySource, KnowledgeEntry
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import KnowledgeTree
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import Choice
+from parley.models.catalog import ModelRef
 
 LONG = "My sister Ada keeps bees on a roof in Turin. " * 50
 
@@ -46,11 +46,11 @@ class Remembering(Room):
         super().__init__(folder, script, **{"database": str(self.place), "settings": json.dumps(settings), **options})
         self.requests: list[tuple[str, ModelRequest]] = []
 
-    def furnish(self, setup: Setup) -> Setup:
+    def furnish(self, setup: SessionConfig) -> SessionConfig:
         import msgspec
 
-        def opened(choice: Choice) -> Model:
-            return Watched(setup.open_model(choice), choice.shown, self.requests)
+        def opened(choice: ModelRef) -> Model:
+            return Watched(setup.open_model(choice), choice.display_name, self.requests)
 
         return msgspec.structs.replace(setup, open_model=opened)
 
@@ -59,8 +59,8 @@ class Remembering(Room):
         return self
 
     @property
-    def tree(self) -> Tree:
-        return Tree(Database(self.place), str)
+    def tree(self) -> KnowledgeTree:
+        return KnowledgeTree(MemoryDatabase(self.place), str)
 
     def asked(self, script: str) -> list[ModelRequest]:
         return [request for name, request in self.requests if name.endswith(script)]
@@ -99,13 +99,13 @@ def test_after_a_turn_what_was_said_is_looked_through(tmp_path: Path) -> None:
         assert told(line) == {**NOTHING, "entries_created": 1, "summary": "Noted Ada."}
         assert line["session_id"] == result["session_id"]
         entry = room.tree.get("ada")
-        assert entry == Entry(
+        assert entry == KnowledgeEntry(
             slug="ada",
             version=1,
             parent=None,
             title="Ada",
             body="Keeps bees in Turin.",
-            sources=(Source(session=room.session.id, seq=0, uuid=prompt_uuid(room, 0)),),
+            sources=(EntrySource(session=room.session.id, seq=0, uuid=prompt_uuid(room, 0)),),
             at=entry.at if entry else "",
             author=CURATOR,
         )
@@ -119,7 +119,7 @@ def test_after_a_turn_what_was_said_is_looked_through(tmp_path: Path) -> None:
 
 
 def prompt_uuid(room: Room, seq: int) -> str:
-    return next(line.uuid for line in room.session.record.history.lines() if line.seq == seq)
+    return next(line.uuid for line in room.session.journal.history.list_entries() if line.seq == seq)
 
 
 def test_what_is_too_little_waits_for_more_and_nothing_is_passed_over(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_one_that_cannot_be_asked_is_not_asked_after_every_turn(tmp_path: Path) 
             for _ in range(4):
                 room.prompt(LONG)
                 await room.hear("result")
-                assert room.session.remembering is not None
-                await room.session.remembering.settled(60)
+                assert room.session.memory_worker is not None
+                await room.session.memory_worker.wait_idle(60)
         # At 1, 2 and 4 times what is enough by itself.
         assert len([line for line in room.lines if line.get("subtype") == "consolidation"]) == 3
 
@@ -274,7 +274,7 @@ def test_a_curator_updates_archives_and_hears_what_it_did_wrong(tmp_path: Path) 
             room.prompt(LONG)
             line = await room.hear("system", "consolidation")
             *_, last = room.asked("curator.toml")
-            decided = [entry for entry in room.session.setup.log.entries() if entry.kind == "permission"]
+            decided = [entry for entry in room.session.config.log.entries() if entry.kind == "permission"]
         assert told(line) == {**NOTHING, "entries_created": 2, "entries_archived": 1, "summary": "Done."}
         answers = [message["content"][0] for message in last.messages[2::2]]
         flaws = [answer["content"] for answer in answers if answer.get("is_error")]
@@ -319,14 +319,14 @@ class Held(Remembering):
         self.free = asyncio.Event()
         self.waits = asyncio.Event()
 
-    def furnish(self, setup: Setup) -> Setup:
+    def furnish(self, setup: SessionConfig) -> SessionConfig:
         import msgspec
 
         held = super().furnish(setup)
 
-        def opened(choice: Choice) -> Model:
+        def opened(choice: ModelRef) -> Model:
             model = held.open_model(choice)
-            return Slow(model, self) if choice.shown.endswith("curator.toml") else model
+            return Slow(model, self) if choice.display_name.endswith("curator.toml") else model
 
         return msgspec.structs.replace(held, open_model=opened)
 
@@ -485,7 +485,7 @@ def test_any_store_may_have_a_memory(tmp_path: Path) -> None:
             await room.hear("result")
             results = [line["tool_use_result"] for line in room.told("user") if "tool_use_result" in line]
         [place] = (tmp_path / "home/.claude/projects").glob("*/memory.db")
-        assert [entry.slug for entry in Tree(Database(place), str).entries()] == ["ada"]
+        assert [entry.slug for entry in KnowledgeTree(MemoryDatabase(place), str).entries()] == ["ada"]
         assert [(result["entries"], result["messages"][0]["seq"]) for result in results] == [(["ada"], 0)]
 
     run(talk)

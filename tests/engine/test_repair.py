@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from room import Json, Room
 
-from parley.engine.context.history_repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, blamed, repaired
+from parley.engine.context.history_repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, find_blamed, repair_messages
 
 PNG = "iVBORw0KGgo="
 REFUSAL = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "Could not process image" }\n'
@@ -64,21 +64,21 @@ def talk(*contents: list[Json]) -> list[Json]:
     ],
 )
 def test_what_a_backend_refuses_is_mended(broken: list[Json], sound: list[Json]) -> None:
-    assert repaired(broken) == sound
-    assert repaired(sound) == sound
+    assert repair_messages(broken) == sound
+    assert repair_messages(sound) == sound
 
 
 def test_signed_thoughts_go_only_if_it_is_thoughts_that_are_complained_about() -> None:
     messages = talk([text("a")], [thought("s"), text("b")])
 
-    assert repaired(messages, "image exceeds 5 MB") == messages
-    assert repaired(messages, "Invalid `signature` in `thinking` block") == talk([text("a")], [text("b")])
+    assert repair_messages(messages, "image exceeds 5 MB") == messages
+    assert repair_messages(messages, "Invalid `signature` in `thinking` block") == talk([text("a")], [text("b")])
 
 
 def test_a_good_image_stays() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 
-    assert repaired(talk([image])) == talk([image])
+    assert repair_messages(talk([image])) == talk([image])
 
 
 def image(data: str) -> Json:
@@ -106,13 +106,13 @@ def test_an_image_goes_if_it_is_complained_about(complaint: str, left: list[Json
         return talk([text("a"), one], [call("1")], [result("1", [other])])
 
     messages = conversation(image("a"), image("b"))
-    assert repaired(messages, complaint, blamed(messages, complaint)) == conversation(first, second)
+    assert repair_messages(messages, complaint, find_blamed(messages, complaint)) == conversation(first, second)
 
 
 def test_calls_of_another_backend_are_spelled_as_the_api_spells_them() -> None:
     odd = talk([text("a")], [{**call("functions.read:0"), "name": "fs.read"}], [result("functions.read:0")])
 
-    assert repaired(odd) == talk(
+    assert repair_messages(odd) == talk(
         [text("a")], [{**call("functions_read_0"), "name": "fs_read"}], [result("functions_read_0")]
     )
 
@@ -127,7 +127,7 @@ def heard(folder: Path, script: str, *prompts: object) -> tuple[list[Json], list
                 room.say({"type": "user", "message": {"role": "user", "content": prompt}})
                 results.append(await room.hear("result"))
             notices = [line for line in room.told("system") if line["subtype"] == "informational"]
-            return results, notices, room.session.record.history.messages()
+            return results, notices, room.session.journal.history.render()
 
     return asyncio.run(played())
 

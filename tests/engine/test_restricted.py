@@ -208,8 +208,8 @@ def test_safe_mode_leaves_out_what_people_added_and_keeps_their_rules(tmp_path: 
     assert "Glob" not in before["tools"] + after["tools"]
     assert results(plain)[0].get("is_error") is True  # the hook blocks it
     assert "text" in results(safe)[0]["content"]
-    assert "pirate" in str(plain.session.record.system_text)
-    assert "pirate" not in str(safe.session.record.system_text)
+    assert "pirate" in str(plain.session.journal.system_text)
+    assert "pirate" not in str(safe.session.journal.system_text)
 
 
 def test_safe_mode_says_which_options_it_leaves_out(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from room import Json, Room
 
-from parley.engine.text import sanitized
-from parley.protocol.base import spell
+from parley.engine.text import sanitize
+from parley.protocol.base import encode_json
 
 
 def nested(inner: some.SearchStrategy[object]) -> some.SearchStrategy[object]:
@@ -20,13 +20,13 @@ def nested(inner: some.SearchStrategy[object]) -> some.SearchStrategy[object]:
 
 @given(some.recursive(some.text(some.characters()), nested))
 def test_what_is_sanitized_can_be_spelled(value: object) -> None:
-    assert "\0" not in repr(json.loads(spell(sanitized(value))))
+    assert "\0" not in repr(json.loads(encode_json(sanitize(value))))
 
 
 def test_what_is_fit_stays_as_it_is() -> None:
     value = {"a": ["Grüße 🙂\n\t", 1, None, True]}
 
-    assert sanitized(value) == value
+    assert sanitize(value) == value
 
 
 def test_bytes_that_are_no_text_do_not_spoil_a_session(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_bytes_that_are_no_text_do_not_spoil_a_session(tmp_path: Path) -> None:
         async with Room(tmp_path, script + "[[turn]]\ntext = 'On.'\n", permission_mode="bypassPermissions") as room:
             room.prompt("go")
             assert (await room.hear("result"))["result"] == "On."
-            messages: list[Json] = room.session.record.history.messages()
+            messages: list[Json] = room.session.journal.history.render()
             return messages
 
     told = asyncio.run(talk())[2]["content"][0]["content"]
     assert told.startswith("a\ufffdb\ufffd")
     assert told.endswith("c")
-    assert spell(told)
+    assert encode_json(told)

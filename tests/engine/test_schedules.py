@@ -15,7 +15,7 @@ import interrupts  # programmes are no package: their folder must be on the path
 import schedules
 import stage
 
-from parley.engine.session.prompt_queue import Inbox
+from parley.engine.session.prompt_queue import PromptQueue
 
 
 def test_no_schedule_loses_doubles_or_reorders_a_prompt(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ def test_the_real_executable_is_interrupted_while_it_streams_and_while_a_command
 
 
 def test_the_laws_catch_a_queue_that_forgets_priorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Inbox, "put", lambda inbox, item: (inbox._waiting.append(item), inbox._news.set()))
+    monkeypatch.setattr(PromptQueue, "put", lambda inbox, item: (inbox._waiting.append(item), inbox._arrived.set()))
     with pytest.raises(schedules.Broken, match="started before"):
         schedules.run(tmp_path, schedules=200, seed=7)
 
 
 def test_the_laws_catch_a_queue_that_loses_a_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Inbox.take_prompts
-    monkeypatch.setattr(Inbox, "take_prompts", lambda inbox, rank=1: whole(inbox, rank)[:1])
+    whole = PromptQueue.take_prompts
+    monkeypatch.setattr(PromptQueue, "take_prompts", lambda queue, priority=1: whole(queue, priority)[:1])
     with pytest.raises(schedules.Broken, match="life of"):
         schedules.run(tmp_path, schedules=200, seed=7)
 

@@ -18,10 +18,10 @@ from room import Json, Room
 from yard import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
 
 from parley.compose.composer import Composer
-from parley.compose.mcp import proxy_before
+from parley.compose.mcp import find_proxy
 from parley.errors import UsageError
-from parley.mcp.naming import qualified
-from parley.protocol.options import Options
+from parley.mcp.naming import qualify
+from parley.protocol.options import CliOptions
 
 QUICK = {"MCP_TIMEOUT": "700"}
 
@@ -93,7 +93,7 @@ def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_pat
 
     server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
     room = visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
-    prompts = [json.dumps(turn) for turn in room.session.record.history.messages() if turn["role"] == "user"]
+    prompts = [json.dumps(turn) for turn in room.session.journal.history.render() if turn["role"] == "user"]
     assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
     assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
 
@@ -250,7 +250,7 @@ def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(
         await seen(room, lambda line: "mcp__plain__tool4" in (line.get("tools") or added(line)))
 
     room = visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
-    assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(room.session.setup.tools)
+    assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(room.session.config.tools)
 
 
 def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
 def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
     tmp_path: Path, server: str, rule: str, runs: bool
 ) -> None:
-    name = qualified(server, "echo")
+    name = qualify(server, "echo")
     turns = script([(name, {"text": "x"})], "Done.")
 
     room = visit(
@@ -468,10 +468,10 @@ def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_
     ],
 )
 def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, given: str, reason: str) -> None:
-    composer = Composer(Options(mcp_config=(given,), model="offline"), {"HOME": str(tmp_path)}, str(tmp_path))
+    composer = Composer(CliOptions(mcp_config=(given,), model="offline"), {"HOME": str(tmp_path)}, str(tmp_path))
 
     with pytest.raises(UsageError, match=reason):
-        composer.setup(lambda complaint: None)
+        composer.make_config(lambda complaint: None)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def test_a_proxy_is_for_other_machines(monkeypatch: pytest.MonkeyPatch, url: str
     monkeypatch.setenv("HTTPS_PROXY", "gate:3128")
     monkeypatch.setenv("HTTP_PROXY", "http://plain:80")
     monkeypatch.setenv("NO_PROXY", "near.example")
-    assert proxy_before(url) == proxy
+    assert find_proxy(url) == proxy
 
 
 # The end.

@@ -141,7 +141,7 @@ def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
         mcp_config=config(workshop=own("workshop.py", "stdio")),
         replay_user_messages=True,
     )
-    heard = room.session.record.history.messages()[0]["content"]
+    heard = room.session.journal.history.render()[0]["content"]
     assert "Plan how to build a chair by next week." in json.dumps(heard)
     echoes = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
     assert echoes[0] == "/mcp__workshop__plan 'a chair' by next week"
@@ -156,7 +156,7 @@ def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(t
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
     room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
     assert [change["tools_added"] for change in news(room)] == [["mcp__workshop__plane"]]
-    assert "mcp__workshop__plane" in room.session.setup.tools
+    assert "mcp__workshop__plane" in room.session.config.tools
 
 
 def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path:
     turns = script([("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
     room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
-    heard = json.dumps(room.session.record.history.messages())
+    heard = json.dumps(room.session.journal.history.render())
     assert "Plan how to build a chair by next week." in heard
     assert "/mcp__workshop__plan" not in heard
     assert len(list(room.told("result"))) == 1
@@ -274,10 +274,10 @@ def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_one
     init = next(line for line in room.told("system") if line["subtype"] == "init")
     assert init["tools"][-3:] == ["mcp__zoo__echo", "mcp__zoo__which", "mcp__ape__echo"]
     assert states(room) == {"zoo": "connected", "ape": "connected"}
-    names = [schema["name"] for schema in room.session.setup.tools.schemas()]
+    names = [schema["name"] for schema in room.session.config.tools.schemas()]
     assert names == ["Agent" if name == "Task" else name for name in init["tools"]]
     said = "About the tools of the MCP server 'zoo', in its own words:\nEcho softly."
-    assert said in (room.session.record.system_text or "")
+    assert said in (room.session.journal.system_text or "")
 
 
 def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_conversation_goes_on_in_one_process_and_init_opens_every_turn(tmp_pat
             await room.hear("result")
             room.say({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "second"}]}})
             await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         assert kinds(room.lines) == ["system/init", "assistant", "result/success"] * 2
         assert [line["result_index"] for line in room.told("result")] == [0, 1]
         assert [message["role"] for message in sent] == ["user", "assistant", "user", "assistant"]
@@ -134,7 +134,7 @@ def test_prompts_that_arrive_during_a_turn_make_up_the_next_one_together(tmp_pat
             room.prompt("third")
             await room.hear("result")
             await room.hear("result")
-            last = room.session.conversation.request().messages[2]
+            last = room.session.conversation.build_request().messages[2]
         assert last["content"][0]["text"] == "second\nthird"
         assert len(list(room.told("result"))) == 2
 
@@ -185,7 +185,7 @@ def test_an_interrupt_is_answered_first_keeps_what_was_said_and_the_session_goes
             result = await room.hear("result")
             room.prompt("again")
             after = await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         assert answer["response"]["response"] == {"still_queued": []}
         assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_streaming")
         assert result["errors"]
@@ -257,14 +257,14 @@ def test_a_model_that_is_changed_while_it_answers_is_the_one_that_the_answer_is_
 def test_thinking_tokens_reach_the_next_request(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, model="claude-sonnet-4-5", max_thinking_tokens=2000) as room:
-            before = room.session.conversation.request().thinking
+            before = room.session.conversation.build_request().thinking
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=4000)
-            changed = room.session.conversation.request().thinking
+            changed = room.session.conversation.build_request().thinking
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=None)
-            again = room.session.conversation.request().thinking
+            again = room.session.conversation.build_request().thinking
             wrong = await room.ask("set_max_thinking_tokens", max_thinking_tokens=-1)
             await room.ask("set_max_thinking_tokens", max_thinking_tokens=0)
-            off = room.session.conversation.request().thinking
+            off = room.session.conversation.build_request().thinking
         assert before == again == {"type": "enabled", "budget_tokens": 2000}
         assert changed == {"type": "enabled", "budget_tokens": 4000}
         assert (off, wrong["response"]["subtype"]) == (None, "error")
@@ -285,7 +285,7 @@ def test_a_system_prompt_replaces_ours_and_an_empty_one_means_none(
 ) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, **fields) as room:
-            system = room.session.conversation.request().system
+            system = room.session.conversation.build_request().system
         assert [block["text"] for block in system] == ([expected] if expected else [])
 
     run(talk)
@@ -295,7 +295,7 @@ def test_prompts_given_in_initialize_count_like_the_flags(tmp_path: Path) -> Non
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await room.ask("initialize", systemPrompt=["You are X"], appendSystemPrompt="Be brief.")
-            system = room.session.conversation.request().system
+            system = room.session.conversation.build_request().system
         assert [block["text"] for block in system] == ["You are X\n\nBe brief."]
 
     run(talk)
@@ -306,10 +306,10 @@ def test_the_next_request_begins_with_the_last_one(tmp_path: Path) -> None:
         async with Room(tmp_path, TWO) as room:
             room.prompt("first")
             await room.hear("result")
-            first = room.session.conversation.request()
+            first = room.session.conversation.build_request()
             room.prompt("second")
             await room.hear("result")
-            second = room.session.conversation.request()
+            second = room.session.conversation.build_request()
         assert first.system == second.system
         assert bare(second.messages)[: len(first.messages)] == bare(first.messages)
 
@@ -333,7 +333,7 @@ def test_images_and_documents_reach_the_model_as_they_came(tmp_path: Path) -> No
         async with Room(tmp_path, ONE) as room:
             room.say({"type": "user", "message": {"role": "user", "content": [image, document]}})
             await room.hear("result")
-            sent = room.session.conversation.request().messages[0]["content"]
+            sent = room.session.conversation.build_request().messages[0]["content"]
         assert sent[:2] == [image, document]
 
     run(talk)
@@ -536,7 +536,7 @@ def test_a_failed_turn_does_not_spoil_the_next(tmp_path: Path) -> None:
             await room.hear("result")
             room.prompt("second")
             result = await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         assert result["result"] == "One."
         assert [block["text"] for block in sent[0]["content"]] == ["first", "second"]
 
@@ -582,7 +582,7 @@ def test_a_session_can_be_resumed_in_another_process_with_its_conversation(tmp_p
         async with Room(tmp_path, ONE, resume=result["session_id"]) as again:
             again.prompt("second")
             other = await again.hear("result")
-            sent = again.session.conversation.request().messages
+            sent = again.session.conversation.build_request().messages
         assert other["session_id"] == result["session_id"]
         assert [message["role"] for message in sent] == ["user", "assistant", "user", "assistant"]
         assert texts(again.told("assistant")) == ["One."]
@@ -595,7 +595,7 @@ def test_what_was_told_is_in_the_log_in_the_same_order(tmp_path: Path) -> None:
         async with Room(tmp_path, TWO) as room:
             room.prompt("first")
             await room.hear("result")
-            entries = list(room.session.setup.log.entries())
+            entries = list(room.session.config.log.entries())
         assert [entry.kind for entry in entries] == ["user", "prompt", "assistant", "usage", "result"]
         assert [entry.seq for entry in entries] == [0, 1, 2, 3, 4]
         told = {line["uuid"] for line in room.lines if line["type"] in ("assistant", "result")}
@@ -609,7 +609,7 @@ def test_a_full_disk_ends_the_turn_with_a_result_that_names_it(tmp_path: Path) -
 
     async def talk() -> None:
         async with Room(tmp_path, ONE) as probe:
-            project = Path(probe.session.setup.tool_context.results_folder).parent.parent
+            project = Path(probe.session.config.tool_context.results_folder).parent.parent
         project.mkdir(parents=True, exist_ok=True)
         async with Room(tmp_path, ONE, session_id=session_id) as room:
             (project / f"{session_id}.jsonl").symlink_to("/dev/full")

@@ -15,13 +15,13 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 from stage import Stage  # programmes are no package: their folder must be on the path first
 
-from parley.compose.launch_context import Basis
-from parley.compose.limits import deadlines, limits
+from parley.compose.launch_context import LaunchContext
+from parley.compose.limits import make_deadlines, make_limits
 from parley.errors import UsageError
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.http.call import Deadlines
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 
 WORDS = "word " * 20
 
@@ -34,11 +34,11 @@ class Slow:
         self._pause_seconds = pause_seconds
         self.open = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         usage = {"input_tokens": 1, "output_tokens": 1}
         message = message_json([{"type": "text", "text": WORDS}], id="msg_1", model=request.model, usage=usage)
         await asyncio.sleep(self._first_seconds)
-        for event in events_of(message, chunk_chars=10):
+        for event in synthesize_events(message, chunk_chars=10):
             yield event
             await asyncio.sleep(self._pause_seconds)
 
@@ -101,9 +101,9 @@ def test_a_model_that_talks_needs_no_signs_of_life(tmp_path: Path) -> None:
     assert len([line for line in stage.lines if line.get("status") == "requesting"]) == 1
 
 
-def composed(folder: Path, **environment: str) -> Basis:
+def composed(folder: Path, **environment: str) -> LaunchContext:
     surroundings = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **environment}
-    return Basis(Options(model="offline"), surroundings, str(folder))
+    return LaunchContext(CliOptions(model="offline"), surroundings, str(folder))
 
 
 @pytest.mark.parametrize(
@@ -120,18 +120,18 @@ def composed(folder: Path, **environment: str) -> Basis:
 def test_how_long_a_silent_model_is_waited_for_can_be_set(
     tmp_path: Path, environment: dict[str, str], expected: Deadlines
 ) -> None:
-    assert deadlines(composed(tmp_path, **environment)) == expected
+    assert make_deadlines(composed(tmp_path, **environment)) == expected
 
 
 def test_a_limit_may_stand_in_the_settings(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"env": {"API_TIMEOUT_MS": "5000"}}')
-    assert deadlines(composed(tmp_path)) == Deadlines(first_byte_seconds=5, request_seconds=5)
+    assert make_deadlines(composed(tmp_path)) == Deadlines(first_byte_seconds=5, request_seconds=5)
 
 
 def test_a_limit_that_is_no_number_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="API_TIMEOUT_MS"):
-        deadlines(composed(tmp_path, API_TIMEOUT_MS="soon"))
+        make_deadlines(composed(tmp_path, API_TIMEOUT_MS="soon"))
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(None, 30), ("500", 0.5), ("0", None)])
@@ -139,4 +139,4 @@ def test_how_often_a_silent_turn_gives_signs_of_life_can_be_set(
     tmp_path: Path, value: str | None, seconds: float | None
 ) -> None:
     environment = {"PARLEY_HEARTBEAT_MS": value} if value else {}
-    assert limits(composed(tmp_path, **environment)).heartbeat_seconds == seconds
+    assert make_limits(composed(tmp_path, **environment)).heartbeat_seconds == seconds

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from parley.engine.clock import Stamp, iso, random_uuids
+from parley.engine.clock import Clock, format_iso, random_uuids
 from parley.protocol.base import Message
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Status
 
-FIXED = Stamp(new_uuid=lambda: "u1", seconds=lambda: 1_767_323_045.75, monotonic=lambda: 5.0)
+FIXED = Clock(new_uuid=lambda: "u1", seconds=lambda: 1_767_323_045.75, monotonic=lambda: 5.0)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ FIXED = Stamp(new_uuid=lambda: "u1", seconds=lambda: 1_767_323_045.75, monotonic
     ],
 )
 def test_a_time_is_utc_with_milliseconds(seconds: float, text: str) -> None:
-    assert iso(seconds) == text
+    assert format_iso(seconds) == text
 
 
 def test_now_is_what_the_clock_says() -> None:
@@ -44,13 +44,13 @@ def test_now_is_what_the_clock_says() -> None:
     ],
 )
 def test_a_message_gets_the_ids_it_lacks_and_has_fields_for(message: Message, stamped: Message) -> None:
-    assert FIXED.on(message, "s1") == stamped
+    assert FIXED.stamp_message(message, "s1") == stamped
 
 
 def test_a_message_that_lacks_nothing_stays_the_same_object() -> None:
     message = Status(status=None, session_id="s", uuid="u")
 
-    assert FIXED.on(message, "s1") is message
+    assert FIXED.stamp_message(message, "s1") is message
 
 
 def test_a_random_id_is_a_version_4_uuid_and_never_the_same() -> None:

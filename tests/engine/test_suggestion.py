@@ -34,7 +34,7 @@ def test_a_suggestion_comes_behind_the_result_and_is_on_the_bill(tmp_path: Path)
     assert told["suggestion"] == "run the tests"
     assert room.lines.index(told) > [line["type"] for line in room.lines].index("result")
     assert room.session.ledger.spent().calls == 2
-    assert len(room.session.record.history.messages()) == 2
+    assert len(room.session.journal.history.render()) == 2
 
 
 def test_nobody_is_asked_unless_it_is_wanted(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_what_is_no_suggestion_is_not_told(tmp_path: Path, answer: str) -> None:
             room.prompt("go")
             await room.hear("result")
             assert room.session.suggester is not None
-            await room.session.suggester.over()
+            await room.session.suggester.wait()
         return room
 
     assert suggestions(asyncio.run(run())) == []
@@ -75,7 +75,7 @@ def test_a_model_that_cannot_answer_costs_the_suggestion_only(tmp_path: Path) ->
             room.prompt("go")
             await room.hear("result")
             assert room.session.suggester is not None
-            await room.session.suggester.over()
+            await room.session.suggester.wait()
         return room
 
     room = asyncio.run(run())

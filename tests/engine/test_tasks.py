@@ -13,9 +13,9 @@ import pytest
 from room import Json, Room
 
 from parley.compose.composer import Composer
-from parley.engine.session.prompt_queue import NOTIFICATION, Inbox, Prompt
+from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.session import Session
-from parley.engine.turn.heartbeat import Heartbeat
+from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.host import HostGone
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse
@@ -23,7 +23,7 @@ from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.requests import Request
-from parley.tools.base import Order
+from parley.tools.base import CommandOrder
 
 ALLOWED = ("Bash", "TaskOutput", "TaskStop", "BashOutput", "KillShell")
 
@@ -140,7 +140,7 @@ def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) ->
         room.prompt("Go")
         await room.hear("result")
         await room.hear("result")
-        prompt = room.session.record.history.messages()[-2]["content"][0]["text"]
+        prompt = room.session.journal.history.render()[-2]["content"][0]["text"]
         assert "(A job) failed with exit code 3" in prompt
         assert told_of(room, "task_notification")[0]["output_file"] in prompt
 
@@ -239,7 +239,7 @@ def alive(pid: int) -> bool:
 def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         tasks = room.session.tasks
-        order = Order(
+        order = CommandOrder(
             argv=["/bin/bash", "-c", "sleep 600"],
             command="sleep 600",
             description="A job",
@@ -378,12 +378,12 @@ def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp
 
 def test_the_notification_of_a_task_is_never_joined_with_what_a_person_said() -> None:
     async def talk() -> None:
-        inbox = Inbox()
+        inbox = PromptQueue()
         said = [Prompt(content=[{"type": "text", "text": text}], uuid=text) for text in "abcd"]
         notices = [Prompt(content=[], uuid=f"n{at}", origin={"kind": NOTIFICATION}) for at in range(2)]
         for prompt in (said[0], said[1], *notices, said[2], said[3]):
             inbox.put(prompt)
-        taken = [await inbox.take(together=True) for _ in range(4)]
+        taken = [await inbox.take(merge=True) for _ in range(4)]
         assert taken == [said[:2], notices[:1], notices[1:], said[2:]]
 
     asyncio.run(talk())
@@ -415,7 +415,7 @@ def test_a_long_call_gives_signs_of_life() -> None:
                 enough.set()
 
         async with asyncio.timeout(60):
-            with Heartbeat(tell, call, every_seconds=0.25):
+            with ToolHeartbeat(tell, call, every_seconds=0.25):
                 await enough.wait()
         await asyncio.sleep(0)
 
@@ -435,16 +435,16 @@ def test_a_long_call_gives_signs_of_life() -> None:
 class Nobody:
     """A host that does not listen."""
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         pass
 
-    async def ask(self, request: Request, request_id: str | None = None) -> Any:
+    async def request(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody is there")
 
-    async def reached(self) -> bool:
+    async def drain(self) -> bool:
         return False
 
-    def pending(self) -> list[ControlRequest]:
+    def pending_requests(self) -> list[ControlRequest]:
         return []
 
 
@@ -452,7 +452,7 @@ def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     async def bounded() -> None:
         turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
         room = Room(tmp_path, turns, allowed_tools=ALLOWED)
-        setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).setup(room.complaints.append)
+        setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).make_config(room.complaints.append)
         session = Session(setup, Nobody())
         session.handle(User(message=UserContent(content="Go")))
         running = asyncio.create_task(session.run_turns())

@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 
 import pytest
 
-from parley.compose.launch_context import Basis
-from parley.compose.permissions import permits
+from parley.compose.launch_context import LaunchContext
+from parley.compose.permissions import make_policy
 from parley.compose.tools import tool_context
-from parley.engine.approval.gate import Asker
-from parley.engine.approval.input_digest import digest
-from parley.engine.turn.tool_executor import Caller
-from parley.engine.turn.tool_outcome import Called
+from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.input_digest import input_digest
+from parley.engine.turn.tool_executor import ToolExecutor
+from parley.engine.turn.tool_outcome import ToolOutcome
 from parley.permissions.base import Decision, Request
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
-from parley.protocol.options import Options
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.protocol.options import CliOptions
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 
 class Anything(Struct, frozen=True):
@@ -39,9 +39,9 @@ class Speak:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    async def run(self, call: Anything, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Anything, context: Context, reach: Scope) -> ToolOutput:
         self.ran.append(call.text)
-        return Result(content="spoken")
+        return ToolOutput(content="spoken")
 
 
 class Answering:
@@ -51,7 +51,7 @@ class Answering:
         self.answer = answer
         self.asked: list[CanUseTool] = []
 
-    async def ask(self, request: CanUseTool, request_id: str | None = None) -> Any:
+    async def request(self, request: CanUseTool, request_id: str | None = None) -> Any:
         self.asked.append(request)
         return self.answer
 
@@ -60,20 +60,20 @@ class Bench:
     """A caller on a bench: real rules, one tool, and a log that may be tampered with."""
 
     def __init__(self, folder: Path, answer: Json, agent_id: str | None = None) -> None:
-        basis = Basis(Options(model="offline"), {"HOME": str(folder)}, str(folder))
+        basis = LaunchContext(CliOptions(model="offline"), {"HOME": str(folder)}, str(folder))
         self.host = Answering(answer)
         self.tool = Speak()
         self.records: list[Json] = []
         self.complaints: list[str] = []
-        asker = Asker(permits(basis, "s"), self.host)
+        asker = ApprovalGate(make_policy(basis, "s"), self.host)
         context = tool_context(basis, "s")
         agent = None if agent_id is None else {"agent_id": agent_id, "agent_type": "general-purpose"}
-        self.caller = Caller({"Speak": self.tool}, asker, context, self.note, self.complaints.append, agent)
+        self.caller = ToolExecutor({"Speak": self.tool}, asker, context, self.note, self.complaints.append, agent)
 
     def note(self, kind: str, record: Json) -> None:
         self.records.append(record)
 
-    def call(self, text: str) -> Called:
+    def call(self, text: str) -> ToolOutcome:
         call = ToolUse({"type": "tool_use", "id": "t1", "name": "Speak", "input": {"text": text}})
         return asyncio.run(self.caller.run(call, lambda: "default"))
 
@@ -83,7 +83,7 @@ class Tampering(Bench):
 
     def __init__(self, folder: Path, answer: Json) -> None:
         super().__init__(folder, answer)
-        permits = self.caller.asker.permits
+        permits = self.caller.gate.policy
         decide = permits.decide
 
         def remembered(request: Request, mode: str) -> Decision:
@@ -105,7 +105,7 @@ def test_an_input_that_changed_after_its_approval_does_not_run(tmp_path: Path) -
     assert bench.tool.ran == []
     assert called.denied is not None
     assert called.denied.source == "internal"
-    assert called.result.is_error is True
+    assert called.output.is_error is True
     assert bench.complaints == ["INTERNAL ERROR: the input of Speak (t1) is not the one that was approved"]
 
 
@@ -114,8 +114,8 @@ def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> None:
     bench.call("proposed")
 
     assert [(record["decision"], record["source"], record["input_sha256"]) for record in bench.records] == [
-        ("allow", "host", digest({"text": "approved"})),
-        ("deny", "internal", digest({"text": "something else"})),
+        ("allow", "host", input_digest({"text": "approved"})),
+        ("deny", "internal", input_digest({"text": "something else"})),
     ]
 
 
@@ -123,7 +123,7 @@ def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> None:
 def test_nothing_runs_that_was_altered_whoever_gave_the_input(tmp_path: Path, answer: Json) -> None:
     bench = Tampering(tmp_path, answer)
 
-    assert bench.call("proposed").result.is_error is True
+    assert bench.call("proposed").output.is_error is True
     assert bench.tool.ran == []
 
 

@@ -28,9 +28,9 @@ from hooked import (
 from room import Json, Room
 
 from parley.engine.hooks import tool_hooks
-from parley.engine.hooks.tool_hooks import replaced
+from parley.engine.hooks.tool_hooks import replace_output
 from parley.engine.turn.in_flight import CUT_OFF
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 
 
 def script(*commands: str) -> str:
@@ -199,7 +199,7 @@ def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'echo b' } }"
         async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as room:
             await play(room, {"PostToolUse": specific(additionalContext="seen")})
-            messages = room.session.record.history.messages()
+            messages = room.session.journal.history.render()
         kinds = [block["type"] for block in messages[2]["content"]]
         assert kinds == ["tool_result", "tool_result", "text", "text"]
 
@@ -230,7 +230,7 @@ def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path)
     ],
 )
 def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None:
-    assert replaced(Result(content="old", detail="old"), new) == Result(content=content, detail=new)
+    assert replace_output(ToolOutput(content="old", detail="old"), new) == ToolOutput(content=content, detail=new)
 
 
 def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
@@ -571,7 +571,7 @@ def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next
             await room.until(wanted)
             await room.ask("interrupt")
             await room.hear("result")
-            messages = room.session.record.history.messages()
+            messages = room.session.journal.history.render()
         kinds = [block["type"] for block in messages[2]["content"]]
         assert (kinds, [text.splitlines()[1] for text in contexts(room)]) == (
             ["tool_result", "tool_result", "text", "text"],
@@ -586,7 +586,7 @@ def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> 
         (tmp_path / "notes.txt").write_text("buy milk")
         async with Room(tmp_path, script()) as room:
             await play(room, {"PostToolUse": specific(additionalContext="is old")}, prompt="look at @notes.txt")
-            (said, _) = room.session.record.history.messages()
+            (said, _) = room.session.journal.history.render()
         assert [word in str(said["content"]) for word in ("buy milk", "is old")] == [True, True]
 
     run(talk)
@@ -598,7 +598,7 @@ def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
         async with Room(tmp_path, script()) as room:
             said = {"continue": False, "stopReason": "enough"}
             await play(room, {"PostToolUse": said}, prompt="look at @notes.txt")
-            (told, _) = room.session.record.history.messages()
+            (told, _) = room.session.journal.history.render()
         assert "buy milk" not in str(told["content"])
         texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
         assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"

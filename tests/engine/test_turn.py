@@ -106,7 +106,7 @@ def test_every_call_has_one_recorded_decision_for_its_input(tmp_path: Path) -> N
         async with Room(tmp_path, script, allowed_tools=("Bash",)) as room:
             room.prompt("go")
             await room.hear("result")
-            kept = [entry.message for entry in room.session.setup.log.entries() if entry.kind == "permission"]
+            kept = [entry.message for entry in room.session.config.log.entries() if entry.kind == "permission"]
         assert [(one["tool_use_id"], one["decision"], one["source"]) for one in kept] == [
             ("t1", "allow", "rule"),
             ("t2", "allow", "rule"),
@@ -140,7 +140,7 @@ def test_an_interrupt_while_a_tool_runs_answers_the_call_and_keeps_the_history_w
             result = await room.hear("result")
             room.prompt("again")
             after = await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         assert result["terminal_reason"] == "aborted_tools"
         assert after["result"] == "Done."
         used = [block["id"] for m in sent for block in m["content"] if block["type"] == "tool_use"]
@@ -195,7 +195,7 @@ def test_the_input_that_is_told_is_the_one_that_runs_and_is_remembered(tmp_path:
         async with Room(tmp_path, calls(("Edit", edit)) + DONE, **BYPASS) as room:
             room.prompt("go")
             await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         told = next(room.told("assistant"))["message"]["content"][0]["input"]
         assert told == {"replace_all": False, **edit}
         assert sent[1]["content"][0]["input"] == told
@@ -214,7 +214,7 @@ def test_no_line_is_longer_than_the_cap_and_the_whole_output_is_in_a_file(tmp_pa
             room.prompt("go")
             await room.hear("result")
         assert max(len(line) for line in room.raw.split(b"\n")) <= 60_000
-        [path] = room.session.setup.tool_context.results_folder.iterdir()
+        [path] = room.session.config.tool_context.results_folder.iterdir()
         assert path.read_text() == (tmp_path / "big.txt").read_text() * 400
 
     run(talk)
@@ -256,7 +256,7 @@ def test_prompts_that_come_while_a_tool_runs_join_the_turn_at_its_next_model_cal
             await room.hear("command_lifecycle")
             (tmp_path / "go").touch()
             await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         assert len(list(room.told("result"))) == 1
         assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "text"]
         assert sent[2]["content"][1]["text"] == "queued one\nqueued two"
@@ -280,14 +280,14 @@ def test_a_call_that_ran_when_the_engine_was_killed_has_an_unknown_outcome_after
         async with Room(tmp_path, script, **BYPASS) as room:
             room.prompt("go")
             result = await room.hear("result")
-            path = Path(room.session.setup.log._path)  # type: ignore[attr-defined]  # the file a kill would leave
+            path = Path(room.session.config.log._path)  # type: ignore[attr-defined]  # the file a kill would leave
         kept = path.read_text().splitlines()  # noqa: ASYNC240  # a small file
         cut = next(at for at, line in enumerate(kept) if '"tool_result"' in line)
         path.write_text("\n".join(kept[:cut]) + "\n")  # noqa: ASYNC240  # a small file
         async with Room(tmp_path, DONE, resume=result["session_id"], **BYPASS) as again:
             again.prompt("and now?")
             after = await again.hear("result")
-            sent = again.session.conversation.request().messages
+            sent = again.session.conversation.build_request().messages
         assert after["result"] == "Done."
         assert pairs(sent) == (["t1"], ["t1"])
         assert "outcome is unknown" in sent[2]["content"][0]["content"]
@@ -307,7 +307,7 @@ def test_a_note_that_starts_no_turn_never_comes_between_a_call_and_its_result(tm
             await room.ask("interrupt_not_known")
             (tmp_path / "go").touch()
             await room.hear("result")
-            sent = room.session.conversation.request().messages
+            sent = room.session.conversation.build_request().messages
         assert sent[2]["content"][0]["type"] == "tool_result"
         assert sent[4]["content"][0]["text"] == "by the way"
         assert len(list(room.told("result"))) == 1
@@ -367,7 +367,7 @@ def test_an_odd_line_in_the_log_is_skipped_and_told_when_a_session_is_resumed(tm
             room.prompt("go")
             result = await room.hear("result")
             odd = Entry(seq=9, kind="result", at="", message={"modelUsage": {"m": 5}})
-            room.session.setup.log.append(odd)
+            room.session.config.log.append(odd)
         async with Room(tmp_path, DONE, resume=result["session_id"]) as again:
             again.prompt("and now?")
             after = await again.hear("result")

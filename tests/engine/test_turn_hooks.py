@@ -32,7 +32,7 @@ def test_a_prompt_is_asked_about_before_the_turn_is_announced(tmp_path: Path) ->
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await play(room, {"UserPromptSubmit": specific(additionalContext="mind the gap")}, prompt="Hi")
-            messages = room.session.record.history.messages()
+            messages = room.session.journal.history.render()
         assert kinds(room) == ["UserPromptSubmit", "init", "assistant", "success"]
         assert asked(room)[0]["prompt"] == "Hi"
         assert [block["text"].splitlines()[:2] for block in messages[0]["content"]] == [
@@ -54,7 +54,7 @@ def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None
         assert "terminal_reason" not in result
         assert kinds(room)[:4] == ["UserPromptSubmit", "init", "informational", "success"]
         assert second["result"] == "One."
-        assert [message["content"][0]["text"] for message in room.session.record.history.messages()] == [
+        assert [message["content"][0]["text"] for message in room.session.journal.history.render()] == [
             "Hello again",
             "One.",
         ]
@@ -103,7 +103,7 @@ def test_a_prompt_that_joins_a_turn_is_asked_about_too(tmp_path: Path) -> None:
             result = await until_result(room, answers)
         assert [input["prompt"] for input in asked(room, "UserPromptSubmit")] == ["good", "bad"]
         assert result["result"] == "One."
-        said = [block.get("text") for message in room.session.record.history.messages() for block in message["content"]]
+        said = [block.get("text") for message in room.session.journal.history.render() for block in message["content"]]
         assert "bad" not in said
 
     run(talk)
@@ -132,7 +132,7 @@ def test_a_hook_may_want_more_before_a_turn_ends(tmp_path: Path) -> None:
 
 
 def test_a_hook_that_never_lets_go_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_hooks, "MOST_STOPS", 2)
+    monkeypatch.setattr(turn_hooks, "MAX_STOPS", 2)
 
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
@@ -277,7 +277,7 @@ def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
             await register(room, None)
             room.prompt("go")
             await room.hear("result")
-            live = room.session.listeners.live
+            live = room.session.hooks.dispatcher
         assert (live, texts(room.told("assistant")), questions(room), results(room)) == (None, ["One."], [], [])
 
     run(talk)

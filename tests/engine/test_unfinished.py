@@ -218,7 +218,7 @@ def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -> None
             response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
             room.say({"type": "control_response", "response": response})
             await room.hear("result")
-            return room.session.record.history.messages()
+            return room.session.journal.history.render()
 
     _, calling, result, said, note = asyncio.run(talk())
     assert calling["content"][-1]["id"] == result["content"][0]["tool_use_id"] == "t1"

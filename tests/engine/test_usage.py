@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.ledger import Ledger, added, blank
+from parley.engine.accounting.ledger import Ledger, add_usage, blank_usage
 from parley.models.prices import Prices
 from parley.protocol.base import Json
 from parley.protocol.messages.result import ModelUsage
@@ -57,7 +57,7 @@ def of(model: str, **fields: Any) -> ModelUsage:
 def test_a_new_ledger_is_blank() -> None:
     ledger = Ledger(Prices())
 
-    assert blank() == ZERO
+    assert blank_usage() == ZERO
     assert (ledger.cost_usd, ledger.by_model(), ledger.by_model_this_turn(), ledger.turn_usage, ledger.api_seconds) == (
         0,
         {},
@@ -69,7 +69,7 @@ def test_a_new_ledger_is_blank() -> None:
 
 def test_a_call_is_counted_for_its_model_and_its_turn() -> None:
     ledger = Ledger(Prices())
-    ledger.count(OPUS, RICH, 1.5)
+    ledger.record_call(OPUS, RICH, 1.5)
     # 1 in at 4, 5 out at 20, 40 read at 0.4, 20 written at 5, 10 written at 8 dollars a million; 2 searches.
     cost = (4 + 100 + 16 + 100 + 80) / 1_000_000 + 0.02
 
@@ -94,10 +94,10 @@ def test_a_call_is_counted_for_its_model_and_its_turn() -> None:
 
 def test_a_turn_begins_at_nothing_while_the_session_goes_on_counting() -> None:
     ledger = Ledger(Prices())
-    ledger.count(OPUS, CALL, 1)
+    ledger.record_call(OPUS, CALL, 1)
     ledger.begin_turn()
-    ledger.count(OPUS, CALL, 2)
-    ledger.count("offline", CALL, 4)
+    ledger.record_call(OPUS, CALL, 2)
+    ledger.record_call("offline", CALL, 4)
 
     assert ledger.by_model() == {
         OPUS: of(OPUS, inputTokens=20, outputTokens=10, costUSD=pytest.approx(0.00028)),
@@ -114,8 +114,8 @@ def test_a_turn_begins_at_nothing_while_the_session_goes_on_counting() -> None:
 
 def test_one_call_of_unknown_price_makes_the_sum_unknown() -> None:
     ledger = Ledger(Prices())
-    ledger.count(OPUS, CALL, 0)
-    ledger.count("house-model", CALL, 0)
+    ledger.record_call(OPUS, CALL, 0)
+    ledger.record_call("house-model", CALL, 0)
     ledger.begin_turn()
 
     assert ledger.cost_usd is None
@@ -154,4 +154,4 @@ def test_one_call_of_unknown_price_makes_the_sum_unknown() -> None:
     ],
 )
 def test_usages_add_up_and_what_is_not_counted_is_taken_from_the_later(one: Json, other: Json, total: Json) -> None:
-    assert added(one, other) == total
+    assert add_usage(one, other) == total

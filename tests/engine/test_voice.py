@@ -7,7 +7,7 @@ from pathlib import Path
 
 from room import Room
 
-from parley.engine.agents.forwarding import Voice
+from parley.engine.agents.forwarding import SubagentForwarder
 from parley.engine.agents.task import AgentTask
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
@@ -32,9 +32,9 @@ def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_sessions_own(
                 in_background=True,
                 clock=room.stamp.monotonic,
             )
-            voice = Voice(told.append, task, forwards_text=lambda: True)
-            voice.say(AnswerComplete(message_id="m1"))
-            voice.say(Status(status="requesting"))
+            voice = SubagentForwarder(told.append, task, forwards_text=lambda: True)
+            voice.forward(AnswerComplete(message_id="m1"))
+            voice.forward(Status(status="requesting"))
             task.record.close()
 
     asyncio.run(run())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.approval.hook_opinion import Opinion, weighed
+from parley.engine.approval.hook_opinion import HookOpinion, apply_hook_decision
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
-REACH = Reach(files=("/a",))
+REACH = Scope(files=("/a",))
 INPUT = {"command": "x"}
 REQUEST = Request(tool="Bash", input=INPUT, cwd="/w")
 PERSON = Request(tool="AskUserQuestion", input=INPUT, cwd="/w", asks_person=True)
@@ -41,9 +41,9 @@ HOOK_DENIES = Deny(message="PreToolUse hook error: r", source="hook", reason="r"
 def test_a_hooks_word_is_weighed(
     decision: Decision, plainly: Decision, allow: Decision, ask: Decision, deny: Decision
 ) -> None:
-    words = [Opinion(word=word, reason="r") for word in ("allow", "ask", "deny")]
-    assert [weighed(REQUEST, decision, word, lambda: plainly) for word in words] == [allow, ask, deny]
+    words = [HookOpinion(behavior=word, reason="r") for word in ("allow", "ask", "deny")]
+    assert [apply_hook_decision(REQUEST, decision, word, lambda: plainly) for word in words] == [allow, ask, deny]
 
 
 def test_no_hook_answers_for_a_person() -> None:
-    assert weighed(PERSON, MODE_ASKS, Opinion(word="allow"), lambda: MODE_ASKS) == MODE_ASKS
+    assert apply_hook_decision(PERSON, MODE_ASKS, HookOpinion(behavior="allow"), lambda: MODE_ASKS) == MODE_ASKS

@@ -6,14 +6,14 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from parley.hooks.output import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
+from parley.hooks.output import MOST_REASON_CHARS, HookFailed, HookOutput, parse_answer, parse_output, unknown_keys
 from parley.protocol.base import UNSET
 from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 
 
 @pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])
 def test_an_empty_answer_is_no_opinion(answer: Any) -> None:
-    assert read_output(answer) == Output()
+    assert parse_output(answer) == HookOutput()
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ def test_an_empty_answer_is_no_opinion(answer: Any) -> None:
 )
 def test_an_answer_that_cannot_be_understood_is_a_failure(answer: Any) -> None:
     with pytest.raises(HookFailed):
-        read_output(answer)
+        parse_output(answer)
 
 
 def test_of_reasons_and_messages_the_beginning_counts_and_of_what_replaces_something_the_whole() -> None:
     long = "x" * (MOST_REASON_CHARS + 5)
     specific = {"permissionDecisionReason": long, "additionalContext": long, "updatedToolOutput": long}
-    read = read_output({"stopReason": long, "reason": long, "systemMessage": long, "hookSpecificOutput": specific})
+    read = parse_output({"stopReason": long, "reason": long, "systemMessage": long, "hookSpecificOutput": specific})
     short = f"{long[:-5]}… (5 more characters)"
     assert [read.stopReason, read.reason, read.systemMessage] == [short] * 3
     said = read.hookSpecificOutput
@@ -68,7 +68,7 @@ DENY = {"permissionDecision": "deny"}
 )
 def test_an_answer_to_a_guarded_event_that_may_hide_a_decision_is_a_failure(answer: Any) -> None:
     with pytest.raises(HookFailed):
-        read_answer("PreToolUse", answer)
+        parse_answer("PreToolUse", answer)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_an_answer_to_a_guarded_event_that_may_hide_a_decision_is_a_failure(answ
     ],
 )
 def test_what_is_declared_is_known(answer: Any) -> None:
-    assert read_answer("PreToolUse", answer)[1] == ()
+    assert parse_answer("PreToolUse", answer)[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_what_is_declared_is_known(answer: Any) -> None:
     ],
 )
 def test_keys_that_are_not_known_are_named(event: str, answer: Any, unknown: tuple[str, ...]) -> None:
-    assert read_answer(event, answer)[1] == unknown
+    assert parse_answer(event, answer)[1] == unknown
 
 
 @pytest.mark.parametrize("said", [{"decision": "block"}, {"hookSpecificOutput": DENY}])
 def test_a_denial_is_not_put_off(said: Any) -> None:
-    assert read_answer("PreToolUse", {"async": True, **said})[0].is_async is None
-    assert read_answer("PreToolUse", {"async": True, "decision": "approve"})[0].is_async is True
+    assert parse_answer("PreToolUse", {"async": True, **said})[0].is_async is None
+    assert parse_answer("PreToolUse", {"async": True, "decision": "approve"})[0].is_async is True
 
 
 def test_all_that_the_sdk_declares_is_known() -> None:

@@ -9,21 +9,25 @@ import pytest
 from parley.hooks.base import (
     DEFAULT_SECONDS,
     EVENTS,
-    MOST_CONTEXT_CHARS,
-    MOST_SECONDS,
-    context_text,
-    failure_policy,
-    seconds,
+    MAX_CONTEXT_CHARS,
+    MAX_SECONDS,
+    format_context,
+    parse_failure_policy,
+    parse_timeout,
 )
 from parley.protocol.base import UNSET
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
-    [(5, 5.0), (0.5, 0.5), (None, DEFAULT_SECONDS), (0, DEFAULT_SECONDS), (10**400, MOST_SECONDS)],
+    [(5, 5.0), (0.5, 0.5), (None, DEFAULT_SECONDS), (0, DEFAULT_SECONDS), (10**400, MAX_SECONDS)],
 )
 def test_a_time_that_is_none_is_not_heeded(asked: Any, expected: float) -> None:
-    assert (seconds(asked), seconds(True), seconds("9")) == (expected, DEFAULT_SECONDS, DEFAULT_SECONDS)
+    assert (parse_timeout(asked), parse_timeout(True), parse_timeout("9")) == (
+        expected,
+        DEFAULT_SECONDS,
+        DEFAULT_SECONDS,
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,13 +35,13 @@ def test_a_time_that_is_none_is_not_heeded(asked: Any, expected: float) -> None:
     [(None, "continue"), (UNSET, "continue"), ("continue", "continue"), ("block", "block"), ("x", "block")],
 )
 def test_an_unknown_policy_is_the_careful_one(asked: Any, expected: str) -> None:
-    assert failure_policy(asked, "PostToolUse") == expected
+    assert parse_failure_policy(asked, "PostToolUse") == expected
 
 
 def test_a_hook_before_a_call_blocks_when_it_fails_unless_it_says_otherwise() -> None:
     assert [name for name, event in EVENTS.items() if event.on_failure == "block"] == ["PreToolUse"]
     given = (None, UNSET, "continue")
-    assert [failure_policy(asked, "PreToolUse") for asked in given] == ["block", "block", "continue"]
+    assert [parse_failure_policy(asked, "PreToolUse") for asked in given] == ["block", "block", "continue"]
 
 
 def test_what_is_matched_is_part_of_the_input() -> None:
@@ -45,6 +49,6 @@ def test_what_is_matched_is_part_of_the_input() -> None:
 
 
 def test_what_a_hook_says_to_the_model_has_its_measure() -> None:
-    assert context_text("Stop", "x" * (MOST_CONTEXT_CHARS + 5)).endswith(
+    assert format_context("Stop", "x" * (MAX_CONTEXT_CHARS + 5)).endswith(
         "xx\n[cut here: 5 more characters]\n</hook-context>"
     )

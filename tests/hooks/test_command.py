@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from parley.hooks import command as module
-from parley.hooks.base import EVENTS, Fired, Ran
-from parley.hooks.command import KEPT_BYTES, Command, Entry, Place
-from parley.hooks.output import HookFailed, Output, read_output
+from parley.hooks.base import EVENTS, HookInvocation, HookRun
+from parley.hooks.command import KEPT_BYTES, CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.output import HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
 from parley.workspace.process.processes import Processes
 
 PATIENCE_SECONDS = 90
 
 
-def at(folder: Path, talk: Callable[[Place], Awaitable[None]]) -> None:
+def at(folder: Path, talk: Callable[[HookEnvironment], Awaitable[None]]) -> None:
     async def whole() -> None:
         environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
-        place = Place(processes=Processes(), environment=environment, project=str(folder))
+        place = HookEnvironment(processes=Processes(), environment=environment, project=str(folder))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await talk(place)
@@ -34,18 +34,20 @@ def at(folder: Path, talk: Callable[[Place], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def hook(place: Place, line: str, event: str = "PreToolUse", **fields: Any) -> Command:
-    entry = Entry(event=event, matcher="", command=line, timeout_seconds=PATIENCE_SECONDS, source="/s.json", **fields)
-    return Command(entry, place)
+def hook(place: HookEnvironment, line: str, event: str = "PreToolUse", **fields: Any) -> CommandHook:
+    entry = CommandEntry(
+        event=event, matcher="", command=line, timeout_seconds=PATIENCE_SECONDS, source="/s.json", **fields
+    )
+    return CommandHook(entry, place)
 
 
-async def ran(made: Command, progress: Callable[[str, str], None] = lambda out, err: None) -> Ran:
-    fired = Fired(event=EVENTS[made.event], input={"hook_event_name": made.event}, tool_use_id="t")
+async def ran(made: CommandHook, progress: Callable[[str, str], None] = lambda out, err: None) -> HookRun:
+    fired = HookInvocation(event=EVENTS[made.event], input={"hook_event_name": made.event}, tool_use_id="t")
     return await made.run(fired, progress)
 
 
 def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         line = 'cat; env >&2; echo "$PWD $CLAUDE_PROJECT_DIR" >&2'
         found = await ran(hook(place, line))
         assert json.loads(found.stdout) == {"hook_event_name": "PreToolUse"}
@@ -61,9 +63,9 @@ def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Pat
 def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none_that_does_not(
     tmp_path: Path, line: str
 ) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         made = hook(place, line)
-        fired = Fired(event=EVENTS[made.event], input={"prompt": "x" * 1_000_000}, tool_use_id="t")
+        fired = HookInvocation(event=EVENTS[made.event], input={"prompt": "x" * 1_000_000}, tool_use_id="t")
         assert (await made.run(fired, lambda out, err: None)).exit_code == 0
         if line.startswith("cat"):
             assert len((tmp_path / "told").read_bytes()) == 1_000_014
@@ -72,7 +74,7 @@ def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none
 
 
 def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         assert (await ran(hook(place, "printf", args=("%s", "$HOME;")))).stdout == "$HOME;"
 
     at(tmp_path, talk)
@@ -86,21 +88,25 @@ BRACED = {"hookSpecificOutput": {"additionalContext": "{ some text"}}
 @pytest.mark.parametrize(
     ("line", "event", "expected"),
     [
-        (f"echo '{json.dumps(DENY)}'", "PreToolUse", Ran(output=read_output(DENY), exit_code=0)),
-        ("true", "PreToolUse", Ran(exit_code=0)),
-        ("echo some text", "PreToolUse", Ran(exit_code=0)),
-        (f"printf '\\357\\273\\277%s' '{json.dumps(DENY)}'", "PreToolUse", Ran(output=read_output(DENY), exit_code=0)),
-        ("echo some text", "UserPromptSubmit", Ran(output=read_output(CONTEXT), exit_code=0)),
-        ("echo '{ some text'", "UserPromptSubmit", Ran(output=read_output(BRACED), exit_code=0)),
-        ("echo no >&2; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
-        ("echo no; exit 2", "PreToolUse", Ran(blocks="no", exit_code=2)),
-        ("echo why >&2; exit 3", "PreToolUse", Ran(failure="exit code 3: why", exit_code=3)),
-        ("exit 3", "PreToolUse", Ran(failure="exit code 3", exit_code=3)),
-        ("kill -9 $$", "PreToolUse", Ran(failure="exit code 137", exit_code=137)),
+        (f"echo '{json.dumps(DENY)}'", "PreToolUse", HookRun(output=parse_output(DENY), exit_code=0)),
+        ("true", "PreToolUse", HookRun(exit_code=0)),
+        ("echo some text", "PreToolUse", HookRun(exit_code=0)),
+        (
+            f"printf '\\357\\273\\277%s' '{json.dumps(DENY)}'",
+            "PreToolUse",
+            HookRun(output=parse_output(DENY), exit_code=0),
+        ),
+        ("echo some text", "UserPromptSubmit", HookRun(output=parse_output(CONTEXT), exit_code=0)),
+        ("echo '{ some text'", "UserPromptSubmit", HookRun(output=parse_output(BRACED), exit_code=0)),
+        ("echo no >&2; exit 2", "PreToolUse", HookRun(blocks="no", exit_code=2)),
+        ("echo no; exit 2", "PreToolUse", HookRun(blocks="no", exit_code=2)),
+        ("echo why >&2; exit 3", "PreToolUse", HookRun(failure="exit code 3: why", exit_code=3)),
+        ("exit 3", "PreToolUse", HookRun(failure="exit code 3", exit_code=3)),
+        ("kill -9 $$", "PreToolUse", HookRun(failure="exit code 137", exit_code=137)),
     ],
 )
-def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: Ran) -> None:
-    async def talk(place: Place) -> None:
+def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: HookRun) -> None:
+    async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, line, event))
         told = (found.output, found.blocks, found.failure, found.exit_code)
         assert told == (expected.output, expected.blocks, expected.failure, expected.exit_code)
@@ -125,14 +131,14 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
     ],
 )
 def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         assert ((await ran(hook(place, line))).failure or "").startswith(failure)
 
     at(tmp_path, talk)
 
 
 def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         said = (await ran(hook(place, LONG % 500_000))).output.hookSpecificOutput
         assert said is not None
         assert (said.permissionDecision, len(said.additionalContext or "")) == ("deny", 500_000)
@@ -141,7 +147,7 @@ def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         with pytest.raises(HookFailed, match="NUL"):
             await ran(hook(place, "a\0b"))
 
@@ -149,7 +155,7 @@ def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_cancelling_ends_the_command(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "pid")
         running = asyncio.create_task(ran(hook(place, "echo $$ > pid; exec sleep 600")))
         pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
@@ -163,9 +169,9 @@ def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 
 
 def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         environment = {"PATH": f".:bin::{tmp_path}:/usr/bin:/bin"}
-        given = Place(processes=place.processes, environment=environment, project=str(tmp_path))
+        given = HookEnvironment(processes=place.processes, environment=environment, project=str(tmp_path))
         assert (await ran(hook(given, 'echo "$PATH"'))).stdout.strip() == f"{tmp_path}:/usr/bin:/bin"
 
     at(tmp_path, talk)
@@ -174,7 +180,7 @@ def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
 def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
 
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
         progress = lambda out, err: None if told.done() else told.set_result((out, err))  # noqa: E731  # a callback
@@ -188,27 +194,27 @@ def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("by", ["entry", "first line"])
 def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         first = "" if by == "entry" else 'echo \'{"async": true, "asyncTimeout": 20000}\'; '
         made = hook(place, f"{first}read < go; echo '{json.dumps(CONTEXT)}'", "Stop", in_background=by == "entry")
         found = await ran(made)
-        assert (found.output, found.exit_code, found.later is not None) == (Output(is_async=True), UNSET, True)
-        assert found.later is not None
-        ending = asyncio.ensure_future(found.later)
+        assert (found.output, found.exit_code, found.background is not None) == (HookOutput(is_async=True), UNSET, True)
+        assert found.background is not None
+        ending = asyncio.ensure_future(found.background)
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
-        assert (await ending).output == read_output(CONTEXT)
+        assert (await ending).output == parse_output(CONTEXT)
 
     at(tmp_path, talk)
 
 
 @pytest.mark.parametrize("ms", ["-1", "0", "null"])
 def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         found = await ran(hook(place, f'echo \'{{"async": true, "asyncTimeout": {ms}}}\'; read < go', "Stop"))
-        assert found.later is not None
-        ending = asyncio.ensure_future(found.later)
+        assert found.background is not None
+        ending = asyncio.ensure_future(found.background)
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).failure is None
 
@@ -216,18 +222,18 @@ def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
 
 
 def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_background(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, f"echo '{{\"async\": true}}'; echo '{json.dumps(CONTEXT)}'", "Stop"))
-        assert found.later is not None
-        assert (await found.later).output == read_output(CONTEXT)
+        assert found.background is not None
+        assert (await found.background).output == parse_output(CONTEXT)
 
     at(tmp_path, talk)
 
 
 def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    async def talk(place: Place) -> None:
+    async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
-        assert found.later is not None
-        assert (await found.later).failure == "it did not end within 0.001 s and was ended"
+        assert found.background is not None
+        assert (await found.background).failure == "it did not end within 0.001 s and was ended"
 
     at(tmp_path, talk)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.settings import entries
-from parley.settings.base import Value
+from parley.hooks.settings import load_entries
+from parley.settings.base import SettingsValue
 
 
-def layer(hooks: Any, path: str = "/s.json") -> Value:
-    return Value(value=hooks, source="user", path=path, root="/")
+def layer(hooks: Any, path: str = "/s.json") -> SettingsValue:
+    return SettingsValue(value=hooks, source="user", path=path, root="/")
 
 
 def group(*handlers: Any, **fields: Any) -> Any:
@@ -22,7 +22,7 @@ def test_every_field_of_a_command_is_read() -> None:
     more = {"args": ["-x"], "timeout": 5, "async": True, "onFailure": "block"}
     handler = {"type": "command", "command": "check", **more}
 
-    (entry,), flaws = entries([layer({"PreToolUse": group(handler, matcher="Bash")})])
+    (entry,), flaws = load_entries([layer({"PreToolUse": group(handler, matcher="Bash")})])
 
     assert (entry.event, entry.matcher, entry.command, entry.args) == ("PreToolUse", "Bash", "check", ("-x",))
     assert (entry.timeout_seconds, entry.in_background, entry.on_failure, entry.source) == (
@@ -38,7 +38,7 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
     first = layer({"Stop": group({"command": "a"}, {"command": "b"})}, "/managed")
     second = layer({"Stop": group({"command": "b"}, {"command": "c"})}, "/user")
 
-    found, _ = entries([first, second])
+    found, _ = load_entries([first, second])
 
     assert [(entry.command, entry.source) for entry in found] == [("a", "/managed"), ("b", "/managed"), ("c", "/user")]
 
@@ -57,7 +57,7 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
     ],
 )
 def test_what_cannot_be_run_is_told_and_left_out(hooks: Any, word: str) -> None:
-    found, (flaw,) = entries([layer(hooks)])
+    found, (flaw,) = load_entries([layer(hooks)])
 
     assert (found, word in str(flaw), "/s.json" in str(flaw)) == ([], True, True)
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_run_is_told_and_left_out(hooks: Any, word: str) -> None:
     [({"command": "a", "once": True}, "", "once"), ({"command": "a"}, "(", "matcher '('")],
 )
 def test_what_is_not_heeded_is_told(handler: Any, matcher: str, word: str) -> None:
-    found, (flaw,) = entries([layer({"PreToolUse": group(handler, matcher=matcher)})])
+    found, (flaw,) = load_entries([layer({"PreToolUse": group(handler, matcher=matcher)})])
 
     assert (len(found), word in flaw.text) == (1, True)
 
@@ -83,12 +83,12 @@ def test_what_is_not_heeded_is_told(handler: Any, matcher: str, word: str) -> No
     ],
 )
 def test_a_guard_that_cannot_be_run_stays_and_fails(groups: Any) -> None:
-    (entry,), (flaw,) = entries([layer({"PreToolUse": groups})])
+    (entry,), (flaw,) = load_entries([layer({"PreToolUse": groups})])
 
     assert (entry.on_failure, entry.unusable in flaw.text, "the call is denied" in flaw.text) == ("block", True, True)
 
 
 def test_a_guard_that_cannot_be_run_and_may_fail_is_left_out() -> None:
-    found, (flaw,) = entries([layer({"PreToolUse": group({"type": "http", "onFailure": "continue"})})])
+    found, (flaw,) = load_entries([layer({"PreToolUse": group({"type": "http", "onFailure": "continue"})})])
 
     assert (found, "denied" in flaw.text) == ([], False)

@@ -33,9 +33,9 @@ from parley.hooks.matcher import Matcher
     ],
 )
 def test_a_matcher_fits_everything_names_or_a_pattern(text: str, names: list[str], expected: bool) -> None:
-    assert Matcher(text).fits(names) is expected
+    assert Matcher(text).matches(names) is expected
 
 
 @pytest.mark.parametrize(("text", "flawed"), [("(", True), ("Bash", False), ("a.*b", False), ("", False), ("*", False)])
 def test_a_pattern_that_cannot_be_read_is_told(text: str, flawed: bool) -> None:
-    assert (Matcher(text).flaw is not None) is flawed
+    assert (Matcher(text).problem is not None) is flawed

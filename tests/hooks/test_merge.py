@@ -6,29 +6,31 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.base import EVENTS, OnFailure, Ran
-from parley.hooks.merge import RULES, Answer, Verdict, merge
-from parley.hooks.output import read_output
+from parley.hooks.base import EVENTS, HookRun, OnFailure
+from parley.hooks.merge import RULES, HookResult, HookVerdict, merge_results
+from parley.hooks.output import parse_output
 
 
-def said(output: Any = None, *, on_failure: OnFailure = "continue", **ran: Any) -> Answer:
-    return Answer(label="h", source="callback", on_failure=on_failure, ran=Ran(output=read_output(output), **ran))
+def said(output: Any = None, *, on_failure: OnFailure = "continue", **ran: Any) -> HookResult:
+    return HookResult(
+        label="h", source="callback", on_failure=on_failure, run=HookRun(output=parse_output(output), **ran)
+    )
 
 
 def specific(**fields: Any) -> Any:
     return {"hookSpecificOutput": fields}
 
 
-def decision(word: str, reason: str | None = None) -> Answer:
+def decision(word: str, reason: str | None = None) -> HookResult:
     return said(specific(permissionDecision=word, permissionDecisionReason=reason))
 
 
-def decided(word: Any, reason: str = "", **fields: Any) -> Verdict:
-    return Verdict(permission=word, permission_reason=reason, decided_by="callback", **fields)
+def decided(word: Any, reason: str = "", **fields: Any) -> HookVerdict:
+    return HookVerdict(permission=word, permission_reason=reason, decided_by="callback", **fields)
 
 
 ALLOW, DENY = {"behavior": "allow"}, {"behavior": "deny", "message": "no"}
-ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
+ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
     "permissionDecision": [
         ("PreToolUse", [decision("allow"), decision("deny"), decision("ask")], decided("deny")),
         ("PreToolUse", [decision("allow"), decision("ask")], decided("ask")),
@@ -37,7 +39,7 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
         ("PreToolUse", [said({"decision": "approve"})], decided("allow")),
         ("PreToolUse", [said({"decision": "deny"})], decided("deny")),
         ("PreToolUse", [said({"decision": "no"})], decided("deny", "the decision 'no' is not supported here")),
-        ("PostToolUse", [decision("deny")], Verdict()),
+        ("PostToolUse", [decision("deny")], HookVerdict()),
     ],
     "permissionDecisionReason": [
         (
@@ -50,63 +52,67 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
         (
             "PreToolUse",
             [said(), said(specific(updatedInput={"a": 1})), said(specific(updatedInput={"a": 2}))],
-            Verdict(updated_input={"a": 1}),
+            HookVerdict(updated_input={"a": 1}),
         ),
-        ("PostToolUse", [said(specific(updatedInput={"a": 1}))], Verdict()),
+        ("PostToolUse", [said(specific(updatedInput={"a": 1}))], HookVerdict()),
     ],
     "additionalContext": [
         (
             "UserPromptSubmit",
             [said(specific(additionalContext="a")), said(specific(additionalContext="b"))],
-            Verdict(contexts=("a", "b")),
+            HookVerdict(contexts=("a", "b")),
         ),
-        ("Notification", [said(specific(additionalContext="a"))], Verdict()),
+        ("Notification", [said(specific(additionalContext="a"))], HookVerdict()),
     ],
     "decision block and reason": [
         (
             "Stop",
             [said({"decision": "block", "reason": "a"}), said(), said(blocks="b", exit_code=2)],
-            Verdict(blocked="a\nb"),
+            HookVerdict(blocked="a\nb"),
         ),
-        ("PostToolUse", [said({"decision": "block"})], Verdict(blocked="blocked without a reason")),
+        ("PostToolUse", [said({"decision": "block"})], HookVerdict(blocked="blocked without a reason")),
         ("PreToolUse", [said({"decision": "block", "reason": "a"})], decided("deny", "a", blocked="a")),
-        ("SessionEnd", [said({"decision": "block", "reason": "a"})], Verdict()),
+        ("SessionEnd", [said({"decision": "block", "reason": "a"})], HookVerdict()),
     ],
     "continue false and stopReason": [
         (
             "PostToolUse",
             [said({"continue": True}), said({"continue": False, "stopReason": "a"}), said({"continue": False})],
-            Verdict(stopped="a"),
+            HookVerdict(stopped="a"),
         ),
-        ("PostToolUse", [said({"continue": False})], Verdict(stopped="")),
-        ("MessageDisplay", [said({"continue": False, "stopReason": "a"})], Verdict()),
+        ("PostToolUse", [said({"continue": False})], HookVerdict(stopped="")),
+        ("MessageDisplay", [said({"continue": False, "stopReason": "a"})], HookVerdict()),
     ],
     "systemMessage": [
-        ("Stop", [said({"systemMessage": "a"}), said({"systemMessage": "b"})], Verdict(messages=("a", "b")))
+        ("Stop", [said({"systemMessage": "a"}), said({"systemMessage": "b"})], HookVerdict(messages=("a", "b")))
     ],
-    "suppressOutput": [("Stop", [said({"suppressOutput": True}, stdout="secret")], Verdict())],
+    "suppressOutput": [("Stop", [said({"suppressOutput": True}, stdout="secret")], HookVerdict())],
     "updatedToolOutput, updatedMCPToolOutput": [
         (
             "PostToolUse",
             [said(specific(updatedToolOutput="a", updatedMCPToolOutput=[])), said(specific(updatedToolOutput="b"))],
-            Verdict(updated_output="a", updated_mcp_output=[]),
+            HookVerdict(updated_output="a", updated_mcp_output=[]),
         ),
-        ("PostToolUse", [said(specific(updatedToolOutput=None))], Verdict()),
-        ("PreToolUse", [said(specific(updatedToolOutput="a"))], Verdict()),
+        ("PostToolUse", [said(specific(updatedToolOutput=None))], HookVerdict()),
+        ("PreToolUse", [said(specific(updatedToolOutput="a"))], HookVerdict()),
     ],
     "decision of PermissionRequest": [
-        ("PermissionRequest", [said(specific(decision=ALLOW)), said(specific(decision=DENY))], Verdict(answer=DENY)),
-        ("PermissionRequest", [said(), said(specific(decision=ALLOW))], Verdict(answer=ALLOW)),
+        (
+            "PermissionRequest",
+            [said(specific(decision=ALLOW)), said(specific(decision=DENY))],
+            HookVerdict(answer=DENY),
+        ),
+        ("PermissionRequest", [said(), said(specific(decision=ALLOW))], HookVerdict(answer=ALLOW)),
         (
             "PermissionRequest",
             [said(specific(decision=ALLOW)), said(blocks="no")],
-            Verdict(blocked="no", answer={"behavior": "deny", "message": "no"}),
+            HookVerdict(blocked="no", answer={"behavior": "deny", "message": "no"}),
         ),
-        ("PreToolUse", [said(specific(decision=DENY))], Verdict()),
+        ("PreToolUse", [said(specific(decision=DENY))], HookVerdict()),
     ],
     "async": [
-        ("PreToolUse", [said({"async": True, **specific(permissionDecision="allow")})], Verdict()),
-        ("Stop", [said({"async": True, "decision": "block"})], Verdict()),
+        ("PreToolUse", [said({"async": True, **specific(permissionDecision="allow")})], HookVerdict()),
+        ("Stop", [said({"async": True, "decision": "block"})], HookVerdict()),
     ],
     "a failure with onFailure block": [
         (
@@ -117,31 +123,31 @@ ROWS: dict[str, list[tuple[str, list[Answer], Verdict]]] = {
         (
             "UserPromptSubmit",
             [said(failure="late", on_failure="block")],
-            Verdict(blocked="the hook (h) failed: late"),
+            HookVerdict(blocked="the hook (h) failed: late"),
         ),
         (
             "PostToolUse",
             [said(specific(updatedToolOutput="a")), said(failure="late", on_failure="block")],
-            Verdict(updated_output="a", blocked="the hook (h) failed: late", withheld="the hook (h) failed: late"),
+            HookVerdict(updated_output="a", blocked="the hook (h) failed: late", withheld="the hook (h) failed: late"),
         ),
-        ("Stop", [said(failure="late", on_failure="block")], Verdict()),
+        ("Stop", [said(failure="late", on_failure="block")], HookVerdict()),
     ],
     "a failure with onFailure continue": [
         ("PreToolUse", [said(failure="late"), decision("allow")], decided("allow")),
-        ("UserPromptSubmit", [said(failure="late")], Verdict()),
-        ("PostToolUse", [said(failure="late")], Verdict()),
+        ("UserPromptSubmit", [said(failure="late")], HookVerdict()),
+        ("PostToolUse", [said(failure="late")], HookVerdict()),
     ],
     "keys that are not known": [
         ("PreToolUse", [said({"decision": "approve"}, unknown=("a",))], decided("allow")),
-        ("PostToolUse", [said(unknown=("a",))], Verdict()),
+        ("PostToolUse", [said(unknown=("a",))], HookVerdict()),
     ],
 }
 CASES = [pytest.param(*case, id=f"{row} {number}") for row, cases in ROWS.items() for number, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize(("event", "answers", "expected"), CASES)
-def test_answers_come_to_what_the_table_says(event: str, answers: list[Answer], expected: Verdict) -> None:
-    assert merge(EVENTS[event], answers) == expected
+def test_answers_come_to_what_the_table_says(event: str, answers: list[HookResult], expected: HookVerdict) -> None:
+    assert merge_results(EVENTS[event], answers) == expected
 
 
 def test_every_row_has_its_test() -> None:
@@ -149,4 +155,4 @@ def test_every_row_has_its_test() -> None:
 
 
 def test_nobody_says_nothing() -> None:
-    assert all(merge(event, []) == Verdict() for event in EVENTS.values())
+    assert all(merge_results(event, []) == HookVerdict() for event in EVENTS.values())

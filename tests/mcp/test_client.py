@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from played import played
 
-from parley.mcp.base import Lost, ServerError
-from parley.mcp.client import Client, Late
+from parley.mcp.base import ConnectionLost, ServerError
+from parley.mcp.client import McpClient, RequestTimeout
 from parley.protocol.base import Json
 
 FACTS = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
@@ -24,7 +24,7 @@ class Far:
         self._act = act
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
         self.say, self.lose = take, lost
 
     async def send(self, message: Json) -> None:
@@ -47,7 +47,7 @@ class Far:
         for task in self._tasks:
             task.cancel()
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         return ""
 
 
@@ -57,14 +57,14 @@ async def nobody(method: str, params: Json) -> Json:
 
 def meeting(
     act: Callable[[Far, Json], Awaitable[None]],
-    work: Callable[[Client, Far], Awaitable[Any]],
+    work: Callable[[McpClient, Far], Awaitable[Any]],
     answer: Callable[[str, Json], Awaitable[Json]] = nobody,
 ) -> tuple[float, Any]:
     """How long it took on the virtual clock, and what came of it."""
 
     async def met() -> Any:
         far = Far(act)
-        client = Client(far, answer=answer)
+        client = McpClient(far, on_request=answer)
         await client.connect({})
         try:
             return await work(client, far)
@@ -74,7 +74,7 @@ def meeting(
     return played(met())
 
 
-async def call(client: Client, far: Far) -> Json:
+async def call(client: McpClient, far: Far) -> Json:
     return await client.request("tools/call", {"name": "slow"}, seconds=60, progress=lambda news: None)
 
 
@@ -98,8 +98,8 @@ def test_a_call_without_a_sign_is_given_up_at_its_limit_and_the_server_is_told()
             await asyncio.sleep(50)
             far.progress(message)
 
-    async def work(client: Client, far: Far) -> Json:
-        with pytest.raises(Late, match="got no answer and no sign of progress for 60 s"):
+    async def work(client: McpClient, far: Far) -> Json:
+        with pytest.raises(RequestTimeout, match="got no answer and no sign of progress for 60 s"):
             await call(client, far)
         await asyncio.sleep(0)
         return far.heard[-1]
@@ -134,10 +134,10 @@ def test_a_lost_server_ends_every_wait_with_the_reason() -> None:
         if message["method"] == "tools/call":
             far.lose("ended with exit code 3")
 
-    async def work(client: Client, far: Far) -> None:
-        with pytest.raises(Lost, match="ended with exit code 3"):
+    async def work(client: McpClient, far: Far) -> None:
+        with pytest.raises(ConnectionLost, match="ended with exit code 3"):
             await call(client, far)
-        with pytest.raises(Lost, match="ended with exit code 3"):
+        with pytest.raises(ConnectionLost, match="ended with exit code 3"):
             await call(client, far)
 
     meeting(act, work)
@@ -156,7 +156,7 @@ def test_answers_may_come_in_any_order_and_those_nobody_waits_for_mean_nothing()
                 far.reply(one, {"name": one["params"]["name"]})
                 far.reply(one, {"name": "a second answer"})
 
-    async def work(client: Client, far: Far) -> list[Json]:
+    async def work(client: McpClient, far: Far) -> list[Json]:
         calls = [client.request("tools/call", {"name": str(number)}, seconds=60) for number in range(32)]
         return await asyncio.gather(*calls)
 
@@ -171,8 +171,8 @@ def test_a_list_is_read_page_by_page_and_an_endless_one_is_not() -> None:
             page = int(message.get("params", {}).get("cursor", "0"))
             far.reply(message, {"tools": [{"name": f"t{page}"}, "odd"], "nextCursor": str(page + 1)})
 
-    async def work(client: Client, far: Far) -> list[Json]:
-        return await client.listed("tools/list", "tools", 60)
+    async def work(client: McpClient, far: Far) -> list[Json]:
+        return await client.list_all("tools/list", "tools", 60)
 
     _, found = meeting(act, work)
 
@@ -188,7 +188,7 @@ def test_a_request_of_the_server_that_we_do_not_know_is_refused_and_a_ping_answe
         elif message.get("id") == 8:
             far.reply({"id": 1}, {})
 
-    async def work(client: Client, far: Far) -> list[Json]:
+    async def work(client: McpClient, far: Far) -> list[Json]:
         await call(client, far)
         return far.heard[-2:]
 
@@ -238,7 +238,7 @@ def test_a_question_that_belongs_to_a_withdrawn_call_is_withdrawn_too_and_the_se
             question = {"method": "elicitation/create", "params": {"of": "the call"}}
             far.say({"jsonrpc": "2.0", "id": f"of {message['id']}", **question})
 
-    async def work(client: Client, far: Far) -> None:
+    async def work(client: McpClient, far: Far) -> None:
         far.say({"jsonrpc": "2.0", "id": "own", "method": "elicitation/create", "params": {"of": "the server"}})
         calls = [asyncio.create_task(call(client, far)) for _ in range(2)]
         await asyncio.sleep(1)
@@ -283,8 +283,8 @@ def test_what_a_server_asks_of_us_alone_gives_its_call_no_more_time() -> None:
                 await asyncio.sleep(10)
                 far.say({"jsonrpc": "2.0", "id": f"q{number}", "method": ("roots/list", "ping", "x")[number % 3]})
 
-    async def work(client: Client, far: Far) -> None:
-        with pytest.raises(Late):
+    async def work(client: McpClient, far: Far) -> None:
+        with pytest.raises(RequestTimeout):
             await call(client, far)
 
     seconds, _ = meeting(act, work)

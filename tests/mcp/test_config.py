@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.base import Found, Patience, Spec
-from parley.mcp.config import hosted, read, together
+from parley.mcp.base import McpTimeouts, ParsedServers, ServerSpec
+from parley.mcp.config import build_host_specs, merge_sources, parse_servers
 
 
-def read_one(entry: Any, **variables: str) -> Spec:
-    [spec] = read({"git": entry}, source="dynamic", place="here", variables=variables).specs
+def read_one(entry: Any, **variables: str) -> ServerSpec:
+    [spec] = parse_servers({"git": entry}, source="dynamic", path="here", variables=variables).specs
     return spec
 
 
 def test_a_command_is_a_stdio_server() -> None:
-    assert read_one({"command": "git-mcp", "args": ["-v"], "env": {"A": "b"}, "timeout": 1500}) == Spec(
+    assert read_one({"command": "git-mcp", "args": ["-v"], "env": {"A": "b"}, "timeout": 1500}) == ServerSpec(
         name="git",
         kind="stdio",
         source="dynamic",
@@ -48,7 +48,10 @@ def test_variables_are_filled_in_everywhere_and_defaults_where_they_have_none() 
 
 def test_what_the_host_runs_itself_has_its_own_source() -> None:
     assert read_one({"type": "sdk", "name": "git"}).source == "sdk"
-    assert [spec.timeout_seconds for spec in hosted(["a", "b"], {"a": {"timeout": 2000}, "b": "odd"})] == [2.0, None]
+    assert [spec.timeout_seconds for spec in build_host_specs(["a", "b"], {"a": {"timeout": 2000}, "b": "odd"})] == [
+        2.0,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,41 +69,43 @@ def test_what_the_host_runs_itself_has_its_own_source() -> None:
     ],
 )
 def test_a_bad_entry_is_a_failed_server_with_its_reason_and_the_rest_goes_on(entry: Any, reason: str) -> None:
-    found = read({"bad": entry, "good": {"command": "x"}}, source="user", place="settings.json", variables={})
+    found = parse_servers({"bad": entry, "good": {"command": "x"}}, source="user", path="settings.json", variables={})
 
-    assert [spec.flaw for spec in found.specs] == [reason, ""]
-    assert found.flaws == (f"settings.json: the MCP server 'bad' cannot be used: {reason}",)
+    assert [spec.problem for spec in found.specs] == [reason, ""]
+    assert found.problems == (f"settings.json: the MCP server 'bad' cannot be used: {reason}",)
 
 
 def test_what_is_no_object_of_servers_is_told() -> None:
-    assert read([], source="user", place="x.json", variables={}) == Found(
-        flaws=("x.json: mcpServers must be an object of servers",)
+    assert parse_servers([], source="user", path="x.json", variables={}) == ParsedServers(
+        problems=("x.json: mcpServers must be an object of servers",)
     )
 
 
 def test_of_servers_with_one_name_the_strongest_source_counts() -> None:
-    first, second, other = (Spec(name=name, kind="stdio", source=source) for name, source in SOURCES)
+    first, second, other = (ServerSpec(name=name, kind="stdio", source=source) for name, source in SOURCES)
 
-    assert together([[first], [second, other]]) == {"git": first, "mail": other}
+    assert merge_sources([[first], [second, other]]) == {"git": first, "mail": other}
 
 
 SOURCES = [("git", "dynamic"), ("git", "user"), ("mail", "user")]
 
 
 def test_the_time_of_a_call_is_the_tools_else_the_servers_else_the_sessions_and_0_is_any() -> None:
-    plain = Spec(name="a", kind="stdio", source="user")
-    slow = Spec(name="b", kind="stdio", source="user", timeout_seconds=7.0, tool_timeouts={"deep": 90.0, "any": 0})
+    plain = ServerSpec(name="a", kind="stdio", source="user")
+    slow = ServerSpec(
+        name="b", kind="stdio", source="user", timeout_seconds=7.0, tool_timeouts={"deep": 90.0, "any": 0}
+    )
 
-    patience = Patience(call=60.0)
+    patience = McpTimeouts(call_seconds=60.0)
 
-    assert patience.of_call(plain, "deep") == 60.0
-    assert [patience.of_call(slow, tool) for tool in ("plain", "deep", "any")] == [7.0, 90.0, None]
+    assert patience.for_call(plain, "deep") == 60.0
+    assert [patience.for_call(slow, tool) for tool in ("plain", "deep", "any")] == [7.0, 90.0, None]
 
 
 def test_a_required_server_stays_required_however_bad_its_entry_is() -> None:
     entry = {"command": "x", "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
-    found = read({"a": {**entry, "required": True}, "b": entry}, source="user", place="x", variables={})
-    assert [(spec.required, "NOT_SET_ANYWHERE is not set" in spec.flaw) for spec in found.specs] == [
+    found = parse_servers({"a": {**entry, "required": True}, "b": entry}, source="user", path="x", variables={})
+    assert [(spec.required, "NOT_SET_ANYWHERE is not set" in spec.problem) for spec in found.specs] == [
         (True, True),
         (False, True),
     ]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.content import clean, described, messages_of, result_of, reveal
-from parley.tools.base import Result
+from parley.mcp.content import clean, clean_schema, convert_messages, convert_result, reveal
+from parley.tools.base import ToolOutput
 
 
 def text(words: str) -> dict[str, str]:
@@ -15,20 +15,22 @@ def text(words: str) -> dict[str, str]:
 
 
 def test_text_stays_a_list_of_blocks_for_the_model_and_the_host() -> None:
-    assert result_of({"content": [text("5")]}) == Result(content=[text("5")], detail=[text("5")])
+    assert convert_result({"content": [text("5")]}) == ToolOutput(content=[text("5")], detail=[text("5")])
 
 
 def test_structured_content_becomes_its_json() -> None:
     answer = {"content": [text("echo:hi")], "structuredContent": {"s": "hi"}}
 
     spelled = '{"s":"hi"}'
-    assert result_of(answer) == Result(content=spelled, detail={"content": spelled, "structuredContent": {"s": "hi"}})
+    assert convert_result(answer) == ToolOutput(
+        content=spelled, detail={"content": spelled, "structuredContent": {"s": "hi"}}
+    )
 
 
 def test_an_error_is_its_text() -> None:
     answer = {"content": [text("boom"), text("twice")], "isError": True}
 
-    assert result_of(answer) == Result(content="boom\ntwice", detail="Error: boom\ntwice", is_error=True)
+    assert convert_result(answer) == ToolOutput(content="boom\ntwice", detail="Error: boom\ntwice", is_error=True)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_an_error_is_its_text() -> None:
     ],
 )
 def test_every_kind_of_content_is_something_a_model_can_read(item: Any, block: Any) -> None:
-    content = result_of({"content": [item]}).content
+    content = convert_result({"content": [item]}).content
     assert isinstance(content, list)
     [made] = content
     assert made == block if isinstance(block, dict) else block in made["text"]
@@ -57,7 +59,7 @@ def test_every_kind_of_content_is_something_a_model_can_read(item: Any, block: A
 
 @pytest.mark.parametrize("answer", [{}, {"content": None}, {"content": "text"}, {"content": [7]}])
 def test_an_answer_without_content_says_so(answer: Any) -> None:
-    assert result_of(answer).content == "(the tool gave nothing)"
+    assert convert_result(answer).content == "(the tool gave nothing)"
 
 
 def test_what_could_deceive_a_reader_is_taken_out() -> None:
@@ -87,7 +89,7 @@ def test_what_writing_needs_stays(text: str) -> None:
 
 def test_of_a_schema_what_people_read_is_cleaned() -> None:
     schema = {"title": "a\u200b", "properties": {"b\u200b": {"description": "c\u202e", "enum": ["d\u200b"]}}}
-    assert described(schema) == {"title": "a", "properties": {"b\u200b": {"description": "c", "enum": ["d\u200b"]}}}
+    assert clean_schema(schema) == {"title": "a", "properties": {"b\u200b": {"description": "c", "enum": ["d\u200b"]}}}
 
 
 def test_a_prompt_keeps_its_messages_and_says_which_are_not_the_users() -> None:
@@ -99,11 +101,11 @@ def test_a_prompt_keeps_its_messages_and_says_which_are_not_the_users() -> None:
         ]
     }
 
-    assert messages_of(answer) == [text("Do"), text("[The assistant:]"), text("Done")]
+    assert convert_messages(answer) == [text("Do"), text("[The assistant:]"), text("Done")]
 
 
 def test_what_is_structured_is_cleaned_within() -> None:
     answer = {"content": [], "structuredContent": {"a\u202e": ["\x1b[31mred", {"b": "hid\U000e0041den"}, 7]}}
-    found = result_of(answer)
+    found = convert_result(answer)
     assert found.content == '{"a":["red",{"b":"hidden"},7]}'
     assert found.detail == {"content": found.content, "structuredContent": {"a": ["red", {"b": "hidden"}, 7]}}

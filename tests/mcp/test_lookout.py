@@ -6,7 +6,7 @@ import asyncio
 
 from played import played
 
-from parley.mcp.list_changed import Lookout
+from parley.mcp.list_changed import ListRefresher
 
 
 def test_announcements_that_come_together_are_one_look_and_one_that_comes_during_it_is_another() -> None:
@@ -17,16 +17,16 @@ def test_announcements_that_come_together_are_one_look_and_one_that_comes_during
         await asyncio.sleep(1)
 
     async def storm() -> None:
-        lookout = Lookout(look)
+        lookout = ListRefresher(look)
         lookout.open()
         for _ in range(1000):
-            lookout.announce("tools")
-        lookout.announce("prompts")
+            lookout.mark_stale("tools")
+        lookout.mark_stale("prompts")
         await asyncio.sleep(0.5)
         for _ in range(1000):
-            lookout.announce("tools")
+            lookout.mark_stale("tools")
         await asyncio.sleep(10)
-        lookout.announce("tools")
+        lookout.mark_stale("tools")
         await asyncio.sleep(10)
         lookout.close()
 
@@ -41,15 +41,15 @@ def test_what_was_announced_too_early_is_looked_at_later_and_nothing_after_the_e
         looks.append(what)
 
     async def early_and_late() -> list[list[str]]:
-        lookout = Lookout(look)
-        lookout.announce("tools")
+        lookout = ListRefresher(look)
+        lookout.mark_stale("tools")
         await asyncio.sleep(1)
         before = list(looks)
         lookout.open()
-        lookout.announce("prompts")
+        lookout.mark_stale("prompts")
         await asyncio.sleep(1)
         then = list(looks)
-        lookout.announce("tools")
+        lookout.mark_stale("tools")
         lookout.close()
         await asyncio.sleep(1)
         return [before, then, looks]
@@ -65,11 +65,11 @@ def test_a_server_that_announces_a_change_at_every_look_does_not_keep_us_busy() 
         async def look(what: str) -> None:
             nonlocal looks
             looks += 1
-            lookout.announce(what)
+            lookout.mark_stale(what)
 
-        lookout = Lookout(look)
+        lookout = ListRefresher(look)
         lookout.open()
-        lookout.announce("tools")
+        lookout.mark_stale("tools")
         await asyncio.sleep(10)
         lookout.close()
 

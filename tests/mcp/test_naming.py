@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from parley.mcp.naming import find_clash, is_denied, qualified, title
+from parley.mcp.naming import find_clash, is_denied, qualify, title
 from parley.permissions.rules import names_tool
 
 
 def test_whatever_a_model_api_does_not_take_in_a_name_becomes_an_underscore() -> None:
-    assert qualified("my server.io", "läuft/gut") == "mcp__my_server_io__l_uft_gut"
+    assert qualify("my server.io", "läuft/gut") == "mcp__my_server_io__l_uft_gut"
 
 
 def test_a_name_for_people_is_made_from_words() -> None:

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from parley.mcp.base import Patience, Spec, Wire
+from parley.mcp.base import McpTimeouts, ServerSpec, ServerTransport
 from parley.mcp.remote import Http
-from parley.mcp.server import Server
+from parley.mcp.server import McpServer
 from parley.protocol.base import Json
 
 FACTS = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
@@ -80,14 +80,14 @@ class Ears:
         self.heard: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
-    def changed(self, server: Server) -> None:
+    def changed(self, server: McpServer) -> None:
         self.heard.append((server.status, server.reason))
         self.news.set()
 
-    async def asked(self, server: Server, method: str, params: Json) -> Json:
+    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
         return {}
 
-    def noticed(self, server: Server, method: str, params: Json) -> None:
+    def noticed(self, server: McpServer, method: str, params: Json) -> None:
         pass
 
 
@@ -102,17 +102,17 @@ def far_away() -> Iterator[Far]:
             far.shutdown()
 
 
-def client_of(far: Far, ears: Ears, *, proxy: str | None = None) -> Server:
+def client_of(far: Far, ears: Ears, *, proxy: str | None = None) -> McpServer:
     url = f"http://127.0.0.1:{far.server_port}/mcp" if proxy is None else "http://far.invalid/mcp"
-    spec = Spec(name="far", kind="http", source="user", url=url)
+    spec = ServerSpec(name="far", kind="http", source="user", url=url)
 
-    async def wire() -> Wire:
+    async def wire() -> ServerTransport:
         return Http(spec, proxy)
 
-    return Server(spec, wire, ears, Patience(retries=(0.01, 0.01)), {})
+    return McpServer(spec, wire, ears, McpTimeouts(retry_delays_seconds=(0.01, 0.01)), {})
 
 
-async def failure(server: Server) -> str:
+async def failure(server: McpServer) -> str:
     try:
         await server.call("x", {}, meta={}, seconds=SECONDS)
     except Exception as exc:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from played import played
 
-from parley.mcp.base import Lost, Patience, Spec, Wire
-from parley.mcp.server import Server
+from parley.mcp.base import ConnectionLost, McpTimeouts, ServerSpec, ServerTransport
+from parley.mcp.server import McpServer
 from parley.protocol.base import Json
 
 FACTS = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
@@ -22,7 +22,7 @@ class Slow:
 
     living = 0
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
         self._take = take
         Slow.living += 1
 
@@ -35,7 +35,7 @@ class Slow:
         await asyncio.sleep(5)
         Slow.living -= 1
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         return ""
 
 
@@ -43,22 +43,22 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def changed(self, server: Server) -> None:
+    def changed(self, server: McpServer) -> None:
         self.heard.append(server.status)
 
-    async def asked(self, server: Server, method: str, params: Json) -> Json:
+    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
         return {}
 
-    def noticed(self, server: Server, method: str, params: Json) -> None:
+    def noticed(self, server: McpServer, method: str, params: Json) -> None:
         pass
 
 
-async def connected() -> tuple[Server, Ears]:
-    async def wire() -> Wire:
+async def connected() -> tuple[McpServer, Ears]:
+    async def wire() -> ServerTransport:
         return Slow()
 
     Slow.living, ears = 0, Ears()
-    server = Server(Spec(name="far", kind="stdio", source="user"), wire, ears, Patience(), {})
+    server = McpServer(ServerSpec(name="far", kind="stdio", source="user"), wire, ears, McpTimeouts(), {})
     await server.reconnect()
     return server, ears
 
@@ -108,10 +108,10 @@ def test_a_wish_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:
 
 def test_nobody_waits_on_for_a_server_that_was_removed() -> None:
     async def remove() -> str:
-        async def wire() -> Wire:
+        async def wire() -> ServerTransport:
             return await asyncio.Event().wait()  # type: ignore[return-value]  # never
 
-        server = Server(Spec(name="far", kind="stdio", source="user"), wire, Ears(), Patience(), {})
+        server = McpServer(ServerSpec(name="far", kind="stdio", source="user"), wire, Ears(), McpTimeouts(), {})
         waiting = asyncio.create_task(server.reconnect())
         await asyncio.sleep(1)
         await server.close()

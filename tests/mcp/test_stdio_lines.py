@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.stdio import messages
+from parley.mcp.stdio import parse_messages
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from parley.mcp.stdio import messages
     ],
 )
 def test_half_a_character_costs_no_answer_and_what_is_no_message_is_none(line: bytes, said: list[Any]) -> None:
-    assert messages(line) == said
+    assert parse_messages(line) == said

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.memory.base import Entry, Line
-from parley.memory.outline import ordered, outline
-from parley.memory.transcript_excerpt import lines, pieces, told
+from parley.memory.base import KnowledgeEntry, LogMessage
+from parley.memory.outline import order_entries, outline
+from parley.memory.transcript_excerpt import excerpt_lines, format_line, split_pieces
 from parley.protocol.base import Json
 from parley.stores.base import Entry as LogEntry
 
@@ -16,12 +16,12 @@ def record(seq: int, kind: str, content: Any, **context: Any) -> LogEntry:
     return LogEntry(seq=seq, kind=kind, at="2026-11-16T03:00:00.000Z", message=message, context=context)
 
 
-def line(seq: int, text: str) -> Line:
-    return Line(seq=seq, kind="user", at="2026-11-16T03:00:00.000Z", uuid=f"u{seq}", text=text)
+def line(seq: int, text: str) -> LogMessage:
+    return LogMessage(seq=seq, kind="user", at="2026-11-16T03:00:00.000Z", uuid=f"u{seq}", text=text)
 
 
-def entry(slug: str, parent: str | None = None) -> Entry:
-    return Entry(slug=slug, version=1, parent=parent, title=slug.upper(), body="b", at="", author="person")
+def entry(slug: str, parent: str | None = None) -> KnowledgeEntry:
+    return KnowledgeEntry(slug=slug, version=1, parent=parent, title=slug.upper(), body="b", at="", author="person")
 
 
 def test_what_was_said_and_done_is_read_in_short_and_summaries_are_not() -> None:
@@ -41,7 +41,7 @@ def test_what_was_said_and_done_is_read_in_short_and_summaries_are_not() -> None
         LogEntry(seq=6, kind="user", at="", message={"uuid": "odd"}),
     ]
 
-    read = list(lines(log))
+    read = list(excerpt_lines(log))
 
     assert [each.seq for each in read] == [0, 1, 2, 4]
     assert read[0] == line(0, "Hello.")
@@ -53,11 +53,11 @@ def test_what_was_said_and_done_is_read_in_short_and_summaries_are_not() -> None
 
 def test_pieces_are_cut_between_messages() -> None:
     several = [line(at, "x" * 100) for at in range(5)]
-    size = len(told(several[0]))
+    size = len(format_line(several[0]))
 
-    assert [[each.seq for each in piece] for piece in pieces(several, size * 2)] == [[0, 1], [2, 3], [4]]
-    assert [len(piece) for piece in pieces(several, 1)] == [1] * 5
-    assert list(pieces([], 1)) == []
+    assert [[each.seq for each in piece] for piece in split_pieces(several, size * 2)] == [[0, 1], [2, 3], [4]]
+    assert [len(piece) for piece in split_pieces(several, 1)] == [1] * 5
+    assert list(split_pieces([], 1)) == []
 
 
 def test_the_tree_at_a_glance_is_indented_and_bounded() -> None:
@@ -66,4 +66,4 @@ def test_the_tree_at_a_glance_is_indented_and_bounded() -> None:
     assert outline(known).splitlines() == ["- a: A", "  - b: B", "    - c: C", "- d: D", "- e: E"]
     assert outline(known, 25).splitlines() == ["- a: A", "- d: D", "- e: E", "… and 2 more"]
     assert outline([]) == ""
-    assert [depth for depth, _ in ordered(known)] == [0, 1, 2, 0, 0]
+    assert [depth for depth, _ in order_entries(known)] == [0, 1, 2, 0, 0]

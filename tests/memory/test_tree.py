@@ -11,27 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.errors import Refusal, SessionError
-from parley.memory.base import PERSON, Entry, Source
-from parley.memory.database import Database
-from parley.memory.knowledge_tree import CHANGEABLE, Draft, Tree
+from parley.memory.base import PERSON, EntrySource, KnowledgeEntry
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import CHANGEABLE, EntryDraft, KnowledgeTree
 
-SOURCE = Source(session="s", seq=3, uuid="u3")
+SOURCE = EntrySource(session="s", seq=3, uuid="u3")
 
 
-def tree(path: Path, author: str = PERSON) -> Tree:
+def tree(path: Path, author: str = PERSON) -> KnowledgeTree:
     ticks = count()
-    return Tree(Database(path), lambda: f"t{next(ticks)}", author)
+    return KnowledgeTree(MemoryDatabase(path), lambda: f"t{next(ticks)}", author)
 
 
 @pytest.fixture
-def grown(tmp_path: Path) -> Tree:
+def grown(tmp_path: Path) -> KnowledgeTree:
     made = tree(tmp_path / "m.db")
-    made.create(Draft(slug="people", title="People", body="Those we know."))
-    made.create(Draft(slug="ada", title="Ada Lovelace", body="Likes *engines*.", parent="people", sources=(SOURCE,)))
+    made.create(EntryDraft(slug="people", title="People", body="Those we know."))
+    made.create(
+        EntryDraft(slug="ada", title="Ada Lovelace", body="Likes *engines*.", parent="people", sources=(SOURCE,))
+    )
     return made
 
 
-def said(entry: Entry) -> tuple[object, ...]:
+def said(entry: KnowledgeEntry) -> tuple[object, ...]:
     return tuple(getattr(entry, name) for name in (*CHANGEABLE, "archived"))
 
 
@@ -44,8 +46,8 @@ def test_nothing_is_made_before_something_is_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_an_entry_is_found_again_with_all_it_says(grown: Tree, tmp_path: Path) -> None:
-    expected = Entry(
+def test_an_entry_is_found_again_with_all_it_says(grown: KnowledgeTree, tmp_path: Path) -> None:
+    expected = KnowledgeEntry(
         slug="ada",
         version=1,
         parent="people",
@@ -62,7 +64,7 @@ def test_an_entry_is_found_again_with_all_it_says(grown: Tree, tmp_path: Path) -
     assert [entry.slug for entry in grown.entries()] == ["ada", "people"]
 
 
-def test_who_has_not_seen_the_last_version_changes_nothing(grown: Tree) -> None:
+def test_who_has_not_seen_the_last_version_changes_nothing(grown: KnowledgeTree) -> None:
     grown.update("ada", 1, body="Likes looms.")
 
     with pytest.raises(Refusal, match="at version 2 by now, not 1"):
@@ -72,8 +74,8 @@ def test_who_has_not_seen_the_last_version_changes_nothing(grown: Tree) -> None:
     assert [entry.body for entry in grown.history("ada")] == ["Likes *engines*.", "Likes looms."]
 
 
-def test_what_it_comes_from_is_added_up(grown: Tree) -> None:
-    other = Source(session="s", seq=9, uuid="u9")
+def test_what_it_comes_from_is_added_up(grown: KnowledgeTree) -> None:
+    other = EntrySource(session="s", seq=9, uuid="u9")
 
     changed = grown.update("ada", 1, title="Ada", sources=(SOURCE, other))
 
@@ -83,23 +85,23 @@ def test_what_it_comes_from_is_added_up(grown: Tree) -> None:
 @pytest.mark.parametrize(
     ("draft", "why"),
     [
-        (Draft(slug="ada", title="x", body="x"), "already, at version 1: update"),
-        (Draft(slug="Two Words", title="x", body="x"), "cannot be a slug"),
-        (Draft(slug="x" * 81, title="x", body="x"), "cannot be a slug"),
-        (Draft(slug="x", title=" ", body="x"), "the title has 0 characters"),
-        (Draft(slug="x", title="x", body="y" * 20_001), "the body has 20001 characters"),
-        (Draft(slug="x", title="x", body="x", parent="nobody"), "refers to 'nobody', which is no entry"),
-        (Draft(slug="x", title="x", body="x", links=("nobody",)), "refers to 'nobody', which is no entry"),
-        (Draft(slug="x", title="x", body="x", links=tuple(f"l{n}" for n in range(51))), "50 links at most"),
+        (EntryDraft(slug="ada", title="x", body="x"), "already, at version 1: update"),
+        (EntryDraft(slug="Two Words", title="x", body="x"), "cannot be a slug"),
+        (EntryDraft(slug="x" * 81, title="x", body="x"), "cannot be a slug"),
+        (EntryDraft(slug="x", title=" ", body="x"), "the title has 0 characters"),
+        (EntryDraft(slug="x", title="x", body="y" * 20_001), "the body has 20001 characters"),
+        (EntryDraft(slug="x", title="x", body="x", parent="nobody"), "refers to 'nobody', which is no entry"),
+        (EntryDraft(slug="x", title="x", body="x", links=("nobody",)), "refers to 'nobody', which is no entry"),
+        (EntryDraft(slug="x", title="x", body="x", links=tuple(f"l{n}" for n in range(51))), "50 links at most"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_reason(grown: Tree, draft: Draft, why: str) -> None:
+def test_what_cannot_be_is_refused_with_a_reason(grown: KnowledgeTree, draft: EntryDraft, why: str) -> None:
     with pytest.raises(Refusal, match=why):
         grown.create(draft)
     assert [entry.slug for entry in grown.entries(archived=True)] == ["ada", "people"]
 
 
-def test_a_tree_stays_a_tree(grown: Tree) -> None:
+def test_a_tree_stays_a_tree(grown: KnowledgeTree) -> None:
     with pytest.raises(Refusal, match="which is below it"):
         grown.update("people", 1, parent="ada")
     with pytest.raises(Refusal, match="which is below it"):
@@ -110,7 +112,7 @@ def test_a_tree_stays_a_tree(grown: Tree) -> None:
         grown.update("ada", 1, body="Likes *engines*. ")
 
 
-def test_what_is_archived_is_not_found_and_can_come_back(grown: Tree) -> None:
+def test_what_is_archived_is_not_found_and_can_come_back(grown: KnowledgeTree) -> None:
     grown.archive("ada", 1)
 
     assert grown.search("engines", 5) == []
@@ -120,11 +122,11 @@ def test_what_is_archived_is_not_found_and_can_come_back(grown: Tree) -> None:
     assert grown.undo("ada").body == "Likes *engines*."
     assert [entry.slug for entry in grown.search("engines", 5)] == ["ada"]
     grown.archive("ada", 3)
-    again = grown.create(Draft(slug="ada", title="Ada", body="Another."))
+    again = grown.create(EntryDraft(slug="ada", title="Ada", body="Another."))
     assert (again.version, len(grown.history("ada"))) == (5, 5)
 
 
-def test_undo_goes_back_one_change_or_to_a_version(grown: Tree) -> None:
+def test_undo_goes_back_one_change_or_to_a_version(grown: KnowledgeTree) -> None:
     grown.update("ada", 1, body="two")
     grown.update("ada", 2, body="three", parent="")
 
@@ -139,22 +141,22 @@ def test_undo_goes_back_one_change_or_to_a_version(grown: Tree) -> None:
         grown.undo("nobody")
 
 
-def test_to_undo_a_creation_is_to_archive(grown: Tree) -> None:
+def test_to_undo_a_creation_is_to_archive(grown: KnowledgeTree) -> None:
     assert grown.undo("ada").archived
     assert grown.undo("people").archived
     with pytest.raises(Refusal, match="refers to 'people', which is archived"):
         grown.undo("ada", 1)
 
 
-def test_a_title_is_one_line(grown: Tree) -> None:
-    made = grown.create(Draft(slug="x", title=" Two\n\nlines ", body="x"))
+def test_a_title_is_one_line(grown: KnowledgeTree) -> None:
+    made = grown.create(EntryDraft(slug="x", title=" Two\n\nlines ", body="x"))
 
     assert made.title == "Two lines"
     assert grown.update("x", 1, title="Three\nmore\nlines").title == "Three more lines"
 
 
-def test_the_best_comes_first_and_some_of_the_words_are_enough(grown: Tree) -> None:
-    grown.create(Draft(slug="looms", title="Looms", body="Cards, threads; seen by Ada once."))
+def test_the_best_comes_first_and_some_of_the_words_are_enough(grown: KnowledgeTree) -> None:
+    grown.create(EntryDraft(slug="looms", title="Looms", body="Cards, threads; seen by Ada once."))
 
     assert [entry.slug for entry in grown.search("ada engines", 5)] == ["ada", "looms"]
     assert [entry.slug for entry in grown.search("ada engines", 1)] == ["ada"]
@@ -162,22 +164,24 @@ def test_the_best_comes_first_and_some_of_the_words_are_enough(grown: Tree) -> N
 
 
 def test_secrets_are_not_remembered(tmp_path: Path) -> None:
-    made = Tree(Database(tmp_path / "m.db"), str, redact=lambda text: text.replace("hunter2", "[redacted]"))
+    made = KnowledgeTree(
+        MemoryDatabase(tmp_path / "m.db"), str, redact=lambda text: text.replace("hunter2", "[redacted]")
+    )
 
-    entry = made.create(Draft(slug="x", title="It is hunter2", body="hunter2"))
+    entry = made.create(EntryDraft(slug="x", title="It is hunter2", body="hunter2"))
     changed = made.update("x", 1, body="still hunter2")
 
     assert (entry.title, entry.body, changed.body) == ("It is [redacted]", "[redacted]", "still [redacted]")
 
 
-def test_a_memory_of_a_newer_version_is_left_alone(grown: Tree, tmp_path: Path) -> None:
+def test_a_memory_of_a_newer_version_is_left_alone(grown: KnowledgeTree, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "m.db") as database:
         database.execute("UPDATE parley_version SET version = 9 WHERE part = 'memory'")
 
     with pytest.raises(SessionError, match="of a newer version"):
         grown.entries()
     with pytest.raises(SessionError, match="of a newer version"):
-        grown.create(Draft(slug="x", title="x", body="x"))
+        grown.create(EntryDraft(slug="x", title="x", body="x"))
 
 
 def test_what_is_no_database_is_told(tmp_path: Path) -> None:
@@ -187,8 +191,8 @@ def test_what_is_no_database_is_told(tmp_path: Path) -> None:
         tree(tmp_path / "m.db").entries()
 
 
-def test_a_rehearsal_changes_nothing(grown: Tree, tmp_path: Path) -> None:
-    rehearsed = Tree(Database(tmp_path / "m.db").rehearsal(), str)
+def test_a_rehearsal_changes_nothing(grown: KnowledgeTree, tmp_path: Path) -> None:
+    rehearsed = KnowledgeTree(MemoryDatabase(tmp_path / "m.db").dry_run(), str)
     rehearsed.update("ada", 1, body="Something else.")
 
     assert [entry.slug for entry in rehearsed.search("something", 5)] == ["ada"]
@@ -218,7 +222,7 @@ def test_whatever_is_done_each_step_can_be_undone_and_the_tree_stays_whole(
         try:
             match kind:
                 case "create":
-                    made.create(Draft(slug=slug, title="t", body=f"b{number}", parent=other))
+                    made.create(EntryDraft(slug=slug, title="t", body=f"b{number}", parent=other))
                 case "update":
                     made.update(slug, version, body=f"b{number}")
                 case "move":
@@ -242,7 +246,7 @@ def test_whatever_is_done_each_step_can_be_undone_and_the_tree_stays_whole(
         assert entry in made.search(entry.body, 9)
 
 
-def above(live: dict[str, Entry], entry: Entry) -> list[str]:
+def above(live: dict[str, KnowledgeEntry], entry: KnowledgeEntry) -> list[str]:
     found: list[str] = []
     while entry.parent is not None:
         assert entry.parent not in found
@@ -252,7 +256,7 @@ def above(live: dict[str, Entry], entry: Entry) -> list[str]:
 
 
 @pytest.mark.parametrize("cell", ["{bad", '{"a":1}', "5", "", b"\xff", "[" * 5000, '[{"session": 1}]'])
-def test_a_spoilt_cell_costs_nothing_but_itself(grown: Tree, tmp_path: Path, cell: str | bytes) -> None:
+def test_a_spoilt_cell_costs_nothing_but_itself(grown: KnowledgeTree, tmp_path: Path, cell: str | bytes) -> None:
     with sqlite3.connect(tmp_path / "m.db") as run:
         for table in ("memory_entries", "memory_versions"):
             run.execute(

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from parley.errors import ModelError
-from parley.models.base import Event, Model, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.protocol.base import Json
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def counting(prefix: str = "") -> Callable[[], str]:
     return lambda: f"{prefix}{next(numbers)}"
 
 
-async def heard(model: Model, request: ModelRequest) -> list[Event]:
+async def heard(model: Model, request: ModelRequest) -> list[ModelEvent]:
     """All events of an answer."""
     return [event async for event in model.stream(request)]
 

@@ -29,9 +29,9 @@ from models.loopback import (
     whole,
 )
 from parley.errors import ModelError
-from parley.models.backends.anthropic import Anthropic, headers
-from parley.models.base import Event, ModelRequest, read_event
-from parley.models.endpoint import Endpoint, is_loopback
+from parley.models.backends.anthropic import Anthropic, build_headers
+from parley.models.base import ModelEvent, ModelRequest, read_event
+from parley.models.endpoint import ModelEndpoint, is_loopback
 from parley.models.http.call import BAD_PROXY, Deadlines
 from parley.protocol.base import Json
 
@@ -58,7 +58,7 @@ async def talking(
 ) -> AsyncIterator[tuple[Loopback, Anthropic]]:
     """A server with these answers, and the model that asks it."""
     async with loopback(*answers) as server:
-        model = Anthropic(Endpoint(base_url=server.url, auth=auth, **endpoint), deadlines)
+        model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth, **endpoint), deadlines)
         try:
             yield server, model
         finally:
@@ -78,7 +78,7 @@ async def failed(answer: Answer, **options: Any) -> dict[str, Any]:
         return await refusal(model, HELLO)
 
 
-def events(*data: bytes, request_id: str | None = None) -> list[Event]:
+def events(*data: bytes, request_id: str | None = None) -> list[ModelEvent]:
     """The events as they must come out."""
     made = [read_event(each) for each in data]
     made[0].request_id = request_id
@@ -180,7 +180,7 @@ def test_the_next_request_begins_with_the_bytes_of_the_last_one() -> None:
 def test_the_base_url_may_have_a_path(path: str) -> None:
     async def ask() -> str:
         async with loopback(stream(sse(*ANSWER))) as server:
-            model = Anthropic(Endpoint(base_url=server.url + path, auth=None))
+            model = Anthropic(ModelEndpoint(base_url=server.url + path, auth=None))
             await heard(model, HELLO)
             await model.close()
             return server.heard[0].line
@@ -197,7 +197,7 @@ def test_events_come_through_byte_for_byte_in_any_chunking(size: int, line_end: 
     body = sse(*ANSWER).replace(b"\n", line_end)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
 
-    async def ask() -> list[Event]:
+    async def ask() -> list[ModelEvent]:
         async with talking(stream(*pieces)) as (_, model):
             return await heard(model, HELLO)
 
@@ -205,7 +205,7 @@ def test_events_come_through_byte_for_byte_in_any_chunking(size: int, line_end: 
 
 
 def test_the_start_of_an_answer_carries_the_request_id() -> None:
-    async def ask() -> list[Event]:
+    async def ask() -> list[ModelEvent]:
         async with talking(stream(sse(*ANSWER), headers={"request-id": "req_7"})) as (_, model):
             return await heard(model, HELLO)
 
@@ -213,7 +213,7 @@ def test_the_start_of_an_answer_carries_the_request_id() -> None:
 
 
 def test_an_event_comes_out_before_the_next_one_is_sent() -> None:
-    async def ask() -> Event:
+    async def ask() -> ModelEvent:
         async with talking(silence(sse(START))) as (_, model), aclosing(model.stream(HELLO)) as answer:
             return await anext(answer)
 
@@ -221,7 +221,7 @@ def test_an_event_comes_out_before_the_next_one_is_sent() -> None:
 
 
 def test_a_last_event_without_its_blank_line_counts() -> None:
-    async def ask() -> list[Event]:
+    async def ask() -> list[ModelEvent]:
         async with talking(until_close(sse(START) + b"data: " + STOP)) as (_, model):
             return await heard(model, HELLO)
 
@@ -252,7 +252,7 @@ def test_closing_the_model_closes_its_connection() -> None:
 
 
 def test_a_closed_model_can_be_asked_again() -> None:
-    async def ask() -> list[Event]:
+    async def ask() -> list[ModelEvent]:
         async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (_, model):
             await heard(model, HELLO)
             await model.close()
@@ -285,7 +285,7 @@ def test_cancelling_the_wait_hangs_up(answer: Answer) -> None:
 
 
 def test_a_call_after_an_abort_gets_a_connection_of_its_own() -> None:
-    async def ask() -> tuple[list[Event], int]:
+    async def ask() -> tuple[list[ModelEvent], int]:
         async with talking(silence(sse(START)), stream(sse(*ANSWER))) as (server, model):
             async with aclosing(model.stream(HELLO)) as answer:
                 await anext(answer)
@@ -359,7 +359,7 @@ def test_a_refused_connection_may_be_tried_again() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    endpoint = Endpoint(base_url=f"http://me:hush@127.0.0.1:{port}", auth=KEY)
+    endpoint = ModelEndpoint(base_url=f"http://me:hush@127.0.0.1:{port}", auth=KEY)
 
     assert run(refusal(Anthropic(endpoint), HELLO)) == flaw(
         f"no answer from http://127.0.0.1:{port}: All connection attempts failed",
@@ -372,7 +372,7 @@ def test_no_proxy_stands_before_a_server_on_this_machine(monkeypatch: pytest.Mon
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
 
-    async def ask() -> list[Event]:
+    async def ask() -> list[ModelEvent]:
         async with talking(stream(sse(*ANSWER))) as (_, model):
             return await heard(model, HELLO)
 
@@ -385,7 +385,7 @@ def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
 
-    assert run(refusal(Anthropic(Endpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO)) == flaw(
+    assert run(refusal(Anthropic(ModelEndpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO)) == flaw(
         BAD_PROXY, kind="proxy"
     )
 
@@ -411,7 +411,7 @@ def test_loopback_is_told_by_the_host(url: str, is_it: bool) -> None:
 def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path, scheme: str) -> None:
     async def ask() -> tuple[str, list[Request]]:
         async with loopback(stream(sse(*ANSWER)), tls=self_signed(tmp_path, "IP:127.0.0.1")) as server:
-            model = Anthropic(Endpoint(base_url=server.url.replace("http", scheme), auth=KEY))
+            model = Anthropic(ModelEndpoint(base_url=server.url.replace("http", scheme), auth=KEY))
             error = await refusal(model, HELLO)
             await model.close()
             return error["message"], server.heard
@@ -421,9 +421,9 @@ def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path
     assert requests == []
 
 
-async def until_it_fails(answer: Answer) -> tuple[list[Event], dict[str, Any]]:
+async def until_it_fails(answer: Answer) -> tuple[list[ModelEvent], dict[str, Any]]:
     """What came through before the error, and the error."""
-    came: list[Event] = []
+    came: list[ModelEvent] = []
     async with talking(answer) as (server, model):
         try:
             async for event in model.stream(HELLO):
@@ -492,19 +492,19 @@ def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: s
 
 
 def test_a_url_that_is_none_is_an_error() -> None:
-    endpoint = Endpoint(base_url="http://\x7f", auth=KEY)
+    endpoint = ModelEndpoint(base_url="http://\x7f", auth=KEY)
 
     assert run(refusal(Anthropic(endpoint), HELLO))["kind"] == "connection_failed"
 
 
 def test_an_endpoint_shows_neither_its_key_nor_its_password() -> None:
-    endpoint = Endpoint(base_url="https://me:hush@api.test/v1", auth=KEY, headers={"x-secret": "hush"})
+    endpoint = ModelEndpoint(base_url="https://me:hush@api.test/v1", auth=KEY, headers={"x-secret": "hush"})
 
     assert repr(endpoint) == "Endpoint(https://api.test/v1)"
 
 
 def test_headers_without_a_key_have_none() -> None:
-    assert headers(HELLO, Endpoint(base_url="", auth=None)) == {
+    assert build_headers(HELLO, ModelEndpoint(base_url="", auth=None)) == {
         "content-type": "application/json",
         "accept": "text/event-stream",
         "accept-encoding": "identity",
@@ -535,7 +535,7 @@ def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name
     async def ask() -> list[Json]:
         refused = whole(400, error("invalid_request_error", words))
         async with loopback(refused, stream(sse(*ANSWER)), stream(sse(*ANSWER))) as server:
-            model = Anthropic(Endpoint(base_url=server.url, auth=KEY), warn=warnings.append)
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=KEY), warn=warnings.append)
             await heard(model, RICH)
             await heard(model, RICH)
             await model.close()
@@ -559,7 +559,7 @@ def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
 
 
 def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
-    async def scenario() -> list[Event]:
+    async def scenario() -> list[ModelEvent]:
         zipped = whole(200, gzip.compress(sse(*ANSWER)), {"content-encoding": "gzip"})
         async with talking(zipped) as (_, model):
             return await heard(model, HELLO)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from parley.models.base import Delta, Event, read_event
+from parley.models.base import Delta, ModelEvent, read_event
 
 
 def test_an_event_keeps_its_bytes() -> None:
     data = b'{ "type":"content_block_delta", "index":2, "delta":{"type":"text_delta","text":"hi","new":1} }'
 
-    assert read_event(data) == Event(
+    assert read_event(data) == ModelEvent(
         type="content_block_delta", index=2, delta=Delta(type="text_delta", text="hi"), raw=data
     )
 
@@ -33,7 +33,7 @@ def test_half_a_character_costs_no_event() -> None:
     ],
 )
 def test_an_event_of_an_unknown_type_passes_whatever_it_carries(data: bytes) -> None:
-    assert read_event(data) == Event(type="weather", raw=data)
+    assert read_event(data) == ModelEvent(type="weather", raw=data)
 
 
 @pytest.mark.parametrize(

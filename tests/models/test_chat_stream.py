@@ -9,7 +9,7 @@ import pytest
 
 from models.asking import counting
 from parley.errors import ModelError
-from parley.models.accumulator import Growing
+from parley.models.accumulator import MessageAccumulator
 from parley.models.backends.chat_stream import DONE, ChatStream
 from parley.protocol.base import Json
 
@@ -39,7 +39,7 @@ def events(*chunks: Json | bytes, done: bool = True, taken: tuple[str, ...] = ()
 def grown(*chunks: Json | bytes, **options: Any) -> tuple[list[Json], str | None]:
     """The blocks and the stop reason that the engine makes of it. Indices and order must fit for that."""
     stream = ChatStream(model="gpt", new_id=counting(), taken=options.get("taken", ()), input_chars=40)
-    growing = Growing()
+    growing = MessageAccumulator()
     for chunk in (*chunks, DONE):
         for event in stream.feed(chunk if isinstance(chunk, bytes) else msgspec.json.encode(chunk)):
             growing.feed(event)

@@ -17,10 +17,10 @@ from models.asking import asking, run, user
 from models.loopback import EVENT_STREAM, Line, loopback, self_signed
 from models.test_sse import cut
 from parley.models.backends.anthropic import Anthropic
-from parley.models.base import Event
-from parley.models.endpoint import Endpoint
-from parley.models.http.call import Pool, refusal
-from parley.models.http.chunk_merging import LONGEST_HEAD_BYTES, Merger
+from parley.models.base import ModelEvent
+from parley.models.endpoint import ModelEndpoint
+from parley.models.http.call import ConnectionPool, parse_refusal
+from parley.models.http.chunk_merging import LONGEST_HEAD_BYTES, ChunkMerger
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
@@ -96,7 +96,7 @@ class Reader:
 
 def told(*reads: bytes) -> Reader:
     """What is understood of these reads, after merging. At any time it is what is understood without."""
-    merger, plain, merged = Merger(), Reader(), Reader()
+    merger, plain, merged = ChunkMerger(), Reader(), Reader()
     merger.begin()
     for data in filter(None, reads):
         plain.feed(data)
@@ -129,14 +129,14 @@ def test_what_is_no_plain_chunk_means_what_it_meant(head: bytes, scraps: list[by
 
 
 def test_chunks_that_came_together_are_one() -> None:
-    merger = Merger()
+    merger = ChunkMerger()
 
     assert merger.feed(HEAD + chunked(b"first", b"second")) == HEAD + chunked(b"firstsecond")
     assert merger.feed(chunked(b"third", b"fourth") + LAST) == chunked(b"thirdfourth") + LAST
 
 
 def test_a_chunk_that_is_not_complete_is_handed_on_as_it_came() -> None:
-    merger = Merger()
+    merger = ChunkMerger()
 
     assert merger.feed(HEAD + chunked(b"a", b"b") + b"6\r\nsec") == HEAD + chunked(b"ab") + b"6\r\nsec"
     assert merger.feed(b"ond\r") == b"ond\r"
@@ -144,14 +144,14 @@ def test_a_chunk_that_is_not_complete_is_handed_on_as_it_came() -> None:
 
 
 def test_of_a_line_that_tells_a_size_nothing_is_lost_when_the_connection_ends() -> None:
-    merger = Merger()
+    merger = ChunkMerger()
 
     assert merger.feed(HEAD + b"12\r") == HEAD
     assert merger.end() == b"12\r"
 
 
 def test_the_next_answer_of_a_connection_is_read_afresh() -> None:
-    merger = Merger()
+    merger = ChunkMerger()
     merger.feed(HEAD + chunked(b"a") + LAST)
     plain = b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n" + chunked(b"a", b"b")
 
@@ -163,7 +163,7 @@ def test_the_next_answer_of_a_connection_is_read_afresh() -> None:
 
 
 def test_a_head_without_end_is_not_kept() -> None:
-    merger, line = Merger(), b"x-filler: " + b"x" * 990 + b"\r\n"
+    merger, line = ChunkMerger(), b"x-filler: " + b"x" * 990 + b"\r\n"
     endless = HEAD[:-2] + line * (LONGEST_HEAD_BYTES // len(line))
 
     assert merger.feed(endless) == endless
@@ -177,15 +177,15 @@ async def many_at_once(line: Line) -> bool:
     return True
 
 
-async def batches(url: str, pool: Pool) -> list[int]:
-    async with pool.post(f"{url}/v1/messages", {}, b"{}", refusal) as answer:
+async def batches(url: str, pool: ConnectionPool) -> list[int]:
+    async with pool.post(f"{url}/v1/messages", {}, b"{}", parse_refusal) as answer:
         return [len(batch) async for batch in answer.batches()]
 
 
 def test_a_stream_that_arrives_at_once_is_read_at_once() -> None:
     async def ask() -> tuple[list[int], list[int]]:
         async with loopback(many_at_once, many_at_once) as server:
-            pool = Pool(server.url)
+            pool = ConnectionPool(server.url)
             try:
                 return await batches(server.url, pool), await batches(server.url, pool)
             finally:
@@ -201,7 +201,7 @@ def test_chunks_are_merged_behind_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -
     async def ask() -> list[int]:
         async with loopback(many_at_once) as proxy:
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
-            pool = Pool("http://model.invalid")
+            pool = ConnectionPool("http://model.invalid")
             try:
                 return await batches("http://model.invalid", pool)
             finally:
@@ -220,7 +220,7 @@ def test_chunks_are_merged_within_the_tunnel_of_a_proxy(monkeypatch: pytest.Monk
     async def ask() -> tuple[list[int], list[str]]:
         async with loopback(many_at_once, tls=context) as server, tunnel(server.url) as (proxy, asked):
             monkeypatch.setenv("HTTPS_PROXY", proxy)
-            pool = Pool("https://model.invalid")
+            pool = ConnectionPool("https://model.invalid")
             try:
                 return await batches("https://model.invalid", pool), asked
             finally:
@@ -270,9 +270,9 @@ def test_an_event_that_comes_alone_does_not_wait_for_the_next() -> None:
             await line.piece(piece)
         return True
 
-    async def ask() -> list[Event]:
+    async def ask() -> list[ModelEvent]:
         async with loopback(one_then_the_rest) as server:
-            model = Anthropic(Endpoint(base_url=server.url, auth=("x-api-key", "k")))
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=("x-api-key", "k")))
             events = []
             try:
                 async for event in model.stream(asking(user("Hello"))):

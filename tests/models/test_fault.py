@@ -12,11 +12,11 @@ from models.asking import asking, counting, user
 from models.asking import text as says
 from models.test_record import Said, answer
 from parley.errors import ModelError, UsageError
-from parley.models.accumulator import Growing
+from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model
 from parley.models.fake.scripted import Scripted
-from parley.models.faults.catalog import FOR_EVER, ROWS, Fault, Plan, read_fault
-from parley.models.faults.model import Faulty
+from parley.models.faults.catalog import FAULT_KINDS, FOR_EVER, Fault, FaultPlan, read_fault
+from parley.models.faults.model import FaultyModel
 from parley.models.http.call import Deadlines
 
 CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "rm -rf everything"}}
@@ -53,22 +53,22 @@ def test_a_fault_that_nobody_knows_is_told(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_fault(text)
     with pytest.raises(UsageError, match="option '--fault': .*" + said):
-        Plan.read([text], "option '--fault'")
+        FaultPlan.read([text], "option '--fault'")
 
 
 def test_a_plan_counts_requests_as_they_come() -> None:
-    plan = Plan.read(["overloaded@2-3", "reset@3-"], "here")
+    plan = FaultPlan.read(["overloaded@2-3", "reset@3-"], "here")
 
     assert [fault and fault.name for fault in (plan.next() for _ in range(5))] == [
         None, "overloaded", "overloaded", "reset", "reset",
     ]  # fmt: skip
 
 
-def struck(model: Model) -> tuple[float, Growing, ModelError | None]:
+def struck(model: Model) -> tuple[float, MessageAccumulator, ModelError | None]:
     """How long an answer took, what was heard of it, and how it failed."""
 
-    async def listen() -> tuple[Growing, ModelError | None]:
-        growing = Growing()
+    async def listen() -> tuple[MessageAccumulator, ModelError | None]:
+        growing = MessageAccumulator()
         try:
             async for event in model.stream(asking(user("Hi"))):
                 growing.feed(event)
@@ -103,7 +103,7 @@ def struck(model: Model) -> tuple[float, Growing, ModelError | None]:
 def test_a_fault_is_an_error_that_may_pass_within_the_deadlines(
     text: str, seconds: int, kind: str | None, status: int | None, blocks: int
 ) -> None:
-    took, growing, flaw = struck(Faulty(Said(ANSWER), Plan.read([text], "here"), DEADLINES))
+    took, growing, flaw = struck(FaultyModel(Said(ANSWER), FaultPlan.read([text], "here"), DEADLINES))
 
     assert flaw is not None
     assert (took, flaw.kind, flaw.status, flaw.retryable) == (seconds, kind, status, True)
@@ -112,25 +112,25 @@ def test_a_fault_is_an_error_that_may_pass_within_the_deadlines(
 
 
 def test_a_truncated_stream_ends_without_its_end() -> None:
-    _, growing, flaw = struck(Faulty(Said(ANSWER), Plan.read(["truncated=3"], "here"), DEADLINES))
+    _, growing, flaw = struck(FaultyModel(Said(ANSWER), FaultPlan.read(["truncated=3"], "here"), DEADLINES))
 
     assert (growing.finished, growing.blocks) == (False, [])
     assert flaw is None or flaw.retryable
 
 
 def test_a_wait_that_ends_goes_on_with_the_answer() -> None:
-    took, growing, flaw = struck(Faulty(Said(ANSWER), Plan.read(["stall-first-byte=30"], "here"), DEADLINES))
+    took, growing, flaw = struck(FaultyModel(Said(ANSWER), FaultPlan.read(["stall-first-byte=30"], "here"), DEADLINES))
 
     assert (took, growing.finished, flaw) == (30, True, None)
 
 
 def test_a_request_that_is_not_struck_is_answered_as_ever() -> None:
-    model = Faulty(Said(ANSWER, ANSWER), Plan.read(["reset"], "here"))
+    model = FaultyModel(Said(ANSWER, ANSWER), FaultPlan.read(["reset"], "here"))
 
     assert [struck(model)[1].finished for _ in range(2)] == [False, True]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", FAULT_KINDS)
 def test_every_fault_can_stand_in_a_script(tmp_path: Path, name: str) -> None:
     path = tmp_path / "script.toml"
     path.write_text(f'[[turn]]\ntools = [{{ name = "Bash", input = {{ a = "{"x" * 90}" }} }}]\nfault = "{name}"')
@@ -155,6 +155,6 @@ def test_every_fault_is_in_the_docs_with_its_default() -> None:
     rows = [line.split("|")[1:4] for line in docs.splitlines() if line.startswith("| `")]
     found = {name.strip(" `"): value.strip() for name, value, _ in rows}
 
-    for name, row in ROWS.items():
+    for name, row in FAULT_KINDS.items():
         default = "for ever" if row.value == FOR_EVER else f"{row.value:g}"
         assert found[name] == (f"{row.unit}, {default}" if row.unit else "")

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from parley.errors import ModelError
-from parley.models.accumulator import Growing, is_unreadable
-from parley.models.base import Event, read_event
+from parley.models.accumulator import MessageAccumulator, is_unreadable
+from parley.models.base import ModelEvent, read_event
 from parley.protocol.base import Json
 from parley.protocol.blocks import Block, Text, Thinking, ToolUse, UnknownBlock
 
@@ -18,25 +18,25 @@ START: Json = {"type": "message_start", "message": {"id": "msg_1", "model": "m-1
 STOP: Json = {"type": "message_stop"}
 
 
-def event(**fields: Any) -> Event:
+def event(**fields: Any) -> ModelEvent:
     return read_event(msgspec.json.encode(fields))
 
 
-def starts(block: Json, index: int = 0) -> Event:
+def starts(block: Json, index: int = 0) -> ModelEvent:
     return event(type="content_block_start", index=index, content_block=block)
 
 
-def grows(delta: Json, index: int = 0) -> Event:
+def grows(delta: Json, index: int = 0) -> ModelEvent:
     return event(type="content_block_delta", index=index, delta=delta)
 
 
-def stops(index: int = 0) -> Event:
+def stops(index: int = 0) -> ModelEvent:
     return event(type="content_block_stop", index=index)
 
 
-def fed(*events: Event) -> tuple[Growing, list[Block | None]]:
+def fed(*events: ModelEvent) -> tuple[MessageAccumulator, list[Block | None]]:
     """What is grown, and what each event gave."""
-    growing = Growing()
+    growing = MessageAccumulator()
     return growing, [growing.feed(event) for event in events]
 
 
@@ -150,7 +150,7 @@ def test_the_end_of_a_block_that_is_not_open_changes_nothing() -> None:
         [starts({"type": "text", "text": ""}), event(**STOP)],
     ],
 )
-def test_events_in_an_order_that_makes_no_sense_are_the_models_fault(events: list[Event]) -> None:
+def test_events_in_an_order_that_makes_no_sense_are_the_models_fault(events: list[ModelEvent]) -> None:
     with pytest.raises(ModelError, match="wrong order") as caught:
         fed(*events)
 
@@ -161,7 +161,7 @@ def test_a_message_whose_end_was_told_is_complete_also_without_its_last_event() 
     end = event(type="message_delta", delta={"stop_reason": "end_turn"})
     text = [starts({"type": "text", "text": ""}), stops()]
 
-    assert [fed(*events)[0].complete for events in ([*text, end], [end, text[0]], text)] == [True, False, False]
+    assert [fed(*events)[0].is_complete for events in ([*text, end], [end, text[0]], text)] == [True, False, False]
 
 
 def test_the_first_lost_block_is_the_one_that_did_not_finish_or_the_next() -> None:
@@ -217,7 +217,7 @@ def test_a_finished_block_is_not_partial() -> None:
     assert growing.partial() == []
 
 
-def facts(growing: Growing) -> Json:
+def facts(growing: MessageAccumulator) -> Json:
     names = ("id", "model", "request_id", "usage", "final_usage", "stop_reason", "stop_sequence", "finished")
     return {name: getattr(growing, name) for name in names}
 
@@ -229,7 +229,7 @@ NOTHING: Json = {
 
 
 def test_before_the_first_event_nothing_is_known() -> None:
-    assert facts(Growing()) == NOTHING
+    assert facts(MessageAccumulator()) == NOTHING
 
 
 def test_the_start_tells_the_names_and_the_first_usage() -> None:

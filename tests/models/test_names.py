@@ -4,57 +4,57 @@ from __future__ import annotations
 
 import pytest
 
-from parley.models.catalog import ALIASES, Choice, Facts, facts, listing, resolve
+from parley.models.catalog import ALIASES, ModelInfo, ModelRef, list_known_models, model_info, resolve
 from parley.protocol.base import Json
 
-BIG = Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)
+BIG = ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)
 
 
 @pytest.mark.parametrize(
     ("name", "choice", "shown"),
     [
-        ("default", Choice("anthropic", "claude-opus-5-5"), "claude-opus-5-5"),
-        ("inherit", Choice("anthropic", "claude-opus-5-5"), "claude-opus-5-5"),
-        ("opus", Choice("anthropic", "claude-opus-5-5"), "claude-opus-5-5"),
-        ("fable", Choice("anthropic", "claude-fable-5-2"), "claude-fable-5-2"),
-        ("sonnet", Choice("anthropic", "claude-sonnet-5-5"), "claude-sonnet-5-5"),
-        ("haiku", Choice("anthropic", "claude-haiku-5-5"), "claude-haiku-5-5"),
-        ("claude-opus-4-5-20251101", Choice("anthropic", "claude-opus-4-5-20251101"), "claude-opus-4-5-20251101"),
-        ("house-model", Choice("anthropic", "house-model"), "house-model"),
-        ("llama3:8b", Choice("anthropic", "llama3:8b"), "llama3:8b"),
-        ("anthropic:sonnet", Choice("anthropic", "claude-sonnet-5-5"), "claude-sonnet-5-5"),
-        ("offline", Choice("offline", "offline"), "offline"),
-        ("scripted:a/b.toml", Choice("scripted", "a/b.toml"), "scripted:a/b.toml"),
-        ("scripted:sonnet", Choice("scripted", "sonnet"), "scripted:sonnet"),
-        ("replay:tape", Choice("replay", "tape"), "replay:tape"),
-        ("openai:qwen:7b", Choice("openai", "qwen:7b"), "openai:qwen:7b"),
+        ("default", ModelRef("anthropic", "claude-opus-5-5"), "claude-opus-5-5"),
+        ("inherit", ModelRef("anthropic", "claude-opus-5-5"), "claude-opus-5-5"),
+        ("opus", ModelRef("anthropic", "claude-opus-5-5"), "claude-opus-5-5"),
+        ("fable", ModelRef("anthropic", "claude-fable-5-2"), "claude-fable-5-2"),
+        ("sonnet", ModelRef("anthropic", "claude-sonnet-5-5"), "claude-sonnet-5-5"),
+        ("haiku", ModelRef("anthropic", "claude-haiku-5-5"), "claude-haiku-5-5"),
+        ("claude-opus-4-5-20251101", ModelRef("anthropic", "claude-opus-4-5-20251101"), "claude-opus-4-5-20251101"),
+        ("house-model", ModelRef("anthropic", "house-model"), "house-model"),
+        ("llama3:8b", ModelRef("anthropic", "llama3:8b"), "llama3:8b"),
+        ("anthropic:sonnet", ModelRef("anthropic", "claude-sonnet-5-5"), "claude-sonnet-5-5"),
+        ("offline", ModelRef("offline", "offline"), "offline"),
+        ("scripted:a/b.toml", ModelRef("scripted", "a/b.toml"), "scripted:a/b.toml"),
+        ("scripted:sonnet", ModelRef("scripted", "sonnet"), "scripted:sonnet"),
+        ("replay:tape", ModelRef("replay", "tape"), "replay:tape"),
+        ("openai:qwen:7b", ModelRef("openai", "qwen:7b"), "openai:qwen:7b"),
     ],
 )
-def test_a_name_stands_for_an_adapter_and_its_model(name: str, choice: Choice, shown: str) -> None:
+def test_a_name_stands_for_an_adapter_and_its_model(name: str, choice: ModelRef, shown: str) -> None:
     assert resolve(name) == choice
-    assert resolve(name).shown == shown
+    assert resolve(name).display_name == shown
 
 
 @pytest.mark.parametrize("name", [*ALIASES, "offline", "scripted:a.toml", "openai:x", "house-model"])
 def test_the_shown_name_stands_for_the_same_model(name: str) -> None:
-    assert resolve(resolve(name).shown) == resolve(name)
+    assert resolve(resolve(name).display_name) == resolve(name)
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         *((name, BIG) for name in ALIASES.values()),
-        ("claude-opus-4-5-20251101", Facts(200_000, 32_000, "budget", reads_first=True)),
-        ("claude-sonnet-4-5", Facts(200_000, 32_000, "budget", reads_first=True)),
-        ("claude-haiku-4-5", Facts(200_000, 32_000, "budget", reads_first=True)),
-        ("claude-3-haiku-20240307", Facts(200_000, 8_192, "never", reads_first=True)),
-        ("claude-next", Facts(200_000, 32_000, "adaptive")),
-        ("house-model", Facts(200_000, 32_000, "never")),
-        ("offline", Facts(200_000, 32_000, "never")),
+        ("claude-opus-4-5-20251101", ModelInfo(200_000, 32_000, "budget", must_read_first=True)),
+        ("claude-sonnet-4-5", ModelInfo(200_000, 32_000, "budget", must_read_first=True)),
+        ("claude-haiku-4-5", ModelInfo(200_000, 32_000, "budget", must_read_first=True)),
+        ("claude-3-haiku-20240307", ModelInfo(200_000, 8_192, "never", must_read_first=True)),
+        ("claude-next", ModelInfo(200_000, 32_000, "adaptive")),
+        ("house-model", ModelInfo(200_000, 32_000, "never")),
+        ("offline", ModelInfo(200_000, 32_000, "never")),
     ],
 )
-def test_the_beginning_of_a_name_tells_what_the_model_can(name: str, expected: Facts) -> None:
-    assert facts(name) == expected
+def test_the_beginning_of_a_name_tells_what_the_model_can(name: str, expected: ModelInfo) -> None:
+    assert model_info(name) == expected
 
 
 def row(value: str, model: str, title: str) -> Json:
@@ -70,7 +70,7 @@ def row(value: str, model: str, title: str) -> Json:
 
 
 def test_the_listing_begins_with_the_default_and_ends_with_the_puppet() -> None:
-    assert listing() == [
+    assert list_known_models() == [
         row("default", "claude-opus-5-5", "Default"),
         row("opus", "claude-opus-5-5", "Opus"),
         row("fable", "claude-fable-5-2", "Fable"),

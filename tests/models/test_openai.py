@@ -12,8 +12,8 @@ import pytest
 from models.asking import asking, assistant, counting, flaw, heard, refusal, run, user
 from models.loopback import Answer, Loopback, Request, cut_off, loopback, silence, stream, whole
 from parley.models.backends.openai import OpenAI
-from parley.models.base import Event, ModelRequest
-from parley.models.endpoint import Endpoint
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.endpoint import ModelEndpoint
 from parley.protocol.base import Json
 
 KEY = ("authorization", "Bearer sk-secret")
@@ -39,7 +39,7 @@ async def talking(
     """A server with these answers, and the model that asks it."""
     told: list[str] = warnings if warnings is not None else []
     async with loopback(*answers) as server:
-        where = Endpoint(**{"base_url": server.url + path, "auth": KEY, **endpoint})
+        where = ModelEndpoint(**{"base_url": server.url + path, "auth": KEY, **endpoint})
         model = OpenAI(where, "gpt", counting(), warn=told.append)
         try:
             yield server, model
@@ -47,7 +47,7 @@ async def talking(
             await model.close()
 
 
-async def sent(request: ModelRequest, *answers: Answer, **options: Any) -> tuple[list[Request], list[Event]]:
+async def sent(request: ModelRequest, *answers: Answer, **options: Any) -> tuple[list[Request], list[ModelEvent]]:
     async with talking(*(answers or (ANSWER,)), **options) as (server, model):
         came = await heard(model, request)
         return server.heard, came

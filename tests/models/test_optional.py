@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import ModelError
-from parley.models.backends.unsupported_fields import Dropped, blamed
+from parley.models.backends.unsupported_fields import UnsupportedFields, find_blamed_fields
 
 SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_control")
 
@@ -26,19 +26,19 @@ SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_cont
     ],
 )
 def test_the_field_that_is_named_is_blamed(words: str, name: str | None) -> None:
-    assert blamed(ModelError(words, status=400), SENT) == name
+    assert find_blamed_fields(ModelError(words, status=400), SENT) == name
 
 
 @pytest.mark.parametrize("status", [None, 401, 404, 500])
 def test_only_a_bad_request_is_the_fault_of_a_field(status: int | None) -> None:
-    assert blamed(ModelError("thinking is not supported", status=status), SENT) is None
+    assert find_blamed_fields(ModelError("thinking is not supported", status=status), SENT) is None
 
 
 def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
     told: list[str] = []
-    dropped = Dropped(told.append, ["metadata"])
+    dropped = UnsupportedFields(told.append, ["metadata"])
 
-    dropped.note(ModelError("thinking is not supported", status=400), SENT)
+    dropped.record(ModelError("thinking is not supported", status=400), SENT)
 
     assert dropped.names == {"metadata", "thinking"}
     assert told == [
@@ -48,10 +48,10 @@ def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
 
 def test_any_other_flaw_is_raised_and_nothing_is_dropped() -> None:
     told: list[str] = []
-    dropped, flaw = Dropped(told.append), ModelError("bad thing", status=400)
+    dropped, flaw = UnsupportedFields(told.append), ModelError("bad thing", status=400)
 
     with pytest.raises(ModelError) as raised:
-        dropped.note(flaw, SENT)
+        dropped.record(flaw, SENT)
 
     assert raised.value is flaw
     assert (dropped.names, told) == (set(), [])

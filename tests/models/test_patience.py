@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from models.asking import run
-from parley.models.http.timeouts import Patience
+from parley.models.http.timeouts import StreamTimeout
 
 SOON = 0.01
 NEVER = 3600.0
@@ -26,8 +26,8 @@ def endless() -> Future[str]:
 
 def test_what_comes_in_time_comes_through() -> None:
     async def work() -> list[str]:
-        async with Patience() as patience:
-            return [await patience.on(soon(letter), NEVER) for letter in "abc"]
+        async with StreamTimeout() as patience:
+            return [await patience.wait_for(soon(letter), NEVER) for letter in "abc"]
 
     assert run(work()) == ["a", "b", "c"]
 
@@ -35,10 +35,10 @@ def test_what_comes_in_time_comes_through() -> None:
 @pytest.mark.parametrize("before", [[], [NEVER], [SOON, NEVER], [NEVER, SOON]])
 def test_a_wait_that_lasts_too_long_ends_with_a_timeout(before: list[float]) -> None:
     async def work() -> None:
-        async with Patience() as patience:
+        async with StreamTimeout() as patience:
             for seconds in before:
-                await patience.on(soon(""), seconds)
-            await patience.on(endless(), SOON)
+                await patience.wait_for(soon(""), seconds)
+            await patience.wait_for(endless(), SOON)
 
     with pytest.raises(TimeoutError):
         run(work())
@@ -47,11 +47,11 @@ def test_a_wait_that_lasts_too_long_ends_with_a_timeout(before: list[float]) -> 
 def test_a_longer_wait_outlives_the_timer_of_a_shorter_one() -> None:
     async def work() -> str:
         loop = asyncio.get_running_loop()
-        async with Patience() as patience:
-            await patience.on(soon(""), SOON)
+        async with StreamTimeout() as patience:
+            await patience.wait_for(soon(""), SOON)
             value = endless()
             loop.call_later(3 * SOON, value.set_result, "late")
-            return await patience.on(value, NEVER)
+            return await patience.wait_for(value, NEVER)
 
     assert run(work()) == "late"
 
@@ -59,12 +59,12 @@ def test_a_longer_wait_outlives_the_timer_of_a_shorter_one() -> None:
 def test_what_happens_between_two_waits_does_not_count() -> None:
     async def work() -> str:
         loop = asyncio.get_running_loop()
-        async with Patience() as patience:
-            await patience.on(soon(""), SOON)
+        async with StreamTimeout() as patience:
+            await patience.wait_for(soon(""), SOON)
             value = endless()
             loop.call_later(3 * SOON, value.set_result, "")
             await value
-            return await patience.on(soon("still here"), SOON)
+            return await patience.wait_for(soon("still here"), SOON)
 
     assert run(work()) == "still here"
 
@@ -74,8 +74,8 @@ def test_an_error_comes_through_as_it_is() -> None:
         raise ValueError("mine")
 
     async def work() -> None:
-        async with Patience() as patience:
-            await patience.on(fail(), NEVER)
+        async with StreamTimeout() as patience:
+            await patience.wait_for(fail(), NEVER)
 
     with pytest.raises(ValueError, match="mine"):
         run(work())
@@ -88,8 +88,8 @@ async def ended(task: Task[None]) -> str:
 
 def test_a_cancellation_from_outside_is_no_timeout() -> None:
     async def patient() -> None:
-        async with Patience() as patience:
-            await patience.on(endless(), NEVER)
+        async with StreamTimeout() as patience:
+            await patience.wait_for(endless(), NEVER)
 
     async def work() -> str:
         task = asyncio.create_task(patient())
@@ -103,9 +103,9 @@ def test_a_cancellation_from_outside_is_no_timeout() -> None:
 def test_a_cancellation_from_outside_wins_over_a_timeout_at_the_same_time() -> None:
     async def work() -> str:
         async def patient() -> None:
-            async with Patience() as patience:
+            async with StreamTimeout() as patience:
                 try:
-                    await patience.on(endless(), SOON)
+                    await patience.wait_for(endless(), SOON)
                 except CancelledError:
                     task.cancel()
                     raise
@@ -128,8 +128,8 @@ async def swallowed() -> str:
 def test_the_task_is_not_left_in_a_cancelled_state(awaited: Callable[[], Future[str]], error: type[Exception]) -> None:
     async def work() -> int:
         with pytest.raises(error):
-            async with Patience() as patience:
-                await patience.on(awaited(), SOON)
+            async with StreamTimeout() as patience:
+                await patience.wait_for(awaited(), SOON)
         task = asyncio.current_task()
         assert task is not None
         return task.cancelling()
@@ -142,8 +142,8 @@ def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
         try:
             await endless()
         except CancelledError:
-            async with Patience() as patience:
-                await patience.on(endless(), SOON)
+            async with StreamTimeout() as patience:
+                await patience.wait_for(endless(), SOON)
 
     async def work() -> str:
         task = asyncio.create_task(tidy())
@@ -158,13 +158,13 @@ def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
 def test_signs_of_life_are_enough_only_for_a_while(idle: bool, error: type[Exception] | None) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        async with Patience(idle_seconds=5 * SOON) as patience:
+        async with StreamTimeout(idle_seconds=5 * SOON) as patience:
             has_begun, end = False, loop.time() + 10 * SOON
             while loop.time() < end:
-                patience.begin(NEVER, idle=idle and has_begun)
+                patience.start_wait(NEVER, idle=idle and has_begun)
                 has_begun = True
                 await asyncio.sleep(SOON)
-                patience.end()
+                patience.end_wait()
 
     if error is None:
         run(work())

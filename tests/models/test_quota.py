@@ -9,8 +9,8 @@ import pytest
 from models.asking import asking, heard, refusal, run, user
 from models.loopback import loopback, stream, whole
 from parley.models.backends.anthropic import Anthropic
-from parley.models.backends.rate_limits import PREFIX, quota
-from parley.models.endpoint import Endpoint
+from parley.models.backends.rate_limits import PREFIX, parse_quota
+from parley.models.endpoint import ModelEndpoint
 from parley.protocol.messages.notices import RateLimitInfo
 
 SAID = {
@@ -61,7 +61,7 @@ def headers(**changes: str) -> dict[str, str]:
     ],
 )
 def test_the_headers_say_how_it_stands(said: dict[str, str], expected: RateLimitInfo | None) -> None:
-    assert quota(said) == expected
+    assert parse_quota(said) == expected
 
 
 BEARER, PLAIN = ("authorization", "Bearer t"), ("x-api-key", "k")
@@ -72,7 +72,7 @@ START = b'data: {"type":"message_start","message":{},"quota":7,"raw":3}\n\n'
 def test_a_quota_is_that_of_a_bearer_token(auth: tuple[str, str] | None, expected: RateLimitInfo | None) -> None:
     async def ask() -> Any:
         async with loopback(stream(START, headers=headers())) as server:
-            model = Anthropic(Endpoint(base_url=server.url, auth=auth))
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
             [event] = await heard(model, asking(user("Hi")))
             await model.close()
             return event.quota
@@ -87,7 +87,7 @@ def test_a_quota_is_that_of_a_bearer_token(auth: tuple[str, str] | None, expecte
 def test_a_quota_that_is_used_up_is_not_asked_again(status: str, auth: tuple[str, str], expected: Any) -> None:
     async def ask() -> Any:
         async with loopback(whole(429, b"{}", headers(status=status))) as server:
-            model = Anthropic(Endpoint(base_url=server.url, auth=auth))
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
             flaw = await refusal(model, asking(user("Hi")))
             await model.close()
             return flaw["quota"], flaw["retryable"]

@@ -17,12 +17,12 @@ import pytest
 from models.asking import asking, counting, heard, refusal, run, user
 from models.asking import text as says
 from parley.errors import ModelError, UsageError
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
-from parley.models.recording.format import Head
-from parley.models.recording.recorder import Recorder, Writer
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
+from parley.models.recording.format import RecordingHeader
+from parley.models.recording.recorder import Recorder, RecordingWriter
 from parley.models.recording.replay import Replay
-from parley.models.redaction import Redaction
+from parley.models.redaction import Redactor
 
 USAGE = {"input_tokens": 1, "output_tokens": 1}
 SECRET = "open-sesame-please"
@@ -31,10 +31,10 @@ SECRET = "open-sesame-please"
 class Said:
     """A model with its answers in a list; an error is raised behind the events before it."""
 
-    def __init__(self, *answers: list[Event | ModelError]) -> None:
+    def __init__(self, *answers: list[ModelEvent | ModelError]) -> None:
         self._answers = list(answers)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         for event in self._answers.pop(0):
             if isinstance(event, ModelError):
                 raise event
@@ -44,14 +44,18 @@ class Said:
         pass
 
 
-def answer(*blocks: Any, chunk_chars: int = 40) -> list[Event | ModelError]:
-    return [*events_of(message_json(list(blocks), id="msg_1", model="m", usage=USAGE), chunk_chars)]
+def answer(*blocks: Any, chunk_chars: int = 40) -> list[ModelEvent | ModelError]:
+    return [*synthesize_events(message_json(list(blocks), id="msg_1", model="m", usage=USAGE), chunk_chars)]
 
 
-def writer(path: Path, complain: Any = None, **places: str) -> Writer:
+def writer(path: Path, complain: Any = None, **places: str) -> RecordingWriter:
     ticks = count(0)
-    return Writer(
-        path, Head(places=places), Redaction([SECRET]), lambda: next(ticks) / 1000, complain or (lambda _: None)
+    return RecordingWriter(
+        path,
+        RecordingHeader(places=places),
+        Redactor([SECRET]),
+        lambda: next(ticks) / 1000,
+        complain or (lambda _: None),
     )
 
 
@@ -68,7 +72,7 @@ def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
     live = Recorder(Said(first, second), writer(path))
     asked = [asking(user("a")), asking(user("a"), user("b"))]
 
-    async def both(model: Any) -> list[list[Event]]:
+    async def both(model: Any) -> list[list[ModelEvent]]:
         return [await heard(model, request) for request in asked]
 
     recorded = run(both(live))
@@ -76,7 +80,7 @@ def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
 
     assert run(both(Replay(path))) == recorded == [first, second]
     assert [event.raw for event in run(heard(Replay(path), asked[0]))] == [
-        event.raw for event in first if isinstance(event, Event)
+        event.raw for event in first if isinstance(event, ModelEvent)
     ]
 
 
@@ -110,7 +114,7 @@ def test_a_secret_is_on_no_line_also_where_it_lies_across_deltas(tmp_path: Path)
         {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": f"echo {SECRET}"}},
         chunk_chars=3,
     )
-    failed: list[Event | ModelError] = [ModelError(f"{SECRET} was refused", status=401, retryable=True)]
+    failed: list[ModelEvent | ModelError] = [ModelError(f"{SECRET} was refused", status=401, retryable=True)]
     model = Recorder(Said(said, failed), writer(path))
     request = asking(user(f"Say {SECRET}"), system=[says(SECRET)], tools=[{"name": "x", "description": SECRET}])
     run(heard(model, request))
@@ -120,7 +124,7 @@ def test_a_secret_is_on_no_line_also_where_it_lies_across_deltas(tmp_path: Path)
     texts = "".join(line["data"]["delta"].get("text", "") for line in lines(path) if "delta" in line.get("data", {}))
     assert SECRET not in written
     assert texts == "The word is [redacted]!"
-    assert run(heard(Replay(path, redaction=Redaction([SECRET])), request))
+    assert run(heard(Replay(path, redaction=Redactor([SECRET])), request))
 
 
 def test_a_request_on_the_tape_carries_only_what_is_new(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.models.accumulator import Growing
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.accumulator import MessageAccumulator
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Json
 from parley.protocol.blocks import Text
 
@@ -44,8 +44,8 @@ MESSAGES = st.builds(
 
 def regrown(message: Json, chunk_chars: int) -> Json:
     """The message, streamed and put together again."""
-    growing = Growing()
-    for event in events_of(message, chunk_chars):
+    growing = MessageAccumulator()
+    for event in synthesize_events(message, chunk_chars):
         growing.feed(event)
     assert growing.finished
     blocks = [block.json for block in growing.blocks]
@@ -59,7 +59,7 @@ def test_a_streamed_message_grows_back_to_itself(message: Json, chunk_chars: int
 
 
 def objects(message: Json, chunk_chars: int) -> list[Json]:
-    return [msgspec.json.decode(event.raw) for event in events_of(message, chunk_chars)]
+    return [msgspec.json.decode(event.raw) for event in synthesize_events(message, chunk_chars)]
 
 
 def test_a_message_streams_as_the_api_would_stream_it() -> None:

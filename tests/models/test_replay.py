@@ -10,7 +10,7 @@ from played import played
 
 from models.asking import asking, heard, refusal, run, user
 from parley.errors import ModelError
-from parley.models.recording.format import Asked, Ended, Head, Told
+from parley.models.recording.format import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader
 from parley.models.recording.replay import Replay
 
 STOP = msgspec.Raw(b'{"type":"message_stop"}')
@@ -18,12 +18,12 @@ STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
 def tape(folder: Path, *prompts: str) -> Path:
     """A tape with one request a prompt; the answers end at once."""
-    lines: list[Head | Asked | Told | Ended] = [Head()]
+    lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
     for number, prompt in enumerate(prompts, 1):
         lines += [
-            Asked(number=number, messages=[user(prompt)]),
-            Told(number=number, at_ms=20_000, data=STOP),
-            Ended(number=number, at_ms=20_000),
+            RecordedRequest(number=number, messages=[user(prompt)]),
+            RecordedEvent(number=number, at_ms=20_000, data=STOP),
+            RecordedEnd(number=number, at_ms=20_000),
         ]
     path = folder / "tape.jsonl"
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

@@ -8,14 +8,14 @@ import pytest
 
 from models.asking import assistant, user
 from models.asking import text as says
-from parley.models.recording.request_matching import departure, normal, unmarked
+from parley.models.recording.request_matching import describe_difference, normalize, without_cache_marks
 
 TAPE = {"cwd": "/home/me/one", "home": "/home/me", "tmp": "/tmp"}
 HERE = {"cwd": "/srv/two", "home": "/home/you", "tmp": "/var/tmp"}
 
 
 def parted(tape: list[Any], asked: list[Any]) -> str | None:
-    return departure(normal(tape, TAPE), normal(asked, HERE))
+    return describe_difference(normalize(tape, TAPE), normalize(asked, HERE))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,6 @@ def test_marks_are_taken_off_blocks_and_off_results() -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [{**says("x"), **mark}]}
 
-    assert unmarked([user([{**says("Hi"), **mark}, result])]) == [
+    assert without_cache_marks([user([{**says("Hi"), **mark}, result])]) == [
         user([says("Hi"), {"type": "tool_result", "tool_use_id": "t", "content": [says("x")]}])
     ]

@@ -10,7 +10,15 @@ import pytest
 from models.asking import asking, assistant, counting, flaw, text, user
 from parley.errors import ModelError, UsageError
 from parley.models.fake import script
-from parley.models.fake.script import Call, Fault, Player, Script, ScriptedTurn, last_text, read_script
+from parley.models.fake.script import (
+    Script,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedTurn,
+    ScriptPlayer,
+    last_text,
+    read_script,
+)
 from parley.protocol.base import Json
 
 EVERYTHING = """
@@ -50,11 +58,11 @@ WRONG = [
 ]
 
 
-def playing(*turns: ScriptedTurn, **fields: Any) -> Player:
-    return Player(Script(turn=list(turns), **fields))
+def playing(*turns: ScriptedTurn, **fields: Any) -> ScriptPlayer:
+    return ScriptPlayer(Script(turn=list(turns), **fields))
 
 
-def said(player: Player, *prompts: str) -> list[str | None]:
+def said(player: ScriptPlayer, *prompts: str) -> list[str | None]:
     """The texts of the turns that answer these prompts."""
     return [player.turn_for(asking(user(prompt))).text for prompt in prompts]
 
@@ -73,9 +81,9 @@ def test_the_example_in_the_docs_is_a_script() -> None:
             ScriptedTurn(
                 thinking="A file would help.",
                 text="I will look.",
-                tools=[Call(name="Read", input={"file_path": "notes.txt"})],
+                tools=[ScriptedCall(name="Read", input={"file_path": "notes.txt"})],
             ),
-            ScriptedTurn(error=Fault(status=529, type="overloaded_error", message="busy")),
+            ScriptedTurn(error=ScriptedError(status=529, type="overloaded_error", message="busy")),
             ScriptedTurn(text="This never arrives whole.", fault="reset=3"),
         ]
     )
@@ -89,9 +97,9 @@ def test_every_field_of_a_script_is_read() -> None:
                 thinking="Hm.",
                 text="Look.",
                 tools=[
-                    Call(name="Read", input={}, id=None),
-                    Call(name="Bash", input={"command": "ls"}, id="t1"),
-                    Call(name="Edit", input="{"),
+                    ScriptedCall(name="Read", input={}, id=None),
+                    ScriptedCall(name="Bash", input={"command": "ls"}, id="t1"),
+                    ScriptedCall(name="Edit", input="{"),
                 ],
                 when="please",
                 delay_ms=1.5,
@@ -102,7 +110,7 @@ def test_every_field_of_a_script_is_read() -> None:
             ),
             ScriptedTurn(blocks=[{"type": "text", "text": "Hi"}, {"type": "hologram", "data": 1}]),
             ScriptedTurn(
-                error=Fault(status=429, type="rate_limit_error", message="slow down", retry_after_seconds=3.5)
+                error=ScriptedError(status=429, type="rate_limit_error", message="slow down", retry_after_seconds=3.5)
             ),
         ],
     )
@@ -178,7 +186,7 @@ def test_a_script_of_cues_has_nothing_to_repeat() -> None:
 
 def test_thinking_text_and_calls_come_in_that_order() -> None:
     turn = ScriptedTurn(
-        tools=[Call(name="Read", input={"a": 1}), Call(name="Bash", id="t9")],
+        tools=[ScriptedCall(name="Read", input={"a": 1}), ScriptedCall(name="Bash", id="t9")],
         text="Look.",
         thinking="Hm.",
         usage={"output_tokens": 7},
@@ -232,14 +240,14 @@ def test_an_empty_turn_is_an_empty_message_of_one_token() -> None:
 
 @pytest.mark.parametrize("status", [None, 401, 408, 409, 429, 500, 503, 529])
 def test_a_passing_fault_may_be_tried_again(status: int | None) -> None:
-    fault = Fault(status=status, type="t", message="m", retry_after_seconds=2)
+    fault = ScriptedError(status=status, type="t", message="m", retry_after_seconds=2)
 
-    assert vars(fault.raised()) == flaw("m", status=status, kind="t", retryable=True, retry_after_seconds=2)
+    assert vars(fault.to_error()) == flaw("m", status=status, kind="t", retryable=True, retry_after_seconds=2)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 413])
 def test_a_lasting_fault_is_final(status: int) -> None:
-    assert vars(Fault(status=status).raised()) == flaw("scripted error", status=status, kind="api_error")
+    assert vars(ScriptedError(status=status).to_error()) == flaw("scripted error", status=status, kind="api_error")
 
 
 @pytest.mark.parametrize(

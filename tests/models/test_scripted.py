@@ -9,7 +9,7 @@ import pytest
 
 from models.asking import asking, counting, flaw, heard, refusal, run, user
 from parley.errors import UsageError
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.fake.scripted import Scripted
 from parley.protocol.base import Json
 
@@ -40,8 +40,8 @@ def test_the_turns_of_the_file_are_streamed_one_a_call(tmp_path: Path) -> None:
     first = message_json([text], id="msg_id1", model="m", usage=COUNTED)
     second = message_json([call], id="msg_id3", model="m", usage=COUNTED)
 
-    assert run(heard(model, asking(user("a")))) == list(events_of(first, 2))
-    assert run(heard(model, asking(user("b")))) == list(events_of(second, 40))
+    assert run(heard(model, asking(user("a")))) == list(synthesize_events(first, 2))
+    assert run(heard(model, asking(user("b")))) == list(synthesize_events(second, 40))
     run(model.close())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from models.asking import user
 from parley.errors import UsageError
-from parley.models.recording.format import read_tape
+from parley.models.recording.format import read_recording
 
 HEAD = b'{"type":"tape","version":1}\n'
 ASKED = (
@@ -26,7 +26,7 @@ def tape(folder: Path, *lines: bytes) -> Path:
 
 
 def test_a_request_is_read_with_what_it_has_in_common_with_the_one_before(tmp_path: Path) -> None:
-    first, second = read_tape(tape(tmp_path, HEAD, ASKED, TOLD, END, MORE)).exchanges
+    first, second = read_recording(tape(tmp_path, HEAD, ASKED, TOLD, END, MORE)).exchanges
 
     assert second.request.messages == [user("a"), user("b")]
     assert second.request.system == first.request.system == [{"type": "text", "text": "s"}]
@@ -35,7 +35,7 @@ def test_a_request_is_read_with_what_it_has_in_common_with_the_one_before(tmp_pa
 
 
 def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
-    assert read_tape(tape(tmp_path, HEAD, ASKED, TOLD[:-20])).exchanges[0].events == []
+    assert read_recording(tape(tmp_path, HEAD, ASKED, TOLD[:-20])).exchanges[0].events == []
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
 )
 def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[bytes], said: str) -> None:
     with pytest.raises(UsageError) as raised:
-        read_tape(tape(tmp_path, *lines))
+        read_recording(tape(tmp_path, *lines))
 
     assert said in str(raised.value)
     assert str(tmp_path) in str(raised.value)
@@ -68,4 +68,4 @@ def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[byt
 
 def test_a_tape_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        read_tape(tmp_path / "none")
+        read_recording(tmp_path / "none")

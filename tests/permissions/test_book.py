@@ -7,7 +7,7 @@ from tree import Tree
 
 from parley.permissions.base import Allow, Ask, BadUpdate, Deny, Request
 from parley.permissions.policy import Book, Given
-from parley.settings.base import Merged, NotWritten, RuleText, Value
+from parley.settings.base import MergedSettings, RuleText, SettingsValue, SettingsWriteError
 
 TOUCH = Request(tool="Bash", input={"command": "touch x"}, cwd="/w")
 
@@ -21,7 +21,7 @@ class Files:
 
     def _note(self, *call: Any) -> None:
         if self.broken:
-            raise NotWritten("the disk is full")
+            raise SettingsWriteError("the disk is full")
         self.calls.append(call)
 
     def add_rules(self, destination: str, behavior: str, rules: Any) -> None:
@@ -85,16 +85,16 @@ def test_settings_are_taken_in_and_replaced_as_a_whole() -> None:
     desk = Desk()
     rule = RuleText(behavior="allow", text="Bash(touch:*)", source="user", root="/config", path="/config/settings.json")
     broken = RuleText(behavior="deny", text="Read(", source="project", root="/w", path="/w/s.json", line=3)
-    folder = Value(value="more", source="project", path="/w/s.json", root="/w/sub")
+    folder = SettingsValue(value="more", source="project", path="/w/s.json", root="/w/sub")
 
-    desk.book.settle(Merged(rules=(rule, broken), directories=(folder,)))
+    desk.book.settle(MergedSettings(rules=(rule, broken), directories=(folder,)))
     assert desk.decision() is Allow
     assert desk.folders() == ["/w/sub/more"]
     assert desk.complaints == [
         "the deny rule 'Read(' (/w/s.json:3) has no effect: it is neither Tool nor Tool(contents)"
     ]
 
-    desk.book.settle(Merged())
+    desk.book.settle(MergedSettings())
     assert desk.decision() is Ask
     assert not desk.folders()
 

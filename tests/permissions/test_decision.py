@@ -12,7 +12,7 @@ from parley.permissions.decision import decide
 from parley.permissions.paths.hazards import CLIMBS_A_LINK
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 ACCEPT = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
@@ -75,18 +75,18 @@ def test_an_allowed_file_is_the_one_that_was_judged_and_no_other() -> None:
 
     assert isinstance(reading, Allow)
     assert isinstance(bypassing, Allow)
-    assert reading.reach == bypassing.reach == Reach(files=("/w/real.txt",))
+    assert reading.reach == bypassing.reach == Scope(files=("/w/real.txt",))
 
 
 def test_a_search_reaches_its_folder_and_what_is_beneath() -> None:
     search = decided("Glob", pattern="src/**/*.py")
 
     assert isinstance(search, Allow)
-    assert search.reach == Reach(folders=("/w", "/w/src"), files=("/w", "/w/src"))
+    assert search.reach == Scope(folders=("/w", "/w/src"), files=("/w", "/w/src"))
 
 
 def test_what_is_asked_about_reaches_no_further_once_it_is_approved() -> None:
-    assert asked("Read", file_path="/etc/hosts").reach == Reach(files=("/etc/hosts",))
+    assert asked("Read", file_path="/etc/hosts").reach == Scope(files=("/etc/hosts",))
 
 
 def test_the_plan_file_may_be_written_in_plan_mode_only() -> None:

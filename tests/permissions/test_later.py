@@ -6,7 +6,7 @@ from parley.permissions.base import Allow, Request
 from parley.permissions.lazy import Later
 from parley.permissions.paths.filesystem import RealView
 from parley.permissions.policy import Book, Given
-from parley.settings.base import Merged
+from parley.settings.base import MergedSettings
 
 
 def test_nothing_is_opened_before_it_is_needed_and_then_once() -> None:
@@ -22,6 +22,6 @@ def test_nothing_is_opened_before_it_is_needed_and_then_once() -> None:
     assert isinstance(later.decide(Request(tool="TodoWrite", input={}, cwd="/w"), "default"), Allow)
     assert later.hides("/w/.env")
     assert later.update([{"type": "setMode", "mode": "plan", "destination": "session"}]) == "plan"
-    later.settle(Merged())
+    later.settle(MergedSettings())
     assert [row["rule"] for row in later.listed()["rules"]] == ["Read(.env)"]
     assert len(opened) == 1

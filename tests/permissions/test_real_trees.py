@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from parley.cli.commands.permission_check import Judge
-from parley.protocol.options import Options
+from parley.cli.commands.permission_check import PermissionChecker
+from parley.protocol.options import CliOptions
 
 Row = dict[str, Any]
 ROWS: list[Row] = [json.loads(line) for line in (Path(__file__).parent / "real_trees.jsonl").read_text().splitlines()]
@@ -222,17 +222,17 @@ def decisions(rows: list[Row], root: Path, setenv: Callable[[str, str], None]) -
     for name, value in {"HOME": str(root / "home"), "PATH": trees.path, "IS_SANDBOX": "1"}.items():
         setenv(name, value)
     for row in sorted(rows, key=lambda row: row.get("plant", False)):
-        options = Options(
+        options = CliOptions(
             permission_mode=row.get("mode", "default"),
             allowed_tools=tuple(row.get("allow", ())),
             disallowed_tools=tuple(row.get("deny", ())),
             allow_skip_permissions=True,
         )
-        judge = Judge(options, str(trees.work), lambda text: None)
+        judge = PermissionChecker(options, str(trees.work), lambda text: None)
         if row.get("plant"):
-            judge.judge("Bash", {"command": "true"})
+            judge.check("Bash", {"command": "true"})
             trees.plant()
-        judged = judge.judge("Bash", {"command": spelled(row["command"])})
+        judged = judge.check("Bash", {"command": spelled(row["command"])})
         yield row, judged.decision, judged.reason
         if row.get("plant"):
             trees.uproot()

@@ -24,13 +24,13 @@ from typing import Any, ClassVar
 import msgspec
 from stage import Json, Stage
 
-from parley.engine.approval.input_digest import digest
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.engine.approval.input_digest import input_digest
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Result
-from parley.tools.registry import Shelf
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.tools.registry import ToolRegistry
+from parley.workspace.base import Scope
 
 FORBIDDEN = "forbidden"
 SETTINGS = {"permissions": {"ask": ["Look"], "deny": [f"Act(text:{FORBIDDEN})", f"Look(text:{FORBIDDEN})"]}}
@@ -59,10 +59,10 @@ class Act:
         self._ran = ran
         self._dice = dice
 
-    async def run(self, call: ActInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: ActInput, context: Context, reach: Scope) -> ToolOutput:
         self._ran.append(msgspec.to_builtins(call))
         await asyncio.sleep(self._dice.random())
-        return Result(content="acted")
+        return ToolOutput(content="acted")
 
 
 class Look(Act):
@@ -79,7 +79,7 @@ class Eager:
         self._dice = dice
         self._numbers = count(1)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         dice, number = self._dice, next(self._numbers)
         blocks: list[Json] = [{"type": "text", "text": "word"}]
         name = dice.choice(["Act", "Look", "Look"])
@@ -88,7 +88,7 @@ class Eager:
             input = {"text": text, "numbers": [number, at]}
             blocks.append({"type": "tool_use", "id": f"call_{number}_{at}", "name": name, "input": input})
         usage = {"input_tokens": 1, "output_tokens": 1}
-        for event in events_of(message_json(blocks, id=f"msg_{number}", model=request.model, usage=usage)):
+        for event in synthesize_events(message_json(blocks, id=f"msg_{number}", model=request.model, usage=usage)):
             yield event
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ class Court(Stage):
         """What was sent for a question after it was heard, by its id, in the order of sending."""
         self.kinds: Counter[str] = Counter()
         model = Eager(dice)
-        shelf = Shelf(["Act", "Look"], lambda name: (Look if name == "Look" else Act)(self.ran, dice))
+        shelf = ToolRegistry(["Act", "Look"], lambda name: (Look if name == "Look" else Act)(self.ran, dice))
         self._setup = msgspec.structs.replace(self._setup, open_model=lambda choice: model, tools=shelf)
 
     def questions(self) -> dict[str, Json]:
@@ -278,11 +278,11 @@ def approved(court: Court, request_id: str) -> str | None:
         return None
     if answer.get("toolUseID") not in (None, asked["tool_use_id"]):
         return None
-    return digest(answer.get("updatedInput") or asked["input"])
+    return input_digest(answer.get("updatedInput") or asked["input"])
 
 
 def records(court: Court) -> list[Json]:
-    return [entry.message for entry in court.session.setup.log.entries() if entry.kind == "permission"]
+    return [entry.message for entry in court.session.config.log.entries() if entry.kind == "permission"]
 
 
 def what_runs_was_approved(court: Court) -> Iterator[str]:
@@ -291,9 +291,9 @@ def what_runs_was_approved(court: Court) -> Iterator[str]:
     asked = {question["tool_use_id"]: id for id, question in court.questions().items()}
     hashes = Counter(record["input_sha256"] for record in allowed.values())
     for executed in court.ran:
-        if not hashes[digest(executed)]:
+        if not hashes[input_digest(executed)]:
             yield f"{executed} ran without an approval of its own"
-        hashes[digest(executed)] -= 1
+        hashes[input_digest(executed)] -= 1
     for id, record in allowed.items():
         if record["source"] == "host" and approved(court, asked[id]) != record["input_sha256"]:
             yield f"{id} was allowed although the host said {court.replies.get(asked[id])}"
@@ -321,7 +321,7 @@ def nothing_forbidden_runs(court: Court) -> Iterator[str]:
 
 def questions_show_the_hash_of_what_they_show(court: Court) -> Iterator[str]:
     for question in court.questions().values():
-        if question["input_sha256"] != digest(question["input"]):
+        if question["input_sha256"] != input_digest(question["input"]):
             yield f"{question} has a wrong hash"
 
 

@@ -24,17 +24,17 @@ from typing import Any
 import msgspec
 from stage import Json, Stage, Work, WorkInput
 
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.faults.catalog import Fault
-from parley.models.faults.model import struck
+from parley.models.faults.model import apply_fault
 from parley.models.http.call import Deadlines
-from parley.models.recording.format import Head
-from parley.models.recording.recorder import Recorder, Writer
+from parley.models.recording.format import RecordingHeader
+from parley.models.recording.recorder import Recorder, RecordingWriter
 from parley.models.recording.replay import Replay
-from parley.models.redaction import Redaction
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.models.redaction import Redactor
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 KINDS = ("reset", "stall")
 DEADLINES = Deadlines()
@@ -51,7 +51,7 @@ class Broken(AssertionError):
 class Stream(msgspec.Struct):
     """A recorded answer."""
 
-    events: list[Event]
+    events: list[ModelEvent]
     blocks: list[Json]
 
 
@@ -61,11 +61,11 @@ def recorded(folder: Path, number: int, dice: Random) -> Stream:
     usage = {"input_tokens": dice.randint(100, 999), "output_tokens": dice.randint(100, 999)}
     message = message_json(blocks, id=f"msg_{number}", model="recorded", usage=usage)
     path = folder / f"stream-{number}.jsonl"
-    writer = Writer(path, Head(), Redaction(), lambda: 0.0)
+    writer = RecordingWriter(path, RecordingHeader(), Redactor(), lambda: 0.0)
     request = ModelRequest(model="m", system=[], messages=[], max_tokens=1)
 
-    async def there_and_back() -> list[Event]:
-        recorder = Recorder(Said(list(events_of(message, chunk_chars=dice.randint(2, 4)))), writer)
+    async def there_and_back() -> list[ModelEvent]:
+        recorder = Recorder(Said(list(synthesize_events(message, chunk_chars=dice.randint(2, 4)))), writer)
         live = [event async for event in recorder.stream(request)]
         await recorder.close()
         played = [event async for event in Replay(path).stream(request)]
@@ -88,10 +88,10 @@ def block(dice: Random, name: str) -> Json:
 class Said:
     """A model with one answer."""
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[ModelEvent]) -> None:
         self._events = events
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         for event in self._events:
             yield event
 
@@ -110,16 +110,18 @@ class Breaking:
         self.requests: list[list[Json]] = []
         self.short_answers = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request.messages)
         first, self._first = self._first, None
         if first is not None:
-            async for event in struck(Said(first.events).stream(request), self._fault, DEADLINES):
+            async for event in apply_fault(Said(first.events).stream(request), self._fault, DEADLINES):
                 yield event
             return
         self.short_answers += 1
         said = [{"type": "text", "text": f"short {self.short_answers}"}]
-        for event in events_of(message_json(said, id=f"msg_short_{self.short_answers}", model="m", usage=SHORT)):
+        for event in synthesize_events(
+            message_json(said, id=f"msg_short_{self.short_answers}", model="m", usage=SHORT)
+        ):
             yield event
 
     async def close(self) -> None:
@@ -139,7 +141,7 @@ class Counted(Work):
         super().__init__()
         self.ran: list[str] = []
 
-    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         self.ran.append(call.why)
         return await super().run(call, context, reach)
 
@@ -175,7 +177,7 @@ class Case(Stage):
         said = [line["message"]["content"] for line in self.lines if line["type"] == "assistant"]
         return [block for content in said for block in content if block["type"] == kind]
 
-    def heard_events(self) -> list[Event]:
+    def heard_events(self) -> list[ModelEvent]:
         return self.stream.events[: self.after]
 
 
@@ -213,7 +215,7 @@ def finished_calls_run_once_and_half_ones_never(case: Case) -> Iterator[str]:
 
 
 def the_history_is_whole_and_has_nothing_twice(case: Case) -> Iterator[str]:
-    for messages in (*case.breaking.requests, case.session.record.history.messages()):
+    for messages in (*case.breaking.requests, case.session.journal.history.render()):
         blocks = [block for message in messages for block in message["content"]]
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]

@@ -31,8 +31,8 @@ from random import Random
 
 import canary
 
-from parley.cli.commands.permission_check import Judge
-from parley.protocol.options import Options
+from parley.cli.commands.permission_check import PermissionChecker
+from parley.protocol.options import CliOptions
 
 DENY = ("Read(.env)", "Read(docs/secret.md)")
 LEAKS = (b"SECRET-OUT", b"SECRET-HOME", b"SECRET-DENIED", b"SECRETNAME")
@@ -337,7 +337,7 @@ def run_tree(root: Path, hostile: str, count: int, random: Random, summary: Summ
     for number, command in zip(range(count), commands(random), strict=False):
         mode = MODES[number % len(MODES)]
         summary.generated += 1
-        if judges[mode].judge("Bash", {"command": command}).decision != "allow":
+        if judges[mode].check("Bash", {"command": command}).decision != "allow":
             continue
         summary.allowed[f"{hostile}, {mode}"] += 1
         output = ground.run(command)
@@ -350,10 +350,10 @@ def run_tree(root: Path, hostile: str, count: int, random: Random, summary: Summ
             ground.around = ground.state_around()
 
 
-def judge_of(ground: Ground, mode: str) -> Judge:
-    options = Options(permission_mode=mode, disallowed_tools=DENY, setting_sources=())
-    judge = Judge(options, str(ground.inside), lambda text: None)
-    judge.judge("Bash", {"command": "true"})
+def judge_of(ground: Ground, mode: str) -> PermissionChecker:
+    options = CliOptions(permission_mode=mode, disallowed_tools=DENY, setting_sources=())
+    judge = PermissionChecker(options, str(ground.inside), lambda text: None)
+    judge.check("Bash", {"command": "true"})
     return judge
 
 

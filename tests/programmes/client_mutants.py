@@ -23,10 +23,10 @@ from mutate_lines import BATCH, CAP_BYTES, Dice, chunks, golden_lines, mutate
 
 from parley import ClaudeSDKError, HookMatcher, Message, Options, PermissionResultAllow, create_sdk_mcp_server
 from parley.protocol.messages.requests import GetSettings
-from parley.sdk.runtime.connection import Link
-from parley.sdk.runtime.mcp_servers import hosted
-from parley.sdk.runtime.message_router import Inbox
-from parley.sdk.runtime.request_handlers import Answerer
+from parley.sdk.runtime.connection import EngineConnection
+from parley.sdk.runtime.mcp_servers import to_hosted
+from parley.sdk.runtime.message_router import MessageRouter
+from parley.sdk.runtime.request_handlers import RequestHandler
 from parley.sdk.runtime.transport import Ended
 from parley.sdk.runtime.turns import Turn
 
@@ -81,9 +81,9 @@ OPTIONS = Options(can_use_tool=may, hooks={"PreToolUse": [HookMatcher(hooks=[hoo
 
 async def hear(pieces: list[bytes]) -> Counter[str]:
     """One client's life. Raises whatever is not typed."""
-    inbox = Inbox()
-    servers = {"calc": hosted(create_sdk_mcp_server("calc")["instance"])}
-    link = Link(Deaf(pieces), inbox.put, Answerer(OPTIONS, servers), CAP_BYTES)
+    inbox = MessageRouter()
+    servers = {"calc": to_hosted(create_sdk_mcp_server("calc")["instance"])}
+    link = EngineConnection(Deaf(pieces), inbox.receive, RequestHandler(OPTIONS, servers), CAP_BYTES)
     link.on_end = lambda: inbox.finish(None, closed=False)
     turn = Turn("00000000-0000-4000-8000-000000000001")
     inbox.turns.add(turn)
@@ -100,15 +100,15 @@ async def hear(pieces: list[bytes]) -> Counter[str]:
         except ClaudeSDKError as exc:
             found[type(exc).__name__] += 1
     await asking
-    if link.flaw is not None:
-        raise link.flaw
+    if link.error is not None:
+        raise link.error
     await link.close()
     return found
 
 
-async def ask(link: Link) -> None:
+async def ask(link: EngineConnection) -> None:
     try:
-        await link.ask(GetSettings())
+        await link.request(GetSettings())
     except ClaudeSDKError:
         return
 

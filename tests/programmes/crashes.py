@@ -24,19 +24,19 @@ import msgspec
 from worker import ENDED, Step, Worker
 
 from parley.compose.composer import Composer
-from parley.engine.clock import Stamp
+from parley.engine.clock import Clock
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
 from parley.stores.base import Entry, Log
-from parley.tools.base import Context, Result, Tool
-from parley.tools.registry import Shelf
-from parley.transports.memory import pair
-from parley.workspace.base import Reach
+from parley.tools.base import Context, Tool, ToolOutput
+from parley.tools.registry import ToolRegistry
+from parley.transports.memory import create_pair
+from parley.workspace.base import Scope
 
 Json = dict[str, Any]
 MOST_LIVES = 200
@@ -78,9 +78,9 @@ class Mark:
     def __init__(self) -> None:
         self.marks: list[str] = []
 
-    async def run(self, call: Input, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Input, context: Context, reach: Scope) -> ToolOutput:
         self.marks.append(call.id)
-        return Result(content="marked")
+        return ToolOutput(content="marked")
 
 
 class Look:
@@ -94,8 +94,8 @@ class Look:
     def __init__(self, mark: Mark) -> None:
         self._mark = mark
 
-    async def run(self, call: Input, context: Context, reach: Reach) -> Result:
-        return Result(content="\n".join(["marks:", *self._mark.marks]))
+    async def run(self, call: Input, context: Context, reach: Scope) -> ToolOutput:
+        return ToolOutput(content="\n".join(["marks:", *self._mark.marks]))
 
 
 class Job:
@@ -125,16 +125,16 @@ class Job:
         again = {} if self._session_id is None else {"resume": self._session_id}
         mode = {"permission_prompt_tool": "stdio"} if self._asks else {"permission_mode": "bypassPermissions"}
         environment = {"HOME": str(self._folder), "IS_SANDBOX": "1", "PARLEY_FSYNC": "off"}
-        composer = Composer(Options(model="offline", **mode, **again), environment, str(self._folder), Stamp())
-        setup = composer.setup(lambda complaint: None)
+        composer = Composer(CliOptions(model="offline", **mode, **again), environment, str(self._folder), Clock())
+        setup = composer.make_config(lambda complaint: None)
         setup = msgspec.structs.replace(
             setup,
             open_model=lambda choice: self.worker,
-            tools=Shelf(list(self._tools), self._tools.__getitem__),
+            tools=ToolRegistry(list(self._tools), self._tools.__getitem__),
             log=Mortal(setup.log, records),
         )
-        host, engine = pair()
-        pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.stamp.new_uuid)
+        host, engine = create_pair()
+        pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
         session = Session(setup, pump)
         line = {"type": "user", "message": {"role": "user", "content": "go on"}}
         pump.receive(json.dumps(line).encode() + b"\n", session)
@@ -161,7 +161,7 @@ class Job:
                 if line["type"] in ("user", "assistant", "result"):
                     self._told[line["uuid"]] = line
                 if line["type"] == "result":
-                    session.finish()
+                    session.close_input()
                     assert line.get("result") == ENDED, line
                 if line["type"] == "control_request":
                     answer = {"behavior": "allow", "updatedInput": line["request"]["input"]}
@@ -172,8 +172,8 @@ class Job:
     def _check(self) -> None:
         assert self.worker.flaws == []
         assert sorted(int(mark.split("_")[1]) for mark in self._mark.marks) == self._marks
-        options = Options(model="offline")
-        store = Composer(options, {"HOME": str(self._folder)}, str(self._folder)).sessions.store()
+        options = CliOptions(model="offline")
+        store = Composer(options, {"HOME": str(self._folder)}, str(self._folder)).stores.store()
         kept = {entry.message.get("uuid"): entry.message for entry in store.read(str(self._session_id))}
         for uuid, line in self._told.items():
             assert kept.get(uuid) == line

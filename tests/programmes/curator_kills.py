@@ -27,8 +27,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parley.memory.database import Database
-from parley.memory.knowledge_tree import Tree
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import KnowledgeTree
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -155,7 +155,7 @@ class Life:
 
     def _check(self, *, is_end: bool) -> None:
         path, name, seen = self._folder / "agent.db", self._folder.name, self._seen
-        tree = Tree(Database(path), str)
+        tree = KnowledgeTree(MemoryDatabase(path), str)
         there = {entry.slug: entry for entry in tree.entries(archived=True)}
         for slug, entry in there.items():
             history = tree.history(slug)

@@ -24,8 +24,8 @@ from damaged_logs import SESSION, Wrong, cut, entry, flip, zero
 
 from parley.errors import DamagedSession, SessionError
 from parley.stores.base import Entry
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.sqlite import Sqlite
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.sqlite import SqliteStore
 
 FIELDS = ("kind", "at", "message", "context", "checksum")
 
@@ -50,7 +50,7 @@ def row(path: Path, dice: Random, most: int) -> None:
         database.execute(statement, given)
 
 
-def check(store: Sqlite, written: list[Entry], dice: Random) -> str:
+def check(store: SqliteStore, written: list[Entry], dice: Random) -> str:
     """What became of a damaged file, in a word. Raises Wrong."""
     try:
         found = list(store.read(SESSION))
@@ -75,7 +75,7 @@ def check(store: Sqlite, written: list[Entry], dice: Random) -> str:
     return "whole" if len(found) == len(written) else "beginning"
 
 
-def repaired(store: Sqlite, written: list[Entry]) -> str:
+def repaired(store: SqliteStore, written: list[Entry]) -> str:
     try:
         store.repair(SESSION)
         found = list(store.read(SESSION))
@@ -92,7 +92,7 @@ def run(folder: Path, files: int, seed: int) -> Counter[str]:
     bytewise: tuple[Callable[[bytes, Random], bytes], ...] = (cut, flip, zero)
     while outcomes.total() < files:
         path = folder / "sessions.db"
-        store = Sqlite(path, Context(cwd="/nowhere", version="1"))
+        store = SqliteStore(path, EntryContext(cwd="/nowhere", version="1"))
         written = [entry(seq, dice) for seq in range(dice.randrange(1, 12))]
         log = store.create(SESSION)
         for each in written:

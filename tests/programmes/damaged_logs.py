@@ -23,8 +23,8 @@ import msgspec
 from parley.errors import DamagedSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 KINDS = ("user", "assistant", "assistant", "usage", "result", "permission", "prompt")
@@ -122,7 +122,7 @@ DAMAGES: tuple[Callable[[bytes, Random], bytes], ...] = (
 )
 
 
-def check(store: Claude, path: Path, written: list[Entry], damaged: bytes, dice: Random) -> str:
+def check(store: ClaudeStore, path: Path, written: list[Entry], damaged: bytes, dice: Random) -> str:
     """What became of a damaged log, in a word. Raises Wrong."""
     path.write_bytes(damaged)
     try:
@@ -142,7 +142,7 @@ def check(store: Claude, path: Path, written: list[Entry], damaged: bytes, dice:
 
 def run(folder: Path, logs: int, seed: int) -> Counter[str]:
     dice = Random(seed)
-    store = Claude(folder, Context(cwd="/nowhere", version="1"))
+    store = ClaudeStore(folder, EntryContext(cwd="/nowhere", version="1"))
     path = folder / "projects" / "-nowhere" / f"{SESSION}.jsonl"
     outcomes: Counter[str] = Counter()
     while outcomes.total() < logs:

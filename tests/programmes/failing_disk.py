@@ -36,11 +36,11 @@ from parley.engine.session.session import Session
 from parley.errors import SessionError
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
 from parley.tools.base import Tool
-from parley.tools.registry import Shelf
-from parley.transports.memory import pair
+from parley.tools.registry import ToolRegistry
+from parley.transports.memory import create_pair
 
 Json = dict[str, Any]
 OPERATIONS = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "replace", "ftruncate", "mkdir")
@@ -97,7 +97,7 @@ class Job:
         self._folder = folder
         self._mark = Mark()
         own: dict[str, Tool] = {"Mark": self._mark, "Look": Look(self._mark)}
-        self._tools = Shelf([*own, "Write"], lambda name: own.get(name) or make_tool(name))
+        self._tools = ToolRegistry([*own, "Write"], lambda name: own.get(name) or make_tool(name))
         kinds = ("Mark", "Write", "Look", "Look", "Write", "Mark")
         steps: list[Step] = [self._step(kind) for kind in kinds]
         self.worker = Worker(steps, lambda call: ("Look", {"id": call}), lenient=True)
@@ -113,13 +113,13 @@ class Job:
     async def run(self, disk: Disk) -> bool:
         """Whether the session could be opened at all. Raises AssertionError."""
         environment = {"HOME": str(self._folder), "IS_SANDBOX": "1"}
-        options = Options(model="offline", permission_mode="bypassPermissions")
+        options = CliOptions(model="offline", permission_mode="bypassPermissions")
         composer = Composer(options, environment, str(self._folder))
         try:
-            setup = composer.setup(self.complaints.append)
+            setup = composer.make_config(self.complaints.append)
             setup = msgspec.structs.replace(setup, open_model=lambda choice: self.worker, tools=self._tools)
-            host, engine = pair()
-            pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.stamp.new_uuid)
+            host, engine = create_pair()
+            pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
             session = Session(setup, pump)
         except (SessionError, OSError):
             return False  # the door tells the one result there is
@@ -130,7 +130,7 @@ class Job:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._heard.acquire()
             disk.first = sys.maxsize  # it is well again
-        session.finish()
+        session.close_input()
         await running
         engine.close()
         await listening
@@ -154,7 +154,7 @@ class Job:
         assert self.worker.flaws == []
         assert "Traceback" not in "\n".join(self.complaints), "\n".join(self.complaints)
         assert sorted(int(mark.split("_")[1]) for mark in self._mark.marks) == [0, 5]
-        kept = {entry.message.get("uuid"): entry.message for entry in composer.sessions.store().read(session_id)}
+        kept = {entry.message.get("uuid"): entry.message for entry in composer.stores.store().read(session_id)}
         for line in self.told:
             if line["type"] in ("user", "assistant"):
                 assert kept.get(line["uuid"]) == line

@@ -20,8 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from parley.models.fake.script import Call, Script, ScriptedTurn
-from parley.models.faults.catalog import Plan
+from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.faults.catalog import FaultPlan
 from parley.testing.model_server import ModelServer
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -52,14 +52,14 @@ class Broken(AssertionError):
 
 def script() -> Script:
     """A call first, which is struck, and texts after it."""
-    call = ScriptedTurn(text="I will see to it.", tools=[Call(name="Bash", input={"command": "echo x >> ran"})])
+    call = ScriptedTurn(text="I will see to it.", tools=[ScriptedCall(name="Bash", input={"command": "echo x >> ran"})])
     return Script(turn=[call, ScriptedTurn(text="Done.")], at_end="repeat")
 
 
 async def one_run(folder: Path, faults: str) -> str:
     """How the first turn ended. Raises Broken."""
     await asyncio.to_thread(folder.mkdir)
-    plan = Plan.read(faults.split(","), "fault")
+    plan = FaultPlan.read(faults.split(","), "fault")
     async with ModelServer(script(), plan=plan) as server, asyncio.timeout(RUN_SECONDS):
         engine = await asyncio.create_subprocess_exec(
             *(PARLEY, *ARGV, *FREE, *PATIENCE),

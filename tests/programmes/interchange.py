@@ -41,7 +41,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from parley.models.fake.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.stores.files.claude import project_key
 from parley.testing.model_server import running
 
@@ -83,9 +83,9 @@ class Turn:
         # The marks of results stand in no command: what is found was said by the tool.
         if self.kill:
             command = f"echo begun > begun-{n}; sleep {TURN_SECONDS}"
-            return [ScriptedTurn(text=f"answer-{n}a", tools=[Call(name="Bash", input={"command": command})])]
+            return [ScriptedTurn(text=f"answer-{n}a", tools=[ScriptedCall(name="Bash", input={"command": command})])]
         if self.tools:
-            calls = [Call(name="Bash", input={"command": f"echo too''l-{n}{letter}"}) for letter in "ab"]
+            calls = [ScriptedCall(name="Bash", input={"command": f"echo too''l-{n}{letter}"}) for letter in "ab"]
             return [ScriptedTurn(thinking="Hm.", text=f"answer-{n}a", tools=calls), last]
         return [last]
 

@@ -88,7 +88,7 @@ def cancels_are_answered_behind_the_result(stage: Stage, script: Script) -> Iter
 def what_was_taken_was_said_once(stage: Stage, script: Script) -> Iterator[str]:
     said = "".join(
         block.get("text", "")
-        for message in stage.session.record.history.messages()
+        for message in stage.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
     )

@@ -28,10 +28,10 @@ from typing import Any
 
 from worker import ENDED, Step, Worker
 
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
 from parley.testing.model_server import ModelServer
-from parley.testing.source import FromModel
+from parley.testing.source import ModelSource
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -97,7 +97,7 @@ class Job:
     async def run(self) -> None:
         self._folder.mkdir()
         self._seen.jobs += 1
-        async with ModelServer(FromModel(self._worker, "m")) as server:
+        async with ModelServer(ModelSource(self._worker, "m")) as server:
             self._environment = {**ENVIRONMENT, "HOME": str(self._folder), "ANTHROPIC_BASE_URL": server.url}
             while not await self._live():
                 pass
@@ -183,7 +183,7 @@ class Job:
 
     def _check(self) -> None:
         seen, name = self._seen, self._folder.name
-        store = Claude(self._folder / ".claude", Context(cwd=str(self._folder), version="0"), seen.flaw)
+        store = ClaudeStore(self._folder / ".claude", EntryContext(cwd=str(self._folder), version="0"), seen.flaw)
         kept = {entry.message.get("uuid"): entry.message for entry in store.read(str(self._session_id))}
         seen.messages += len(self._printed)
         seen.requests += self._worker.requests

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 
 from parley.errors import SessionBusy
-from parley.stores.files.lease import take
+from parley.stores.files.lease import acquire
 
 RACERS = 6
 
@@ -46,7 +46,7 @@ class Racer:
     def _race(self, path: Path, start: int, answer: int, *, steal: bool) -> None:
         os.read(start, 1)
         try:
-            lease = take(path, "s", steal=steal)
+            lease = acquire(path, "s", steal=steal)
         except SessionBusy:
             os.write(answer, b"b")
             return

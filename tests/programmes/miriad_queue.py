@@ -162,7 +162,7 @@ def flaws_inside(stage: Stage, script: Script) -> Iterator[str]:
     """What the conversation itself has to say, and what still runs."""
     said = JOINT.join(
         block.get("text", "")
-        for message in stage.session.record.history.messages()
+        for message in stage.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
     )
@@ -171,7 +171,7 @@ def flaws_inside(stage: Stage, script: Script) -> Iterator[str]:
             yield f"{name} is {said.count(name)} times in the conversation"
     if sorted(script.prompts, key=said.find) != script.prompts:
         yield "the order was not kept"
-    calls = stage.session.record.history.open_calls()
+    calls = stage.session.journal.history.open_calls()
     if calls or stage.work.running or stage.model.open or stage.complaints:
         yield f"open: {calls}, {stage.work.running} tools, {stage.model.open} streams; {stage.complaints}"
 

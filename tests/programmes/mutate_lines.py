@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parley.protocol.base import Message, Refused, Unknown, decode, spell
+from parley.protocol.base import Message, Refused, Unknown, decode, encode_json
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.framing import BOM
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.roles import Role, may_say
+from parley.protocol.roles import Role, may_send
 
 FOLDER = Path(__file__).parents[1] / "golden"
 CAP_BYTES = 50_000
@@ -202,7 +202,7 @@ def feed(dice: Dice, stream: bytes, questions: list[ControlRequest], outcomes: C
     """One connection's life: it asks its questions, then hears the stream."""
     connection = Connection(Role.ENGINE if dice.random() < 0.3 else Role.HOST, StreamJson(), CAP_BYTES)
     for question in questions:
-        if may_say(connection.role, question) and question.request_id not in connection.asked_by_us:
+        if may_send(connection.role, question) and question.request_id not in connection.our_requests:
             connection.send(question)
     received: list[Message] = []
     for chunk in chunks(dice, stream):
@@ -216,8 +216,8 @@ def feed(dice: Dice, stream: bytes, questions: list[ControlRequest], outcomes: C
             continue
         outcomes["unknown" if isinstance(message, Unknown) else "known"] += 1
         if not isinstance(message, Unknown) and dice.random() < 0.05:
-            line = spell(message)
-            assert spell(decode(line)) == line, f"{message} did not come back"
+            line = encode_json(message)
+            assert encode_json(decode(line)) == line, f"{message} did not come back"
 
 
 def chunks(dice: Dice, stream: bytes) -> Iterator[bytes]:

@@ -32,12 +32,12 @@ from uuid import UUID
 import msgspec
 from worker import flaw_in
 
-from parley.engine.context.summary import ASK
+from parley.engine.context.summary import SUMMARY_REQUEST
 from parley.errors import ModelError
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.testing.model_server import ModelServer
-from parley.testing.source import FromModel
+from parley.testing.source import ModelSource
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -85,11 +85,11 @@ class Hostile:
         self.requests = self.refused = self.summaries = 0
         self.flaws: list[str] = []
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests += 1
         if wrong := flaw_in(request.messages):
             self.flaws.append(wrong)
-        asks = any(ASK in block.get("text", "") for block in request.messages[-1]["content"])
+        asks = any(SUMMARY_REQUEST in block.get("text", "") for block in request.messages[-1]["content"])
         self.summaries += asks
         tokens = int(len(msgspec.json.encode([request.system, request.messages])) / self._bytes_per_token)
         if tokens > WINDOW:
@@ -101,7 +101,7 @@ class Hostile:
         usage = {"input_tokens": 1 if self._lies else tokens, "output_tokens": 1}
         id = f"msg_{next(self._numbers)}_{self.requests}"
         message = message_json(blocks, id=id, model=request.model, usage=usage, stop_reason=stop_reason)
-        for event in events_of(message, chunk_chars=4_000):
+        for event in synthesize_events(message, chunk_chars=4_000):
             yield event
 
     async def close(self) -> None:
@@ -159,7 +159,7 @@ class Life:
 
     async def run(self) -> list[str]:
         """What was wrong."""
-        async with ModelServer(FromModel(self.backend, "m")) as server:
+        async with ModelServer(ModelSource(self.backend, "m")) as server:
             self._environment = {**ENVIRONMENT, "HOME": str(self._folder), "ANTHROPIC_BASE_URL": server.url}
             await self._begin()
             try:

@@ -21,9 +21,9 @@ from typing import Any
 from uuid import UUID
 
 from parley.stores.base import Entry, Store
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.sqlite import Sqlite
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.sqlite import SqliteStore
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 120
@@ -112,10 +112,10 @@ class House:
     def inspect(self) -> None:
         """Raises Wrong unless everything that was acknowledged is there, and nothing else."""
         complaints: list[str] = []
-        context = Context(cwd=str(self.project), version="2.1.0")
-        store: Store = Claude(self.config, context, complaints.append)
+        context = EntryContext(cwd=str(self.project), version="2.1.0")
+        store: Store = ClaudeStore(self.config, context, complaints.append)
         if self._store == "sqlite":
-            store = Sqlite(self._database, context)
+            store = SqliteStore(self._database, context)
         for session_id, prompts in self.acknowledged.items():
             found = [text for entry in store.read(session_id) if (text := prompt_of(entry)) is not None]
             # A fork begins with what the shared session held by then. Of two engines that ended one after the other

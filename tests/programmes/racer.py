@@ -25,8 +25,8 @@ from random import Random
 
 from parley.errors import ToolError
 from parley.workspace import syscalls
-from parley.workspace.base import Reach
-from parley.workspace.checkpoint.store import Checkpoints
+from parley.workspace.base import Scope
+from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 SECRET = b"SECRET: lies outside"
@@ -100,10 +100,10 @@ class Victim:
     def __init__(self, base: Path, dice: Random) -> None:
         self.inside = base / "inside"
         self.dice = dice
-        self.reach = Reach(folders=(str(self.inside),))
+        self.reach = Scope(folders=(str(self.inside),))
         self.files = LocalFiles(
             cwd=str(self.inside),
-            checkpoints=Checkpoints(base / "history"),
+            checkpoints=CheckpointStore(base / "history"),
             new_id=lambda: f"{dice.getrandbits(96):024x}",
         )
         self.outcomes: Counter[str] = Counter()

@@ -19,9 +19,9 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from parley.workspace.base import Reach
-from parley.workspace.checkpoint.store import Checkpoints
-from parley.workspace.checkpoint.tree_snapshot import Tree
+from parley.workspace.base import Scope
+from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 from parley.workspace.local import LocalFiles
 
 NAMES = ("a", "b", "c", "sub/d", "sub/deep/e", "sub/deep/f")
@@ -79,7 +79,7 @@ class Walk:
         self.root.mkdir()
         self.dice = Random(seed)
         self.model = Model()
-        self.reach = Reach(folders=(str(self.root),))
+        self.reach = Scope(folders=(str(self.root),))
         self.steps: Counter[str] = Counter()
         self._ids, self._sessions = count(1), 0
         self.begin_session()
@@ -93,12 +93,12 @@ class Walk:
 
     def restart(self) -> None:
         """The same session in another process."""
-        checkpoints = Checkpoints(self.base / f"history-{self._sessions}")
+        checkpoints = CheckpointStore(self.base / f"history-{self._sessions}")
         self.files = LocalFiles(
             cwd=str(self.root),
             checkpoints=checkpoints,
             new_id=lambda: f"{self.dice.getrandbits(96):024x}",
-            tree=Tree(str(self.root), checkpoints, []),
+            tree=TreeSnapshot(str(self.root), checkpoints, []),
         )
 
     def step(self) -> None:

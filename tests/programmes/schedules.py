@@ -108,7 +108,7 @@ def each_is_in_the_conversation_once(stage: Stage, script: Script) -> Iterator[s
     """What has started is there once, and what has not is not."""
     said = "".join(
         block.get("text", "")
-        for message in stage.session.record.history.messages()
+        for message in stage.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
     )
@@ -177,7 +177,7 @@ def every_request_is_answered(stage: Stage, script: Script) -> Iterator[str]:
 
 def every_question_is_settled(stage: Stage, script: Script) -> Iterator[str]:
     """Every call has a result, and nothing runs any more."""
-    calls = stage.session.record.history.open_calls()
+    calls = stage.session.journal.history.open_calls()
     if calls or stage.work.running or stage.model.open:
         yield f"open: {calls}, {stage.work.running} tools, {stage.model.open} streams"
     if stage.complaints and not all("refused" in complaint for complaint in stage.complaints):

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from parley.workspace.base import Area, Query, Reach
+from parley.workspace.base import ContentQuery, Scope, SearchArea
 from parley.workspace.search.search import LocalSearch
 
 FOLDERS = 200
@@ -55,11 +55,11 @@ def main() -> None:
 
 async def leaking(tree: Path, searches: int, free: bool) -> int:
     search = LocalSearch(dict(os.environ))
-    reach = Reach(anywhere=True) if free else Reach(folders=(str(tree),))
-    area = Area(path=str(tree), cwd=str(tree), reach=reach)
+    reach = Scope(anywhere=True) if free else Scope(folders=(str(tree),))
+    area = SearchArea(path=str(tree), cwd=str(tree), reach=reach)
     leaks = 0
     for _ in range(searches):
-        found = await search.matches(Query(pattern="needle"), area, timeout_seconds=20, enough_lines=10)
+        found = await search.matches(ContentQuery(pattern="needle"), area, timeout_seconds=20, enough_lines=10)
         if found.slow:
             sys.exit("this is not ripgrep, or it cannot be fenced here")
         leaks += bool(found.files)

@@ -28,20 +28,20 @@ import msgspec
 from played import PlayedLoop
 
 from parley.compose.composer import Composer
-from parley.compose.registry import dialect
-from parley.engine.clock import Stamp
+from parley.compose.registry import make_dialect
+from parley.engine.clock import Clock
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
-from parley.tools.base import Context, Result
-from parley.tools.registry import Shelf
-from parley.transports.memory import pair
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.tools.registry import ToolRegistry
+from parley.transports.memory import create_pair
+from parley.workspace.base import Scope
 
 Json = dict[str, Any]
 LONGEST_PLAY_SECONDS = 24 * 3600
@@ -63,13 +63,13 @@ class Work:
     def __init__(self) -> None:
         self.running = 0
 
-    async def run(self, call: WorkInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: WorkInput, context: Context, reach: Scope) -> ToolOutput:
         self.running += 1
         try:
             await asyncio.sleep(call.seconds)
         finally:
             self.running -= 1
-        return Result(content="worked")
+        return ToolOutput(content="worked")
 
 
 class Talker:
@@ -83,7 +83,7 @@ class Talker:
         """The id of each answer, and how many results had been told when it was asked for."""
         self.open = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         dice, number = self._dice, next(self._numbers)
         self.answers[f"msg_{number}"] = self._results()
         blocks: list[Json] = [{"type": "text", "text": "word " * dice.randint(1, 8)}]
@@ -97,7 +97,7 @@ class Talker:
         self.open += 1
         try:
             await asyncio.sleep(dice.random())
-            for event in events_of(message, chunk_chars=10):
+            for event in synthesize_events(message, chunk_chars=10):
                 if dice.random() < 0.5:
                     await asyncio.sleep(dice.random() / 4)
                 yield event
@@ -120,17 +120,17 @@ class Stage:
         self.loop = PlayedLoop()
         self.complaints: list[str] = []
         numbers = count(1)
-        self.stamp = Stamp(
+        self.stamp = Clock(
             new_uuid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",
             seconds=lambda: 1_800_000_000 + self.loop.time(),
             monotonic=self.loop.time,
         )
         environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": "/usr/bin:/bin", "IS_SANDBOX": "1"}
         usual = {"permission_prompt_tool": "stdio", "no_session_persistence": True, "include_partial_messages": True}
-        chosen = self._options = Options(model="offline", **{**usual, **options})
-        setup = Composer(chosen, environment, str(folder), self.stamp).setup(self.complaints.append)
+        chosen = self._options = CliOptions(model="offline", **{**usual, **options})
+        setup = Composer(chosen, environment, str(folder), self.stamp).make_config(self.complaints.append)
         self._setup = msgspec.structs.replace(
-            setup, open_model=lambda choice: self.model, tools=Shelf(["Work"], lambda name: self.work)
+            setup, open_model=lambda choice: self.model, tools=ToolRegistry(["Work"], lambda name: self.work)
         )
 
     def __enter__(self) -> Self:
@@ -144,8 +144,8 @@ class Stage:
         self.loop.run_until_complete(self._play(actor))
 
     async def _play(self, actor: Callable[[Stage], Awaitable[None]]) -> None:
-        self._host, engine = pair()
-        pump = Pump(Connection(Role.ENGINE, dialect(self._options, self.stamp)), engine, self.stamp.new_uuid)
+        self._host, engine = create_pair()
+        pump = Pump(Connection(Role.ENGINE, make_dialect(self._options, self.stamp)), engine, self.stamp.new_uuid)
         self.session = Session(self._setup, pump)
         async with asyncio.timeout(LONGEST_PLAY_SECONDS), asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(self._listen(tasks))

@@ -23,8 +23,8 @@ from random import Random
 from typing import Any
 
 from parley.workspace import syscalls
-from parley.workspace.base import Reach
-from parley.workspace.checkpoint.store import Checkpoints
+from parley.workspace.base import Scope
+from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 OS_CALLS = (
@@ -42,14 +42,14 @@ class Workplace:
     def __init__(self, base: Path) -> None:
         self.root, self.history = base / "root", base / "history"
         self.root.mkdir(parents=True, exist_ok=True)
-        self.reach = Reach(folders=(str(self.root),))
+        self.reach = Scope(folders=(str(self.root),))
         self.path = str(self.root / "folder" / "file")
 
     def open(self) -> LocalFiles:
         ids = Random()
         return LocalFiles(
             cwd=str(self.root),
-            checkpoints=Checkpoints(self.history),
+            checkpoints=CheckpointStore(self.history),
             new_id=lambda: f"{ids.getrandbits(96):024x}",
         )
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from parley.engine.recovery import interrupted_calls
 from parley.errors import ModelError
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 
 Json = dict[str, Any]
 Step = Callable[[str], tuple[str, Json]]
@@ -40,7 +40,7 @@ class Worker:
         self.requests = 0
         self.flaws: list[str] = []
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests += 1
         if wrong := flaw_in(request.messages):
             self.flaws.append(wrong)
@@ -48,7 +48,7 @@ class Worker:
         number, usage = next(self._numbers), {"input_tokens": 1, "output_tokens": 1}
         blocks = self.next_blocks(request.messages)
         message = message_json(blocks, id=f"msg_{self.requests}_{number}", model=request.model, usage=usage)
-        for event in events_of(message):
+        for event in synthesize_events(message):
             yield event
 
     async def close(self) -> None:

@@ -20,9 +20,9 @@ from parley.protocol.base import (
     catalogue,
     decode,
     encode,
-    mend_surrogates,
-    spell,
-    too_deep,
+    encode_json,
+    is_too_deep,
+    replace_lone_surrogates,
 )
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest
 from parley.protocol.messages.conversation import Assistant, User, UserContent
@@ -62,21 +62,21 @@ def test_a_decoded_message_gives_back_its_own_line() -> None:
 
 
 def test_spelling_a_decoded_message_leaves_out_what_we_do_not_know() -> None:
-    assert spell(decode(b'{"type":"keep_alive","since":1.5}')) == b'{"type":"keep_alive"}'
+    assert encode_json(decode(b'{"type":"keep_alive","since":1.5}')) == b'{"type":"keep_alive"}'
 
 
 def test_an_absent_field_is_unset_and_null_is_none() -> None:
     assert decode(b'{"type":"system","subtype":"status"}') == Status(status=UNSET)
     assert decode(b'{"type":"system","subtype":"status","status":null}') == Status(status=None)
-    assert spell(Status()) == b'{"type":"system","subtype":"status"}'
-    assert spell(Status(status=None)) == b'{"type":"system","subtype":"status","status":null}'
+    assert encode_json(Status()) == b'{"type":"system","subtype":"status"}'
+    assert encode_json(Status(status=None)) == b'{"type":"system","subtype":"status","status":null}'
 
 
 def test_a_whole_number_stays_whole() -> None:
-    assert spell(decode(b'{"type":"result","subtype":"success","duration_ms":5}')) == (
+    assert encode_json(decode(b'{"type":"result","subtype":"success","duration_ms":5}')) == (
         b'{"type":"result","subtype":"success","duration_ms":5}'
     )
-    assert spell(Result(subtype="success", duration_ms=5.0)) == (
+    assert encode_json(Result(subtype="success", duration_ms=5.0)) == (
         b'{"type":"result","subtype":"success","duration_ms":5.0}'
     )
 
@@ -229,14 +229,14 @@ def test_a_mended_message_is_passed_on_mended() -> None:
 
 
 def test_there_is_nothing_to_mend_in_whole_characters() -> None:
-    assert mend_surrogates(rb'{"text":"\ud83d\ude00 \\ud800 \n"}') is None
+    assert replace_lone_surrogates(rb'{"text":"\ud83d\ude00 \\ud800 \n"}') is None
 
 
 def test_separators_that_some_readers_split_at_are_escaped() -> None:
     message = LocalCommandOutput(content="a\u2028b\u2029c")
 
-    assert spell(message) == rb'{"type":"system","subtype":"local_command_output","content":"a\u2028b\u2029c"}'
-    assert decode(spell(message)) == message
+    assert encode_json(message) == rb'{"type":"system","subtype":"local_command_output","content":"a\u2028b\u2029c"}'
+    assert decode(encode_json(message)) == message
 
 
 def nested(depth: int) -> bytes:
@@ -255,8 +255,8 @@ def test_a_line_nested_deeper_than_the_cap_is_refused(depth: int) -> None:
 
 
 def test_brackets_in_strings_and_side_by_side_are_not_nesting() -> None:
-    assert not too_deep(b'{"text":"' + b"[" * 1000 + rb"\"" + b"{" * 1000 + b'"}')
-    assert not too_deep(b"[" + b"[]," * 1000 + b"[]]")
+    assert not is_too_deep(b'{"text":"' + b"[" * 1000 + rb"\"" + b"{" * 1000 + b'"}')
+    assert not is_too_deep(b"[" + b"[]," * 1000 + b"[]]")
 
 
 def test_a_line_of_unclosed_strings_is_judged_in_linear_time() -> None:
@@ -274,7 +274,7 @@ def test_a_number_too_large_for_anybody_is_refused_not_rounded() -> None:
 def test_a_number_over_64_bits_comes_back_as_it_was() -> None:
     line = b'{"type":"error","error":{"n":123456789012345678901234567890}}'
 
-    assert spell(decode(line)) == line
+    assert encode_json(decode(line)) == line
 
 
 def test_messages_are_equal_by_what_they_say_not_by_their_line() -> None:
@@ -334,7 +334,7 @@ def test_any_object_is_decoded_and_what_is_not_refused_comes_back(sample: Sample
 @settings(deadline=None)
 @given(OBJECTS, st.sampled_from(LINES))
 def test_a_golden_line_with_any_other_fields_is_decoded(fields: dict[str, Any], sample: Sample) -> None:
-    assert isinstance(decode(spell({**sample.json, **fields})), Message)
+    assert isinstance(decode(encode_json({**sample.json, **fields})), Message)
 
 
 @settings(deadline=None)
@@ -370,7 +370,7 @@ def test_a_message_made_here_comes_back_from_its_line(message: Message) -> None:
 def test_a_golden_message_comes_back_from_its_spelling(sample: Sample) -> None:
     message = decode(sample.line)
 
-    assert decode(spell(message)) == message
+    assert decode(encode_json(message)) == message
 
 
 def test_an_assistant_line_without_a_model_is_read() -> None:

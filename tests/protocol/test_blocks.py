@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.protocol.base import spell
+from parley.protocol.base import encode_json
 from parley.protocol.blocks import (
     KINDS,
     Block,
@@ -34,7 +34,7 @@ def test_a_field_we_do_not_know_stays_in_the_object() -> None:
 
     assert isinstance(block, Text)
     assert block.text == "hi"
-    assert spell(block) == b'{"type":"text","text":"hi","citations":[{"url":"u"}]}'
+    assert encode_json(block) == b'{"type":"text","text":"hi","citations":[{"url":"u"}]}'
 
 
 def test_a_type_we_do_not_know_is_an_unknown_block() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.errors import LocalProtocolError
-from parley.protocol.base import Message, Refused, Unknown, spell
+from parley.protocol.base import Message, Refused, Unknown, encode_json
 from parley.protocol.blocks import Text
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
@@ -118,11 +118,11 @@ def test_open_questions_are_visible() -> None:
     host, engine = pair()
     host.receive(engine.send(may_i("r1")) + engine.send(may_i("r2")))
 
-    assert engine.asked_by_us == host.asked_by_peer == {"r1", "r2"}
+    assert engine.our_requests == host.peer_requests == {"r1", "r2"}
 
     engine.receive(host.send(yes("r2")))
 
-    assert engine.asked_by_us == host.asked_by_peer == {"r1"}
+    assert engine.our_requests == host.peer_requests == {"r1"}
 
 
 def test_answers_may_come_in_any_order() -> None:
@@ -136,7 +136,7 @@ def test_an_answer_nobody_asked_for_is_refused() -> None:
     host, engine = pair()
     host.receive(engine.send(may_i("r1")) + engine.send(may_i("r2")))
 
-    assert engine.receive(spell(yes("r3")) + b"\n") == [
+    assert engine.receive(encode_json(yes("r3")) + b"\n") == [
         Refused(reason="no request 'r3' is waiting for an answer; waiting are ['r1', 'r2']", kind="control_response")
     ]
 
@@ -254,7 +254,9 @@ def test_the_host_does_not_say_what_is_the_engines_to_say(message: Message) -> N
 
     with pytest.raises(LocalProtocolError, match=f"the host may not say {name}"):
         host.send(message)
-    assert engine.receive(spell(message) + b"\n") == [Refused(reason=f"the host may not say {name}", kind=name.lower())]
+    assert engine.receive(encode_json(message) + b"\n") == [
+        Refused(reason=f"the host may not say {name}", kind=name.lower())
+    ]
 
 
 def test_the_engine_does_not_say_what_is_the_hosts_to_say() -> None:
@@ -263,7 +265,7 @@ def test_the_engine_does_not_say_what_is_the_hosts_to_say() -> None:
 
     with pytest.raises(LocalProtocolError, match="the engine may not say UpdateEnvironment"):
         engine.send(message)
-    assert host.receive(spell(message) + b"\n") == [
+    assert host.receive(encode_json(message) + b"\n") == [
         Refused(reason="the engine may not say UpdateEnvironment", kind="updateenvironment")
     ]
 
@@ -272,10 +274,10 @@ def test_a_question_the_peer_may_not_ask_is_refused_with_an_answer() -> None:
     host, engine = pair()
     question = ControlRequest(request_id="r1", request=Initialize())
 
-    assert host.receive(spell(question) + b"\n") == [
+    assert host.receive(encode_json(question) + b"\n") == [
         Refused(reason="the engine may not ask initialize", kind="control_request", request_id="r1")
     ]
-    assert host.send(no("r1")) == spell(no("r1")) + b"\n"
+    assert host.send(no("r1")) == encode_json(no("r1")) + b"\n"
     with pytest.raises(LocalProtocolError, match="the engine may not say ControlRequest"):
         engine.send(question)
 
@@ -308,7 +310,7 @@ def test_a_question_we_do_not_know_is_open_until_it_is_answered() -> None:
 def test_a_malformed_question_can_be_answered_with_an_error(id: RequestId) -> None:
     host, engine = pair()
     host.send(stop(id))
-    [refused] = engine.receive(spell({"type": "control_request", "request_id": id, "request": 5}) + b"\n")
+    [refused] = engine.receive(encode_json({"type": "control_request", "request_id": id, "request": 5}) + b"\n")
 
     assert isinstance(refused, Refused)
     assert refused.request_id == id
@@ -321,7 +323,7 @@ def test_a_question_without_an_id_is_refused_and_cannot_be_answered() -> None:
     assert engine.receive(b'{"type":"control_request","request":{"subtype":"interrupt"}}\n') == [
         Refused(reason="control_request: Object missing required field `request_id`", kind="control_request")
     ]
-    assert engine.asked_by_peer == set()
+    assert engine.peer_requests == set()
 
 
 def test_a_line_of_an_unknown_kind_passes_both_ways() -> None:
@@ -365,7 +367,7 @@ def test_an_over_long_line_is_refused_to_whom_its_head_names(
         Refused(reason=reason, kind=kind, request_id=request_id)
     ]
     if request_id is not None:
-        assert request_id in engine.asked_by_peer
+        assert request_id in engine.peer_requests
 
 
 def test_an_over_long_line_is_refused_and_the_next_one_is_read() -> None:
@@ -414,4 +416,4 @@ def test_an_over_long_answer_names_the_question_that_stays_without_one() -> None
     [refused] = host.receive(line + b'"}}\n')
 
     assert isinstance(refused, Refused)
-    assert (refused.kind, refused.answers, host.asked_by_us) == ("control_response", "r1", set())
+    assert (refused.kind, refused.answers, host.our_requests) == ("control_response", "r1", set())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.protocol.framing import BOM, INBOUND_CAP, Framer, Line, OverLong
+from parley.protocol.framing import BOM, INBOUND_CAP, Framer, Line, OverlongLine
 
 
 def lines(data: bytes, cap_bytes: int = INBOUND_CAP) -> list[Line]:
@@ -79,14 +79,14 @@ def test_an_over_long_line_is_reported_once_and_the_next_line_is_read(chunks: li
     found = [line for chunk in chunks for line in framer.feed(chunk)] + framer.end()
 
     over_long, after = (line for line in found if line != b"before")
-    assert isinstance(over_long, OverLong)
+    assert isinstance(over_long, OverlongLine)
     assert (over_long.cap_bytes, after) == (10, b"after")
 
 
 def test_an_over_long_line_is_reported_before_it_ends() -> None:
     framer = Framer(cap_bytes=10)
 
-    assert framer.feed(b"x" * 11) == [OverLong(cap_bytes=10, head=b"x" * 10)]
+    assert framer.feed(b"x" * 11) == [OverlongLine(cap_bytes=10, head=b"x" * 10)]
     assert framer.feed(b"x" * 11) + framer.end() == []
 
 
@@ -99,7 +99,7 @@ def test_the_first_kilobyte_of_an_over_long_line_is_kept(piece_bytes: int, befor
     found = [line for at in range(0, len(data), piece_bytes) for line in framer.feed(data[at : at + piece_bytes])]
 
     kept = (start + b"x" * 3000)[: 1024 - len(before)]
-    assert found == [OverLong(2000, kept), OverLong(2000, b"y" * 1024), b"end"]
+    assert found == [OverlongLine(2000, kept), OverlongLine(2000, b"y" * 1024), b"end"]
 
 
 def test_no_byte_order_mark_is_dropped_behind_an_over_long_line() -> None:

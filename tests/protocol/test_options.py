@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parley.errors import UsageError
 from parley.protocol import options as table
-from parley.protocol.options import BY_FLAG, ROWS, WITHOUT_EFFECT, Option, Options, Parsed, parse, spell
+from parley.protocol.options import BY_FLAG, ROWS, WITHOUT_EFFECT, CliOptions, Option, ParsedArgs, format_args, parse
 
 # By hand from the table of flags in shared/protocol/cli.md, section 2.
 FLAGS = [
@@ -157,9 +157,9 @@ def values(row: Option[Any]) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def some_options(draw: st.DrawFn) -> Options:
+def some_options(draw: st.DrawFn) -> CliOptions:
     rows = draw(st.lists(st.sampled_from(ROWS), unique_by=lambda row: row.field, max_size=5))
-    return Options(**{row.field: draw(values(row)) for row in rows})
+    return CliOptions(**{row.field: draw(values(row)) for row in rows})
 
 
 def told(row: Option[Any], flag: str) -> tuple[str, ...]:
@@ -184,17 +184,17 @@ def test_no_two_rows_share_a_flag_or_a_field() -> None:
 
 @by_row
 def test_an_option_that_was_not_given_is_none_or_false(row: Option[Any]) -> None:
-    assert getattr(Options(), row.field) is (False if row.kind is table.SWITCH else None)
+    assert getattr(CliOptions(), row.field) is (False if row.kind is table.SWITCH else None)
 
 
 @by_flag
 def test_both_forms_of_a_flag_mean_the_same(flag: str, row: Option[Any]) -> None:
     if row.kind is table.SWITCH:
-        expected = Parsed(Options(**{row.field: True}), (), told(row, flag))
+        expected = ParsedArgs(CliOptions(**{row.field: True}), (), told(row, flag))
         assert [parse([flag]), parse([f"{flag}="]), parse([f"{flag}=true"])] == [expected] * 3
     else:
         word, value = sample(row)
-        expected = Parsed(Options(**{row.field: value}), (), told(row, flag))
+        expected = ParsedArgs(CliOptions(**{row.field: value}), (), told(row, flag))
         assert [parse([flag, word]), parse([f"{flag}={word}"])] == [expected] * 2
 
 
@@ -203,34 +203,36 @@ def test_an_option_leaves_what_follows_the_next_flag_alone(flag: str, row: Optio
     words = [flag] if row.kind is table.SWITCH else [flag, sample(row)[0]]
     given = {row.field: True if row.kind is table.SWITCH else sample(row)[1]}
 
-    assert parse([*words, "--strict-mcp-config", "hello"]) == Parsed(
-        Options(**{**given, "strict_mcp_config": True}), ("hello",), told(row, flag)
+    assert parse([*words, "--strict-mcp-config", "hello"]) == ParsedArgs(
+        CliOptions(**{**given, "strict_mcp_config": True}), ("hello",), told(row, flag)
     )
 
 
 @given(some_options())
-def test_what_is_spelled_is_read_back(options: Options) -> None:
-    parsed = parse(spell(options))
+def test_what_is_spelled_is_read_back(options: CliOptions) -> None:
+    parsed = parse(format_args(options))
 
     assert (parsed.options, parsed.words) == (options, ())
 
 
 @given(some_options(), st.lists(TEXTS.filter(bool)))
-def test_words_behind_a_spelled_command_line_stay_words(options: Options, words: list[str]) -> None:
-    parsed = parse([*spell(options), "--", *words])
+def test_words_behind_a_spelled_command_line_stay_words(options: CliOptions, words: list[str]) -> None:
+    parsed = parse([*format_args(options), "--", *words])
 
     assert (parsed.options, parsed.words) == (options, tuple(words))
 
 
 def test_the_example_in_the_docs_is_true() -> None:
-    assert parse(["--model", "opus", "--max-turns=3", "hello"]) == Parsed(
-        Options(model="opus", max_turns=3), ("hello",), ()
+    assert parse(["--model", "opus", "--max-turns=3", "hello"]) == ParsedArgs(
+        CliOptions(model="opus", max_turns=3), ("hello",), ()
     )
-    assert spell(Options(model="opus", max_turns=3)) == ["--model=opus", "--max-turns=3"]
+    assert format_args(CliOptions(model="opus", max_turns=3)) == ["--model=opus", "--max-turns=3"]
 
 
 def test_options_are_spelled_in_the_order_of_the_table() -> None:
-    assert spell(Options(resume="", add_dirs=("a", "-b"), tools=(), max_turns=0, verbose=True, api_key="-k")) == [
+    assert format_args(
+        CliOptions(resume="", add_dirs=("a", "-b"), tools=(), max_turns=0, verbose=True, api_key="-k")
+    ) == [
         "--verbose",
         "--api-key=-k",
         "--max-turns=0",
@@ -247,36 +249,36 @@ def test_options_are_spelled_in_the_order_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("argv", "options"),
     [
-        (["--system-prompt", ""], Options(system_prompt="")),
-        (["--system-prompt="], Options(system_prompt="")),
-        (["--setting-sources", ""], Options(setting_sources=())),
-        (["--setting-sources="], Options(setting_sources=())),
-        (["--tools", ""], Options(tools=())),
-        (["--tools="], Options(tools=())),
-        (["--allowedTools", ""], Options(allowed_tools=())),
-        (["--add-dir", ""], Options(add_dirs=("",))),
-        (["--resume"], Options(resume="")),
-        (["--resume="], Options(resume="")),
-        (["--resume", ""], Options(resume="")),
+        (["--system-prompt", ""], CliOptions(system_prompt="")),
+        (["--system-prompt="], CliOptions(system_prompt="")),
+        (["--setting-sources", ""], CliOptions(setting_sources=())),
+        (["--setting-sources="], CliOptions(setting_sources=())),
+        (["--tools", ""], CliOptions(tools=())),
+        (["--tools="], CliOptions(tools=())),
+        (["--allowedTools", ""], CliOptions(allowed_tools=())),
+        (["--add-dir", ""], CliOptions(add_dirs=("",))),
+        (["--resume"], CliOptions(resume="")),
+        (["--resume="], CliOptions(resume="")),
+        (["--resume", ""], CliOptions(resume="")),
     ],
 )
-def test_an_empty_value_is_not_the_same_as_none(argv: list[str], options: Options) -> None:
-    assert parse(argv) == Parsed(options, (), ())
-    assert options != Options()
+def test_an_empty_value_is_not_the_same_as_none(argv: list[str], options: CliOptions) -> None:
+    assert parse(argv) == ParsedArgs(options, (), ())
+    assert options != CliOptions()
 
 
 @pytest.mark.parametrize(
     ("argv", "options"),
     [
-        (["--model", "a", "--model=b"], Options(model="b")),
-        (["--add-dir", "a", "b", "--add-dir=c"], Options(add_dirs=("a", "b", "c"))),
-        (["--allowedTools=Read", "--allowed-tools", "Edit"], Options(allowed_tools=("Read", "Edit"))),
-        (["--verbose", "--verbose"], Options(verbose=True)),
-        (["--mcp-config", '{"a": [1, 2]}', "b.json"], Options(mcp_config=('{"a": [1, 2]}', "b.json"))),
+        (["--model", "a", "--model=b"], CliOptions(model="b")),
+        (["--add-dir", "a", "b", "--add-dir=c"], CliOptions(add_dirs=("a", "b", "c"))),
+        (["--allowedTools=Read", "--allowed-tools", "Edit"], CliOptions(allowed_tools=("Read", "Edit"))),
+        (["--verbose", "--verbose"], CliOptions(verbose=True)),
+        (["--mcp-config", '{"a": [1, 2]}', "b.json"], CliOptions(mcp_config=('{"a": [1, 2]}', "b.json"))),
     ],
 )
-def test_of_a_repeated_flag_the_last_counts_and_lists_grow(argv: list[str], options: Options) -> None:
-    assert parse(argv) == Parsed(options, (), ())
+def test_of_a_repeated_flag_the_last_counts_and_lists_grow(argv: list[str], options: CliOptions) -> None:
+    assert parse(argv) == ParsedArgs(options, (), ())
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def test_of_a_repeated_flag_the_last_counts_and_lists_grow(argv: list[str], opti
     ],
 )
 def test_the_list_of_tools_may_be_a_preset(word: str, tools: tuple[str, ...]) -> None:
-    assert parse(["--tools", word]).options == Options(tools=tools)
+    assert parse(["--tools", word]).options == CliOptions(tools=tools)
 
 
 @pytest.mark.parametrize(
@@ -304,12 +306,12 @@ def test_the_list_of_tools_may_be_a_preset(word: str, tools: tuple[str, ...]) ->
     ],
 )
 def test_rules_are_cut_at_commas_and_spaces_outside_parentheses(text: str, rules: tuple[str, ...]) -> None:
-    assert parse([f"--allowedTools={text}"]).options == Options(allowed_tools=rules)
+    assert parse([f"--allowedTools={text}"]).options == CliOptions(allowed_tools=rules)
 
 
 def test_a_single_value_may_look_like_a_flag() -> None:
-    assert parse(["--system-prompt", "--be brief", "--append-system-prompt", "-"]) == Parsed(
-        Options(system_prompt="--be brief", append_system_prompt="-"), (), ()
+    assert parse(["--system-prompt", "--be brief", "--append-system-prompt", "-"]) == ParsedArgs(
+        CliOptions(system_prompt="--be brief", append_system_prompt="-"), (), ()
     )
 
 
@@ -322,38 +324,38 @@ def test_a_single_value_may_look_like_a_flag() -> None:
 def test_a_list_swallows_every_word_up_to_the_next_flag(flag: str) -> None:
     field = BY_FLAG[flag].field
 
-    assert parse([flag, "a", "b", "-", "--verbose", "c"]) == Parsed(
-        Options(**{field: ("a", "b", "-"), "verbose": True}), ("c",), ()
+    assert parse([flag, "a", "b", "-", "--verbose", "c"]) == ParsedArgs(
+        CliOptions(**{field: ("a", "b", "-"), "verbose": True}), ("c",), ()
     )
-    assert parse([flag, "a", "--", "b"]) == Parsed(Options(**{field: ("a",)}), ("b",), ())
+    assert parse([flag, "a", "--", "b"]) == ParsedArgs(CliOptions(**{field: ("a",)}), ("b",), ())
 
 
 def test_two_dashes_end_the_flags() -> None:
-    assert parse(["-p", "--", "--model", "x", "-c", "--", ""]) == Parsed(
-        Options(print=True), ("--model", "x", "-c", "--"), ()
+    assert parse(["-p", "--", "--model", "x", "-c", "--", ""]) == ParsedArgs(
+        CliOptions(print=True), ("--model", "x", "-c", "--"), ()
     )
 
 
 @pytest.mark.parametrize(
     ("argv", "options", "words"),
     [
-        (["--print", "do it", "--model", "m"], Options(print=True, model="m"), ("do it",)),
-        (["-p", "do it", "--setting-sources", ""], Options(print=True, setting_sources=()), ("do it",)),
-        (["do it", "--session-id", "s", "-p"], Options(session_id="s", print=True), ("do it",)),
-        (["-p", "a", "b"], Options(print=True), ("a", "b")),
-        (["-v"], Options(version=True), ()),
-        (["-r", "s1", "-c"], Options(resume="s1", continue_conversation=True), ()),
-        (["-"], Options(), ("-",)),
-        ([], Options(), ()),
-        (["", "-p", ""], Options(print=True), ()),
-        (["--replay-user-messages", ""], Options(replay_user_messages=True), ()),
-        (["-p", ""], Options(print=True), ()),
+        (["--print", "do it", "--model", "m"], CliOptions(print=True, model="m"), ("do it",)),
+        (["-p", "do it", "--setting-sources", ""], CliOptions(print=True, setting_sources=()), ("do it",)),
+        (["do it", "--session-id", "s", "-p"], CliOptions(session_id="s", print=True), ("do it",)),
+        (["-p", "a", "b"], CliOptions(print=True), ("a", "b")),
+        (["-v"], CliOptions(version=True), ()),
+        (["-r", "s1", "-c"], CliOptions(resume="s1", continue_conversation=True), ()),
+        (["-"], CliOptions(), ("-",)),
+        ([], CliOptions(), ()),
+        (["", "-p", ""], CliOptions(print=True), ()),
+        (["--replay-user-messages", ""], CliOptions(replay_user_messages=True), ()),
+        (["-p", ""], CliOptions(print=True), ()),
     ],
 )
 def test_what_is_no_option_is_the_prompt_wherever_it_stands(
-    argv: list[str], options: Options, words: tuple[str, ...]
+    argv: list[str], options: CliOptions, words: tuple[str, ...]
 ) -> None:
-    assert parse(argv) == Parsed(options, words, ())
+    assert parse(argv) == ParsedArgs(options, words, ())
 
 
 # Complaints.
@@ -379,8 +381,8 @@ def test_an_unknown_flag_is_a_warning_and_takes_its_word_along(
 
 
 def test_an_option_that_nothing_answers_to_is_a_warning() -> None:
-    assert parse(["--chrome", "--rc", "name", "-p"]) == Parsed(
-        Options(chrome=True, remote_control="name", print=True),
+    assert parse(["--chrome", "--rc", "name", "-p"]) == ParsedArgs(
+        CliOptions(chrome=True, remote_control="name", print=True),
         (),
         ("option '--chrome' has no effect here", "option '--rc' has no effect here"),
     )
@@ -418,33 +420,33 @@ def test_a_wrong_value_is_refused_in_words_that_name_the_flag(argv: list[str], r
 
 @pytest.mark.parametrize(("field", "allowed"), CHOICES.items(), ids=str)
 def test_every_choice_is_accepted(field: str, allowed: tuple[str, ...]) -> None:
-    flag = getattr(Options, field).flags[0]
+    flag = getattr(CliOptions, field).flags[0]
 
-    assert [parse([flag, word]).options for word in allowed] == [Options(**{field: word}) for word in allowed]
+    assert [parse([flag, word]).options for word in allowed] == [CliOptions(**{field: word}) for word in allowed]
 
 
 # The options themselves.
 
 
 def test_what_is_not_given_and_what_is_empty_are_equal() -> None:
-    assert Options(verbose=False, model=None) == Options()
-    assert spell(Options(verbose=False, model=None, add_dirs=())) == []
+    assert CliOptions(verbose=False, model=None) == CliOptions()
+    assert format_args(CliOptions(verbose=False, model=None, add_dirs=())) == []
 
 
 def test_an_option_can_be_changed_in_a_copy() -> None:
-    options = Options(model="a", verbose=True)
+    options = CliOptions(model="a", verbose=True)
 
-    assert options.but(model="b", max_turns=1) == Options(model="b", verbose=True, max_turns=1)
-    assert options.but(model=None, verbose=False) == Options()
-    assert options == Options(model="a", verbose=True)
+    assert options.replace(model="b", max_turns=1) == CliOptions(model="b", verbose=True, max_turns=1)
+    assert options.replace(model=None, verbose=False) == CliOptions()
+    assert options == CliOptions(model="a", verbose=True)
 
 
 def test_options_differ_by_their_values_and_from_other_things() -> None:
-    assert Options(model="a") != Options(model="b")
-    assert Options() != {}
-    assert repr(Options(model="a", max_turns=1)) == "Options(model='a', max_turns=1)"
+    assert CliOptions(model="a") != CliOptions(model="b")
+    assert CliOptions() != {}
+    assert repr(CliOptions(model="a", max_turns=1)) == "Options(model='a', max_turns=1)"
 
 
 def test_an_option_that_does_not_exist_is_our_bug() -> None:
     with pytest.raises(TypeError, match="no such option: colour, modle"):
-        Options(modle="a", colour="b", model="c")
+        CliOptions(modle="a", colour="b", model="c")

@@ -8,7 +8,7 @@ from golden_lines import CATALOGUE, Sample, each
 from parley.protocol.base import Refused, Unknown, decode
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import SUBTYPES, Request, UnknownRequest
-from parley.protocol.roles import Role, may_say
+from parley.protocol.roles import Role, may_send
 
 SAID_BY_BOTH = {"user", "control_request", "control_response", "control_cancel_request", "keep_alive", "jsonrpc"}
 SAID_BY_THE_HOST = {"control", "update_environment_variables"}
@@ -24,8 +24,8 @@ def test_what_is_no_question_is_the_engines_to_say_unless_listed(sample: Sample)
     kind = sample.json.get("type", "jsonrpc")
     message = decode(sample.line)
 
-    assert may_say(Role.ENGINE, message) == (kind not in SAID_BY_THE_HOST)
-    assert may_say(Role.HOST, message) == (kind in SAID_BY_BOTH | SAID_BY_THE_HOST)
+    assert may_send(Role.ENGINE, message) == (kind not in SAID_BY_THE_HOST)
+    assert may_send(Role.HOST, message) == (kind in SAID_BY_BOTH | SAID_BY_THE_HOST)
 
 
 @pytest.mark.parametrize("subtype", sorted(SUBTYPES))
@@ -34,15 +34,15 @@ def test_a_question_is_the_hosts_to_ask_unless_listed(subtype: str) -> None:
 
     assert isinstance(message, ControlRequest)
     assert isinstance(message.request, Request)
-    assert may_say(Role.ENGINE, message) == (subtype in ASKED_BY_THE_ENGINE | ASKED_BY_BOTH)
-    assert may_say(Role.HOST, message) == (subtype not in ASKED_BY_THE_ENGINE)
+    assert may_send(Role.ENGINE, message) == (subtype in ASKED_BY_THE_ENGINE | ASKED_BY_BOTH)
+    assert may_send(Role.HOST, message) == (subtype not in ASKED_BY_THE_ENGINE)
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_both_may_say_what_we_do_not_know(role: Role) -> None:
-    assert may_say(role, Unknown(kind="telepathy"))
-    assert may_say(role, Refused(reason="no JSON"))
-    assert may_say(role, ControlRequest(request_id="r1", request=UnknownRequest({"subtype": "telepathy"})))
+    assert may_send(role, Unknown(kind="telepathy"))
+    assert may_send(role, Refused(reason="no JSON"))
+    assert may_send(role, ControlRequest(request_id="r1", request=UnknownRequest({"subtype": "telepathy"})))
 
 
 def test_the_peer_of_the_host_is_the_engine_and_back() -> None:

@@ -436,6 +436,6 @@ def test_a_prompt_that_no_line_can_say_leaves_no_trace(stage: Stage) -> None:
             for say in (client.ask, client.query):
                 with pytest.raises(UnicodeEncodeError):
                     await say("\ud800")
-            return client.inbox.is_busy
+            return client.router.is_busy
 
     assert run("asyncio", play) is False

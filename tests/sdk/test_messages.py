@@ -9,11 +9,11 @@ import pytest
 
 import parley as sdk
 from parley.protocol.base import decode
-from parley.sdk.runtime.message_parser import read
+from parley.sdk.runtime.message_parser import parse_message
 
 
 def got(line: dict[str, Any]) -> Any:
-    return read(decode(msgspec.json.encode(line)))
+    return parse_message(decode(msgspec.json.encode(line)))
 
 
 KEY: sdk.SessionKey = {"project_key": "p", "session_id": "s"}

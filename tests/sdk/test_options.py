@@ -16,7 +16,7 @@ import pytest
 from parley import AgentDefinition, Client, HookMatcher, Options, PermissionResultAllow, ResultError
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.args import Spelled, spelled
+from parley.sdk.launch.args import LaunchSpec, build_launch
 from parley.sdk.launch.validation import RULES
 
 
@@ -28,12 +28,12 @@ async def hook(*told: Any) -> dict[str, Any]:
     return {}
 
 
-def spell(**given: Any) -> Spelled:
+def spell(**given: Any) -> LaunchSpec:
     options = Options(**{"engine": "local", **given})  # here files stay text on the command line
-    return spelled(options, Registry(options.hooks), {"PATH": "/bin", "CLAUDECODE": "1"})
+    return build_launch(options, Registry(options.hooks), {"PATH": "/bin", "CLAUDECODE": "1"})
 
 
-def told(made: Spelled) -> Any:
+def told(made: LaunchSpec) -> Any:
     """The `initialize` request as it goes out."""
     return json.loads(msgspec.json.encode(made.initialize))
 

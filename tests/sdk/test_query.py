@@ -11,18 +11,18 @@ import pytest
 
 from parley import Client, Message, ResultMessage, query, query_sync
 from parley.protocol.base import decode
-from parley.sdk.query import Progress
+from parley.sdk.query import QueryProgress
 from sdk.stage import Stage, run
 from sdk.test_turns import ANSWER, DONE, INIT, life
 
 
-def after(lines: list[dict[str, Any]], *prompts: str, all_sent: bool = True) -> Progress:
-    progress = Progress()
+def after(lines: list[dict[str, Any]], *prompts: str, all_sent: bool = True) -> QueryProgress:
+    progress = QueryProgress()
     progress.sent, progress.all_sent = max(1, len(prompts)), all_sent
     for uuid in prompts:
-        progress.send(uuid)
+        progress.add(uuid)
     for line in lines:
-        progress.take(decode(json.dumps(line).encode()))
+        progress.update(decode(json.dumps(line).encode()))
     return progress
 
 
@@ -55,14 +55,14 @@ def test_nothing_is_answered_while_more_may_come() -> None:
 
 def test_a_prompt_that_has_been_answered_is_not_waited_for_again() -> None:
     progress = after([life("a", "started"), INIT, DONE, life("a", "completed")], "a")
-    progress.send("a")
+    progress.add("a")
 
     assert progress.is_answered
 
 
 def test_a_result_that_cannot_be_read_is_an_answer_too() -> None:
     progress = after([INIT])
-    progress.take(decode(b'{"type":"result","subtype":5}'))
+    progress.update(decode(b'{"type":"result","subtype":5}'))
 
     assert progress.is_answered
 

@@ -27,8 +27,8 @@ from parley import (
     UserMessage,
 )
 from parley.protocol.base import decode
-from parley.protocol.roles import Role, may_say
-from parley.sdk.runtime.message_parser import read
+from parley.protocol.roles import Role, may_send
+from parley.sdk.runtime.message_parser import parse_message
 from sdk.stage import Stage, run
 from sdk.test_life import fake_engine
 from sdk.test_tapes import Tape, heard
@@ -43,7 +43,7 @@ def lines(name: str) -> list[Any]:
 @pytest.mark.parametrize("name", ["catalogue", "seeds"])
 def test_every_line_an_engine_may_say_has_a_class(name: str) -> None:
     messages = [decode(json.dumps(line).encode()) for line in lines(name)]
-    found = [read(message) for message in messages if may_say(Role.ENGINE, message)]
+    found = [parse_message(message) for message in messages if may_send(Role.ENGINE, message)]
 
     assert len(found) > 100
     assert [one for one in found if isinstance(one, Unknown | Unreadable)] == []

@@ -14,8 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from parley.sdk.runtime.mcp_servers import Server
-from parley.sdk.schema import of_input, of_type
+from parley.sdk.runtime.mcp_servers import SdkMcpServer
+from parley.sdk.schema import schema_of_input, type_schema
 
 
 class Sought(TypedDict):
@@ -50,7 +50,7 @@ class Place:
     ],
 )
 def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema: Any) -> None:
-    assert of_type(kind) == schema
+    assert type_schema(kind) == schema
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_the_schema_of_a_function_shows_is_what_it_takes() -> None:
         return f"{day.year} {at} {colour.name} {spots}"
 
     async def answers(*given: Any) -> list[Any]:
-        server = Server("mine", "1", [paint])
+        server = SdkMcpServer("mine", "1", [paint])
         return [(await server.call({"name": "paint", "arguments": one}, 1))["content"][0]["text"] for one in given]
 
     null, whole = {"type": "null"}, {"type": "integer"}
@@ -101,7 +101,7 @@ def test_what_the_schema_of_a_function_shows_is_what_it_takes() -> None:
 
 
 def test_names_with_types_are_all_required() -> None:
-    assert of_input({"a": int, "b": str}) == {
+    assert schema_of_input({"a": int, "b": str}) == {
         "type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
         "required": ["a", "b"],
@@ -109,7 +109,7 @@ def test_names_with_types_are_all_required() -> None:
 
 
 def test_a_typed_dict_says_itself_what_is_required() -> None:
-    assert of_input(Sought) == {
+    assert schema_of_input(Sought) == {
         "type": "object",
         "properties": {"words": {"type": "string", "description": "what is sought"}, "limit": {"type": "integer"}},
         "required": ["words"],
@@ -127,11 +127,11 @@ def test_a_typed_dict_says_itself_what_is_required() -> None:
     ids=["properties", "anything", "open", "reference"],
 )
 def test_a_schema_stays_as_it_is(given: Any) -> None:
-    assert of_input(given) == given
+    assert schema_of_input(given) == given
 
 
 def test_a_name_may_have_a_schema_for_its_type() -> None:
-    assert of_input({"n": {"type": "number"}})["properties"] == {"n": {"type": "number"}}
+    assert schema_of_input({"n": {"type": "number"}})["properties"] == {"n": {"type": "number"}}
 
 
 @dataclass
@@ -170,7 +170,7 @@ def test_a_plain_function_can_be_given_what_its_hints_say(kind: Any, given: Any,
         taken.append(it)
 
     take.__annotations__["it"] = kind
-    server = Server("s", "1", [tool(take)])
+    server = SdkMcpServer("s", "1", [tool(take)])
     call = {"id": 1, "method": "tools/call", "params": {"name": "take", "arguments": {"it": given}}}
 
     assert anyio.run(server.handle, call)["result"]["isError"] is False
@@ -185,7 +185,7 @@ def test_two_types_of_one_name_are_told_where_the_tool_is_made() -> None:
 
 
 def test_a_dataclass_is_an_object_with_its_defaults() -> None:
-    schema = of_input(Place)
+    schema = schema_of_input(Place)
 
     assert (schema["type"], schema["required"], schema["properties"]["y"]["default"]) == ("object", ["x"], 0.0)
 
@@ -211,5 +211,5 @@ def test_a_server_is_a_configuration_with_an_instance() -> None:
     server = create_sdk_mcp_server("mine", "2.0.0", [])
 
     assert (server["type"], server["name"]) == ("sdk", "mine")
-    assert isinstance(server["instance"], Server)
+    assert isinstance(server["instance"], SdkMcpServer)
     assert server["instance"].version == "2.0.0"

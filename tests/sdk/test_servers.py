@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
-from parley.sdk.runtime.mcp_servers import hosted
-from parley.sdk.schema import of_input
+from parley.sdk.runtime.mcp_servers import to_hosted
+from parley.sdk.schema import schema_of_input
 from sdk.stage import run
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ class Box:
     ],
 )
 def test_schemas_come_from_types(given: Any, properties: Json, required: list[str]) -> None:
-    made = of_input(given)
+    made = schema_of_input(given)
 
     assert (made["properties"], made["required"]) == (properties, required)
 
@@ -76,7 +76,7 @@ SERVER = create_sdk_mcp_server("mine", "2.0", [move, echo, everything])
 
 
 async def asked(*messages: Json) -> list[Json]:
-    server = hosted(SERVER["instance"])
+    server = to_hosted(SERVER["instance"])
     return [await server.handle(message) for message in messages]
 
 
@@ -134,7 +134,7 @@ def test_what_a_tool_cannot_do_is_told_to_the_model(
 @pytest.mark.parametrize("content", ["text", ["text"], {"type": "text", "text": "text"}], ids=["text", "list", "block"])
 def test_content_that_is_none_is_told_and_not_lost(content: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    server = hosted(
+    server = to_hosted(
         create_sdk_mcp_server("s", tools=[tool("t", "T.", {})(lambda args: {"content": content})])["instance"]
     )
     answer = run("asyncio", server.handle, request("tools/call", name="t"))["result"]
@@ -151,7 +151,7 @@ def test_a_handler_need_not_be_async_and_may_return_an_awaitable() -> None:
         tool("plain", "P.", {"text": str})(lambda args: say(args["text"])),
         tool("late", "L.")(lambda n: later(2 * n)),
     ]
-    server = hosted(create_sdk_mcp_server("s", tools=tools)["instance"])
+    server = to_hosted(create_sdk_mcp_server("s", tools=tools)["instance"])
     plain = run("asyncio", server.handle, request("tools/call", name="plain", arguments={"text": "a"}))
     late = run("asyncio", server.handle, request("tools/call", name="late", arguments={"n": 5}))
 
@@ -174,7 +174,7 @@ def test_clients_that_share_a_server_do_not_share_its_calls(loop: str) -> None:
             return say("waited")
 
         config = create_sdk_mcp_server("s", tools=[wait])
-        one, two = hosted(config["instance"]), hosted(config["instance"])
+        one, two = to_hosted(config["instance"]), to_hosted(config["instance"])
 
         async def ask() -> None:
             answers.append(await one.handle(request("tools/call", name="wait")))
@@ -227,7 +227,7 @@ def test_a_call_ends_when_it_is_cancelled_and_its_id_is_not_used_twice() -> None
             begun.set()
             await anyio.sleep_forever()
 
-        server = hosted(create_sdk_mcp_server("slow", tools=[wait])["instance"])
+        server = to_hosted(create_sdk_mcp_server("slow", tools=[wait])["instance"])
         answers: list[Json] = []
 
         async def ask() -> None:
@@ -259,7 +259,7 @@ def test_a_server_of_the_mcp_package_works_as_well(loop: str) -> None:
         return 2 * number
 
     async def play() -> list[Json]:
-        server = hosted(theirs)
+        server = to_hosted(theirs)
         early = await server.handle(request("tools/list"))
         info = {"name": "t", "version": "1"}
         greeting = request("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
@@ -289,4 +289,4 @@ def test_a_tool_is_a_plain_object() -> None:
     assert (echo.name, echo.description, echo.input_schema) == ("echo", "Say it again.", {"text": str})
     assert echo.annotations.readOnlyHint is True
     with pytest.raises(TypeError, match="no MCP server"):
-        hosted(object())
+        to_hosted(object())

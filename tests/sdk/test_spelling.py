@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from parley import AgentDefinition, CLIConnectionError, HookMatcher, Options, create_sdk_mcp_server
-from parley.protocol.base import UNSET, plain
+from parley.protocol.base import UNSET, to_builtins
 from parley.protocol.options import parse
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.args import Spelled, spelled
+from parley.sdk.launch.args import LaunchSpec, build_launch
 
 
 def named(part: dict[str, Any]) -> str:
@@ -24,11 +24,11 @@ def named(part: dict[str, Any]) -> str:
 SECRET = "a-secret-nobody-should-see"
 
 
-def spell(options: Options, inherited: dict[str, str] | None = None) -> Spelled:
-    return spelled(options, Registry(options.hooks), inherited or {})
+def spell(options: Options, inherited: dict[str, str] | None = None) -> LaunchSpec:
+    return build_launch(options, Registry(options.hooks), inherited or {})
 
 
-def told(made: Spelled) -> dict[str, Any]:
+def told(made: LaunchSpec) -> dict[str, Any]:
     """The options an engine reads off the command line."""
     parsed = parse(made.argv)
     assert parsed.warnings == ()
@@ -124,7 +124,7 @@ def test_whoever_can_be_asked_is_asked(name: str) -> None:
     ids=named,
 )  # fmt: skip
 def test_what_may_be_long_is_in_the_handshake(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    made = plain(spell(Options(**given)).initialize)
+    made = to_builtins(spell(Options(**given)).initialize)
 
     assert {name: value for name, value in made.items() if name != "subtype" and value is not None} == expected
 

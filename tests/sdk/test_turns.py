@@ -10,8 +10,8 @@ import pytest
 from parley import Turn
 from parley.protocol.base import decode
 from parley.sdk.errors import ClaudeSDKError
-from parley.sdk.runtime.message_router import Inbox
-from parley.sdk.runtime.turns import Turns
+from parley.sdk.runtime.message_router import MessageRouter
+from parley.sdk.runtime.turns import TurnTracker
 from sdk.stage import run
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s"}
@@ -23,13 +23,13 @@ def life(uuid: str, state: str) -> dict[str, Any]:
     return {"type": "command_lifecycle", "command_uuid": uuid, "state": state}
 
 
-def played(lines: list[dict[str, Any]], *asked: str) -> tuple[list[Turn], list[Any], Inbox]:
+def played(lines: list[dict[str, Any]], *asked: str) -> tuple[list[Turn], list[Any], MessageRouter]:
     """Turns of these prompts, and what belongs to nobody."""
-    inbox, turns = Inbox(), [Turn(uuid) for uuid in asked]
+    inbox, turns = MessageRouter(), [Turn(uuid) for uuid in asked]
     for turn in turns:
         inbox.turns.add(turn)
     for line in lines:
-        inbox.put(decode(json.dumps(line).encode()))
+        inbox.receive(decode(json.dumps(line).encode()))
     inbox.finish(None, closed=False)
     return turns, run("asyncio", all_of, inbox.stream), inbox
 
@@ -117,7 +117,7 @@ def test_everything_may_be_asked_without_a_turn() -> None:
 
 
 def test_two_prompts_that_wait_cannot_have_one_uuid() -> None:
-    turns = Turns()
+    turns = TurnTracker()
     turns.add(Turn("a"))
 
     with pytest.raises(ValueError, match="'a' still waits"):

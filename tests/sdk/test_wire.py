@@ -12,9 +12,9 @@ import pytest
 from anyio.abc import SocketStream
 
 from parley import CLIConnectionError, Client, Ended, Options, query
-from parley.protocol.options import Options as Flags
-from parley.protocol.options import spell
-from parley.sdk.launch.in_process import Seat
+from parley.protocol.options import CliOptions as Flags
+from parley.protocol.options import format_args
+from parley.sdk.launch.in_process import InProcessEngine
 from sdk.stage import Stage, kinds, run
 from sdk.test_client import TURN
 from sdk.test_tapes import Tape
@@ -89,7 +89,7 @@ def test_an_engine_behind_a_socket_is_an_engine(stage: Stage) -> None:
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = Lines(reader, writer)
-        await Seat(spell(flags), str(options.cwd), options.env, stage.complaints.append).run(lines)
+        await InProcessEngine(format_args(flags), str(options.cwd), options.env, stage.complaints.append).run(lines)
         lines.close()
         await writer.wait_closed()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.settings.files.agents import NOT_TRUSTED, gather, on_command_line
+from parley.settings.files.agents import NOT_TRUSTED, from_command_line, load_agents
 
 WHOLE = """\
 ---
@@ -27,7 +27,7 @@ def test_a_file_becomes_an_agent(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "any.md").write_text(WHOLE)
 
-    found, flaws = gather(tmp_path, None)
+    found, flaws = load_agents(tmp_path, None)
 
     assert flaws == []
     kind = found["reviewer"]
@@ -39,7 +39,7 @@ def test_a_file_becomes_an_agent(tmp_path: Path) -> None:
 def test_what_would_widen_a_session_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(WHOLE)
 
-    found, [flaw] = gather(tmp_path, (str(tmp_path),), withheld=NOT_TRUSTED)
+    found, [flaw] = load_agents(tmp_path, (str(tmp_path),), withheld=NOT_TRUSTED)
 
     assert not isinstance(found["reviewer"].permissionMode, str)
     assert "permissionMode" in str(flaw)
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_used_costs_only_itself(tmp_path: Path, text: str)
     (tmp_path / "bad.md").write_text(text)
     (tmp_path / "good.md").write_text(WHOLE)
 
-    found, [flaw] = gather(tmp_path, None)
+    found, [flaw] = load_agents(tmp_path, None)
 
     assert list(found) == ["reviewer"]
     assert "bad.md" in str(flaw)
@@ -72,7 +72,7 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     project.mkdir()
     (project / "a.md").symlink_to(secret)
 
-    found, flaws = gather(project, (str(project),))
+    found, flaws = load_agents(project, (str(project),))
 
     assert found == {}
     assert len(flaws) == 1
@@ -82,17 +82,17 @@ def test_the_command_line_has_them_as_json_or_in_a_file(tmp_path: Path) -> None:
     text = '{"a": {"description": "d", "prompt": "p"}}'
     (tmp_path / "agents.json").write_text(text)
 
-    assert on_command_line(text) == on_command_line(str(tmp_path / "agents.json"))
-    assert on_command_line(None) == {}
+    assert from_command_line(text) == from_command_line(str(tmp_path / "agents.json"))
+    assert from_command_line(None) == {}
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 1}', '{"a": {"prompt": "p"}}', "no-such-file.json"])
 def test_a_command_line_that_is_wrong_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--agents"):
-        on_command_line(text)
+        from_command_line(text)
 
 
 def test_an_agent_of_the_command_line_that_is_none_is_named() -> None:
     text = '{"good": {"description": "d", "prompt": "p"}, "bad": {"prompt": "p"}}'
     with pytest.raises(UsageError, match=r"'bad' is no agent: .* field `description`"):
-        on_command_line(text)
+        from_command_line(text)

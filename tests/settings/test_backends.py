@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ModelError, UsageError
-from parley.models.endpoint import Endpoint
+from parley.models.endpoint import ModelEndpoint
 from parley.settings import backends
-from parley.settings.credentials import Places
+from parley.settings.credentials import CredentialSources
 
 
-def places(**environment: str) -> Places:
-    return Places(flag=None, environment=environment, settings={}, home=Path("/nowhere"))
+def places(**environment: str) -> CredentialSources:
+    return CredentialSources(flag=None, environment=environment, settings={}, home=Path("/nowhere"))
 
 
 def test_each_server_gets_its_own_key() -> None:
     both = {"ANTHROPIC_API_KEY": "sk-a", "OPENAI_API_KEY": "sk-o", "ANTHROPIC_CUSTOM_HEADERS": "x-a: 1"}
 
-    assert backends.anthropic(places(**both)) == Endpoint(
+    assert backends.anthropic_endpoint(places(**both)) == ModelEndpoint(
         base_url="https://api.anthropic.com", auth=("x-api-key", "sk-a"), headers={"x-a": "1"}
     )
-    assert backends.openai(both) == Endpoint(
+    assert backends.openai_endpoint(both) == ModelEndpoint(
         base_url="https://api.openai.com/v1",
         auth=("authorization", "Bearer sk-o"),
         declared=backends.OPENAI_DEFAULTS,
@@ -31,16 +31,18 @@ def test_each_server_gets_its_own_key() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080/v1", "http://localhost:11434/v1", "http://[::1]:1"])
 def test_a_server_on_this_machine_needs_no_key(url: str) -> None:
-    assert backends.openai({"OPENAI_BASE_URL": url}) == Endpoint(base_url=url, auth=None)
-    assert backends.anthropic(places(ANTHROPIC_BASE_URL=url)) == Endpoint(base_url=url, auth=None)
+    assert backends.openai_endpoint({"OPENAI_BASE_URL": url}) == ModelEndpoint(base_url=url, auth=None)
+    assert backends.anthropic_endpoint(places(ANTHROPIC_BASE_URL=url)) == ModelEndpoint(base_url=url, auth=None)
 
 
 def test_another_server_needs_a_key_or_headers_of_its_own() -> None:
     azure = {"OPENAI_BASE_URL": "https://x.test/openai", "OPENAI_CUSTOM_HEADERS": "api-key: k"}
 
-    assert backends.openai(azure) == Endpoint(base_url="https://x.test/openai", auth=None, headers={"api-key": "k"})
+    assert backends.openai_endpoint(azure) == ModelEndpoint(
+        base_url="https://x.test/openai", auth=None, headers={"api-key": "k"}
+    )
     with pytest.raises(ModelError, match="set OPENAI_API_KEY"):
-        backends.openai({"OPENAI_BASE_URL": "https://x.test"})
+        backends.openai_endpoint({"OPENAI_BASE_URL": "https://x.test"})
 
 
 @pytest.mark.parametrize("url", ["ftp://x.test", "x.test", "http://", "file:///etc/passwd", "https:/x.test"])
@@ -54,13 +56,15 @@ def test_an_address_that_is_not_http_is_a_mistake_in_the_environment(url: str) -
 def test_what_a_server_knows_can_be_declared() -> None:
     local = {"OPENAI_BASE_URL": "http://localhost/v1"}
 
-    assert backends.openai({**local, "PARLEY_OPENAI_FIELDS": "response_format, reasoning_content,"}).declared == {
+    assert backends.openai_endpoint(
+        {**local, "PARLEY_OPENAI_FIELDS": "response_format, reasoning_content,"}
+    ).declared == {
         "response_format",
         "reasoning_content",
     }
-    assert backends.openai({"OPENAI_API_KEY": "k", "PARLEY_OPENAI_FIELDS": ""}).declared == frozenset()
+    assert backends.openai_endpoint({"OPENAI_API_KEY": "k", "PARLEY_OPENAI_FIELDS": ""}).declared == frozenset()
 
 
 def test_a_token_of_a_subscription_is_no_key_here_either() -> None:
     with pytest.raises(ModelError, match="API keys only"):
-        backends.openai({"OPENAI_API_KEY": "sk-ant-oat01-x"})
+        backends.openai_endpoint({"OPENAI_API_KEY": "sk-ant-oat01-x"})

@@ -10,13 +10,13 @@ import pytest
 
 from parley.errors import ModelError
 from parley.protocol.base import Json
-from parley.settings.credentials import Credential, Places, find, source
+from parley.settings.credentials import Credential, CredentialSources, find_credential, find_source
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
 
-def places(home: Path, **given: Any) -> Places:
-    return Places(**{"flag": None, "environment": {}, "settings": {}, "home": home, **given})
+def places(home: Path, **given: Any) -> CredentialSources:
+    return CredentialSources(**{"flag": None, "environment": {}, "settings": {}, "home": home, **given})
 
 
 def configured(home: Path, content: bytes | Json) -> Path:
@@ -27,14 +27,14 @@ def configured(home: Path, content: bytes | Json) -> Path:
     return home
 
 
-def helper(home: Path, command: str, **environment: str) -> Places:
+def helper(home: Path, command: str, **environment: str) -> CredentialSources:
     return places(home, settings={"apiKeyHelper": command}, environment={**PATH, **environment})
 
 
 def why(home: Path, command: str, **environment: str) -> str:
     """What is said of a helper that failed."""
     with pytest.raises(ModelError) as raised:
-        find(helper(home, command, **environment))
+        find_credential(helper(home, command, **environment))
     assert (raised.value.kind, raised.value.retryable) == ("no_key", False)
     return str(raised.value)
 
@@ -62,20 +62,20 @@ HELPER: Json = {"settings": {"apiKeyHelper": "echo k-helper"}}
 def test_the_first_place_that_has_a_key_counts(tmp_path: Path, given: Json, expected: Credential) -> None:
     looked = places(configured(tmp_path, {"apiKey": "k-file"}), **given)
 
-    assert find(looked) == expected
-    assert source(looked) == expected.source
+    assert find_credential(looked) == expected
+    assert find_source(looked) == expected.source
 
 
 def test_without_any_key_there_is_none(tmp_path: Path) -> None:
-    assert find(places(tmp_path)) is None
-    assert source(places(tmp_path)) == "none"
+    assert find_credential(places(tmp_path)) is None
+    assert find_source(places(tmp_path)) == "none"
 
 
 def test_a_login_of_a_subscription_is_not_a_place(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / ".credentials.json").write_text('{"claudeAiOauth":{"accessToken":"sk-ant-oat01-x"}}')
 
-    assert find(places(tmp_path, environment={"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"})) is None
+    assert find_credential(places(tmp_path, environment={"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-x"})) is None
 
 
 # The config file.
@@ -83,7 +83,7 @@ def test_a_login_of_a_subscription_is_not_a_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["apiKey", "api_key"])
 def test_the_config_file_may_spell_the_key_both_ways(tmp_path: Path, name: str) -> None:
-    assert find(places(configured(tmp_path, {name: "k-1", "other": 5}))) == Credential(
+    assert find_credential(places(configured(tmp_path, {name: "k-1", "other": 5}))) == Credential(
         "x-api-key", "k-1", "config.json"
     )
 
@@ -92,7 +92,7 @@ def test_the_config_file_may_spell_the_key_both_ways(tmp_path: Path, name: str) 
     "content", [b"", b"{", b"[]", b"{}", b'{"apiKey":null}', b'{"apiKey":5}', b'{"apiKey":""}', b'{"apiKey":"\xff"}']
 )
 def test_a_config_file_without_a_key_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
-    assert find(places(configured(tmp_path, content))) is None
+    assert find_credential(places(configured(tmp_path, content))) is None
 
 
 # The helper.
@@ -101,17 +101,17 @@ def test_a_config_file_without_a_key_is_as_good_as_none(tmp_path: Path, content:
 def test_a_helper_is_a_command_whose_output_is_the_key(tmp_path: Path) -> None:
     command = 'printf "\\n  %s \\n" "$PREFIX-key" && echo noise >&2'
 
-    assert find(helper(tmp_path, command, PREFIX="k")) == Credential("x-api-key", "k-key", "apiKeyHelper")
+    assert find_credential(helper(tmp_path, command, PREFIX="k")) == Credential("x-api-key", "k-key", "apiKeyHelper")
 
 
 def test_a_helper_sees_no_input(tmp_path: Path) -> None:
-    assert find(helper(tmp_path, "cat; echo k")) == Credential("x-api-key", "k", "apiKeyHelper")
+    assert find_credential(helper(tmp_path, "cat; echo k")) == Credential("x-api-key", "k", "apiKeyHelper")
 
 
 def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) -> None:
     asked = helper(tmp_path, f"touch {tmp_path}/ran; echo k")
 
-    assert source(asked) == "apiKeyHelper"
+    assert find_source(asked) == "apiKeyHelper"
     assert not (tmp_path / "ran").exists()
 
 
@@ -173,7 +173,7 @@ def test_neither_a_credential_nor_its_places_show_a_key(tmp_path: Path) -> None:
     looked = places(
         tmp_path, flag="hush", environment={"ANTHROPIC_API_KEY": "hush"}, settings={"apiKeyHelper": "echo hush"}
     )
-    found = find(looked)
+    found = find_credential(looked)
 
     assert [repr(found), str(found), f"{found!r}"] == ["Credential(--api-key)"] * 3
     assert repr(looked) == f"Places(home='{tmp_path}')"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from parley.protocol.base import UNSET
-from parley.settings.base import CHANGED, NotWritten, Style, Value
-from parley.settings.session_settings import Desk
-from parley.settings.sources import Wanted
+from parley.settings.base import CHANGED, OutputStyle, SettingsValue, SettingsWriteError
+from parley.settings.session_settings import SessionSettings
+from parley.settings.sources import SourceSelection
 
 BASE = {"HOME": "/home/ann", "A": "0", "SECRET": "hush"}
 
@@ -23,13 +23,13 @@ def folders(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def desk(folders: Path, **wanted: Any) -> Desk:
+def desk(folders: Path, **wanted: Any) -> SessionSettings:
     given = {"config": folders / "config", "project": str(folders / "project"), "managed_file": folders / "none"}
 
     def without_secrets(environment: dict[str, str]) -> dict[str, str]:
         return {name: value for name, value in environment.items() if name != "SECRET"}
 
-    return Desk(Wanted(**{**given, **wanted}), BASE, without_secrets)
+    return SessionSettings(SourceSelection(**{**given, **wanted}), BASE, without_secrets)
 
 
 def project(folders: Path, **settings: Any) -> str:
@@ -61,18 +61,18 @@ def test_agents_and_commands_act_as_they_were_when_the_folder_was_trusted(folder
             file.write("!`evil`")
 
     agents, flaws = desk(folders).agents()
-    recipes, _ = desk(folders).recipes()
+    recipes, _ = desk(folders).templates()
     assert (agents["a"].permissionMode, agents["b"].permissionMode) == ("plan", UNSET)
     assert [str(flaw) for flaw in flaws] == [
         f"settings: {tree}/agents/b.md: without effect: permissionMode: {CHANGED}",
     ]
-    assert {recipe.name: recipe.may_act for recipe in recipes} == {"a": True, "b": False}
+    assert {recipe.name: recipe.is_trusted for recipe in recipes} == {"a": True, "b": False}
 
 
 def test_what_a_person_agreed_to_counts_beside_what_was_trusted(folders: Path) -> None:
     project(folders, permissions={"allow": ["Bash(ls:*)"]})
     desk(folders).record_trust(True)
-    desk(folders).store.add_rules("projectSettings", "allow", ["Bash(make:*)"])
+    desk(folders).writer.add_rules("projectSettings", "allow", ["Bash(make:*)"])
     project(folders, permissions={"allow": ["Bash(ls:*)", "Bash(make:*)", "Bash(evil:*)"]})
 
     assert [rule.text for rule in desk(folders).merged.rules] == ["Bash(ls:*)", "Bash(make:*)"]
@@ -85,7 +85,7 @@ def test_what_does_not_count_is_told_in_one_line_that_can_do_no_harm_to_a_termin
 
     named = ", ".join(f"key{number:02}" for number in range(11))
     advice = f"the folder is not trusted (`parley trust {folders}/project` trusts it)"
-    assert desk(folders).complaints() == [
+    assert desk(folders).warnings() == [
         f"settings: {path}: without effect: \\x1b[2Jevil, {named} and 1 more: {advice}",
         f"settings: {path}: without effect: apiKeyHelper: no project may set this",
     ]
@@ -96,14 +96,14 @@ def test_flaws_of_files_and_of_the_record_are_told(folders: Path) -> None:
     (folders / "config" / "trust.json").write_text("[]")
     project(folders, permissions={"ask": 5})
 
-    told = desk(folders).complaints()
+    told = desk(folders).warnings()
 
     assert [line.split(": ")[1].rpartition("/")[2] for line in told] == [
         "settings.json:1",
         "trust.json:1",
         "settings.json:1",
     ]
-    with pytest.raises(NotWritten, match="no folder is trusted"):
+    with pytest.raises(SettingsWriteError, match="no folder is trusted"):
         desk(folders).trusted_folders()
 
 
@@ -123,10 +123,10 @@ def test_further_folders_are_absolute(folders: Path) -> None:
 def test_the_style_is_the_one_that_is_named(folders: Path) -> None:
     (folders / "project" / ".claude" / "output-styles").mkdir()
     (folders / "project" / ".claude" / "output-styles" / "terse.md").write_text("Be brief.")
-    assert desk(folders).style() == Style()
+    assert desk(folders).style() == OutputStyle()
 
     project(folders, outputStyle="terse")
-    assert desk(folders).style() == Style(name="terse", text="Be brief.")
+    assert desk(folders).style() == OutputStyle(name="terse", text="Be brief.")
     assert desk(folders, given='{"outputStyle": "terse"}', sources=()).style().text == ""
 
 
@@ -149,7 +149,7 @@ def test_memory_comes_from_the_sources_that_are_enabled(
     found = desk(folders, **wanted).memory(str(folders / "project"), (), lambda path: False)
 
     assert [line.removesuffix(" words") for line in found.text.splitlines() if line.endswith(" words")] == words
-    assert found.flaws == ()
+    assert found.problems == ()
 
 
 # Changes.
@@ -160,19 +160,19 @@ def test_the_hosts_settings_are_merged_key_by_key_and_null_takes_a_key_out(folde
     changed = desk(folders, given='{"model": "opus", "env": {"A": "1", "B": "1"}}')
 
     merged = changed.apply({"env": {"A": "2"}, "language": "de"})
-    assert merged.plain() == {"model": "opus", "env": {"A": "2"}, "language": "de"}
+    assert merged.to_json() == {"model": "opus", "env": {"A": "2"}, "language": "de"}
 
-    assert changed.apply({"model": None, "env": None}).plain() == {"model": "haiku", "language": "de"}
+    assert changed.apply({"model": None, "env": None}).to_json() == {"model": "haiku", "language": "de"}
     assert [layer.source for layer in changed.layers()] == ["flag", "user"]
 
 
 def test_wrong_settings_of_the_host_change_nothing(folders: Path) -> None:
     changed = desk(folders, given='{"model": "opus"}')
 
-    with pytest.raises(NotWritten, match=r"permissions\.deny must be a list"):
+    with pytest.raises(SettingsWriteError, match=r"permissions\.deny must be a list"):
         changed.apply({"model": "sonnet", "permissions": {"deny": "Bash"}})
 
-    assert changed.merged.plain() == {"model": "opus"}
+    assert changed.merged.to_json() == {"model": "opus"}
 
 
 @pytest.mark.parametrize(("destination", "source"), [("localSettings", "local"), ("userSettings", "user")])
@@ -182,9 +182,9 @@ def test_an_update_is_written_and_counts_at_once(folders: Path, destination: str
 
     assert (merged.values["model"].value, merged.values["model"].source) == ("opus", source)
     assert desk(folders).merged == merged
-    assert isinstance(merged.values["model"], Value)
+    assert isinstance(merged.values["model"], SettingsValue)
 
 
 def test_an_update_of_a_file_that_is_not_read_does_not_count(folders: Path) -> None:
-    assert desk(folders, sources=()).update("userSettings", {"model": "opus"}).plain() == {}
-    assert desk(folders).merged.plain() == {"model": "opus"}
+    assert desk(folders, sources=()).update("userSettings", {"model": "opus"}).to_json() == {}
+    assert desk(folders).merged.to_json() == {"model": "opus"}

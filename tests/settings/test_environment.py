@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from parley.settings.base import Merged, Source, Value
-from parley.settings.env_policy import OURS_FROM_TREE, for_commands, for_us, is_refused
+from parley.settings.base import MergedSettings, SettingsValue, Source
+from parley.settings.env_policy import OURS_FROM_TREE, environment_for_commands, is_refused, own_environment
 
 
-def merged(source: Source, **variables: str) -> Merged:
-    return Merged(
+def merged(source: Source, **variables: str) -> MergedSettings:
+    return MergedSettings(
         environment={
-            name: Value(value=text, source=source, path=f"{source}.json", root="/") for name, text in variables.items()
+            name: SettingsValue(value=text, source=source, path=f"{source}.json", root="/")
+            for name, text in variables.items()
         }
     )
 
@@ -52,11 +53,11 @@ def test_no_lookup_that_a_project_may_answer_is_refused() -> None:
 
 
 def test_what_settings_say_replaces_what_the_process_was_given() -> None:
-    assert for_commands({"A": "0", "B": "0"}, merged("user", A="1")) == {"A": "1", "B": "0"}
+    assert environment_for_commands({"A": "0", "B": "0"}, merged("user", A="1")) == {"A": "1", "B": "0"}
 
 
 def test_our_own_lookups_see_what_the_person_sets() -> None:
-    seen = for_us({"A": "0"}, merged("user", ANTHROPIC_BASE_URL="https://mine.example", A="1"))
+    seen = own_environment({"A": "0"}, merged("user", ANTHROPIC_BASE_URL="https://mine.example", A="1"))
 
     assert seen == {"A": "1", "ANTHROPIC_BASE_URL": "https://mine.example"}
 
@@ -64,10 +65,10 @@ def test_our_own_lookups_see_what_the_person_sets() -> None:
 def test_our_own_lookups_see_of_a_project_only_what_concerns_the_conversation() -> None:
     project = merged("project", ANTHROPIC_MODEL="opus", NODE_ENV="test", CLAUDE_CODE_MAX_RETRIES="99")
 
-    assert for_us({}, project) == {"ANTHROPIC_MODEL": "opus"}
-    assert set(for_commands({}, project)) == {"ANTHROPIC_MODEL", "NODE_ENV", "CLAUDE_CODE_MAX_RETRIES"}
+    assert own_environment({}, project) == {"ANTHROPIC_MODEL": "opus"}
+    assert set(environment_for_commands({}, project)) == {"ANTHROPIC_MODEL", "NODE_ENV", "CLAUDE_CODE_MAX_RETRIES"}
 
 
 @pytest.mark.parametrize("name", ["HOME", "CLAUDE_CONFIG_DIR", "IS_SANDBOX"])
 def test_where_we_are_is_said_by_the_real_environment_alone(name: str) -> None:
-    assert for_us({name: "real"}, merged("user", **{name: "set"})) == {name: "real"}
+    assert own_environment({name: "real"}, merged("user", **{name: "set"})) == {name: "real"}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from parley.settings.safe_read import Absent, Unfit, json_object, read
+from parley.settings.safe_read import MissingFile, UnreadableFile, parse_json_object, read_file
 
 
 def test_a_regular_file_is_read_with_its_real_place(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("text")
     (tmp_path / "link").symlink_to("x")
 
-    found = read(tmp_path / "link")
+    found = read_file(tmp_path / "link")
 
     assert (found.data, found.real) == (b"text", str(tmp_path / "x"))
     assert found.identity == (os.stat(tmp_path / "x").st_dev, os.stat(tmp_path / "x").st_ino)
@@ -25,8 +25,8 @@ def test_what_is_not_there_is_absent(tmp_path: Path, name: str) -> None:
     (tmp_path / "x").write_text("")
     (tmp_path / "gone").symlink_to("nowhere")
 
-    with pytest.raises(Absent):
-        read(tmp_path / name)
+    with pytest.raises(MissingFile):
+        read_file(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_what_is_no_file_is_named_and_never_waited_for(tmp_path: Path, name: str
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "big").write_text("x" * 11)
 
-    with pytest.raises(Unfit) as raised:
-        read(os.path.join(tmp_path, name), most_bytes=10)
+    with pytest.raises(UnreadableFile) as raised:
+        read_file(os.path.join(tmp_path, name), most_bytes=10)
 
     assert str(raised.value) == reason
 
 
 def test_a_file_that_grows_while_it_is_read_has_an_end() -> None:
-    assert len(read("/proc/self/environ", most_bytes=3).data) <= 3
+    assert len(read_file("/proc/self/environ", most_bytes=3).data) <= 3
 
 
 @pytest.mark.parametrize(("beneath", "fits"), [("inside", True), ("in", False), ("", True), ("inside/x", False)])
@@ -65,11 +65,11 @@ def test_a_folder_is_compared_part_by_part(tmp_path: Path, beneath: str, fits: b
     borders = (str(tmp_path / beneath),)
 
     if fits:
-        assert read(tmp_path / "inside" / "x", borders).data == b"text"
+        assert read_file(tmp_path / "inside" / "x", borders).data == b"text"
     else:
-        with pytest.raises(Unfit, match="leads out of its folder"):
-            read(tmp_path / "inside" / "x", borders)
+        with pytest.raises(UnreadableFile, match="leads out of its folder"):
+            read_file(tmp_path / "inside" / "x", borders)
 
 
 def test_a_mark_of_the_byte_order_is_no_flaw() -> None:
-    assert json_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert parse_json_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}

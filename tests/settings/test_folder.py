@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from parley.settings.base import NotWritten
-from parley.settings.safe_folder import LOCK_FILE, Folder, opened
+from parley.settings.base import SettingsWriteError
+from parley.settings.safe_folder import LOCK_FILE, SafeFolder, open_folder
 
 FLOCK = fcntl.flock
 
@@ -34,7 +34,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    with opened(tmp_path / "a" / "b") as folder:
+    with open_folder(tmp_path / "a" / "b") as folder:
         assert folder.read("x") is None
         folder.replace("x", b"one")
         folder.replace("x", b"two")
@@ -44,7 +44,7 @@ def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_folders_below_the_first_are_made(tmp_path: Path) -> None:
-    with opened(tmp_path, ("a", "b")) as folder:
+    with open_folder(tmp_path, ("a", "b")) as folder:
         folder.replace("x", b"")
 
     assert (tmp_path / "a" / "b" / "x").exists()
@@ -54,14 +54,14 @@ def test_folders_below_the_first_are_made(tmp_path: Path) -> None:
 def test_what_is_no_folder_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(NotWritten, match="cannot be used"), opened(tmp_path / "file", names):
+    with pytest.raises(SettingsWriteError, match="cannot be used"), open_folder(tmp_path / "file", names):
         pass
 
 
 def test_a_setuid_bit_is_not_given_to_a_new_content(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     (tmp_path / "x").chmod(0o4755)
-    with opened(tmp_path) as folder:
+    with open_folder(tmp_path) as folder:
         folder.replace("x", b"new")
 
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o755
@@ -75,9 +75,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     (tmp_path / "x").write_text("old")
-    with opened(tmp_path) as folder:
+    with open_folder(tmp_path) as folder:
         monkeypatch.setattr(f"parley.settings.safe_folder.os.{call}", full)
-        with pytest.raises(NotWritten, match="No space left"):
+        with pytest.raises(SettingsWriteError, match="No space left"):
             folder.replace("x", b"new")
 
     assert ((tmp_path / "x").read_text(), names(tmp_path)) == ("old", ["x"])
@@ -89,27 +89,27 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 def locked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a second writer hears."""
     monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
-    with opened(path) as second, pytest.raises(NotWritten) as raised, second.locked():
+    with open_folder(path) as second, pytest.raises(SettingsWriteError) as raised, second.lock():
         pass
     return str(raised.value)
 
 
 def test_a_lock_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path) as first, first.locked():
+    with open_folder(tmp_path) as first, first.lock():
         assert locked_out(tmp_path, monkeypatch) == f"{tmp_path} is locked by another process"
 
-    with opened(tmp_path) as again, again.locked():
+    with open_folder(tmp_path) as again, again.lock():
         assert names(tmp_path) == []
 
 
 @pytest.mark.usefixtures("cannot_lock_folders")
 def test_where_a_folder_cannot_be_locked_a_file_in_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path) as first, first.locked():
+    with open_folder(tmp_path) as first, first.lock():
         assert locked_out(tmp_path, monkeypatch) == f"{tmp_path} is locked by another process"
         assert names(tmp_path) == [LOCK_FILE]
 
-    with opened(tmp_path) as again, again.locked():
-        assert isinstance(again, Folder)
+    with open_folder(tmp_path) as again, again.lock():
+        assert isinstance(again, SafeFolder)
 
 
 @pytest.mark.usefixtures("cannot_lock_folders")

@@ -6,19 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.settings.files.frontmatter import Broken, names, read
+from parley.settings.files.frontmatter import FrontmatterError, parse_names, split_frontmatter
 
 
 def head(*lines: str) -> dict[str, object]:
-    return read("\n".join(["---", *lines, "---", "Body."]))[0]
+    return split_frontmatter("\n".join(["---", *lines, "---", "Body."]))[0]
 
 
 def test_a_file_without_a_head_is_all_body() -> None:
-    assert read("# Title\n---\nmore") == ({}, "# Title\n---\nmore")
+    assert split_frontmatter("# Title\n---\nmore") == ({}, "# Title\n---\nmore")
 
 
 def test_the_body_is_what_stands_behind_the_head() -> None:
-    assert read("\ufeff---\nname: a\n---\n\nYou help.\n\n---\nmore\n") == ({"name": "a"}, "You help.\n\n---\nmore")
+    assert split_frontmatter("\ufeff---\nname: a\n---\n\nYou help.\n\n---\nmore\n") == (
+        {"name": "a"},
+        "You help.\n\n---\nmore",
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,22 +74,22 @@ def test_longer_texts() -> None:
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(lines: tuple[str, ...], words: str) -> None:
-    with pytest.raises(Broken, match=words):
+    with pytest.raises(FrontmatterError, match=words):
         head(*lines)
 
 
 def test_a_head_without_an_end_is_broken() -> None:
-    with pytest.raises(Broken, match="no end"):
-        read("---\nname: a\n")
+    with pytest.raises(FrontmatterError, match="no end"):
+        split_frontmatter("---\nname: a\n")
 
 
 @given(st.text(alphabet="ab-:|>[]'\"#{}, \n\t~1", max_size=60))
 def test_any_text_is_read_or_broken(text: str) -> None:
-    with contextlib.suppress(Broken):
-        read(f"---\n{text}\n---\n")
+    with contextlib.suppress(FrontmatterError):
+        split_frontmatter(f"---\n{text}\n---\n")
 
 
 def test_names_come_as_a_list_or_with_commas() -> None:
-    assert names("Read, Bash(a, b), Grep") == ["Read", "Bash(a, b)", "Grep"]
-    assert names(["Read"]) == ["Read"]
-    assert names(None) == []
+    assert parse_names("Read, Bash(a, b), Grep") == ["Read", "Bash(a, b)", "Grep"]
+    assert parse_names(["Read"]) == ["Read"]
+    assert parse_names(None) == []

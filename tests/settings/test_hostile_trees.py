@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Call, ScriptedTurn
+from parley.models.fake.script import ScriptedCall, ScriptedTurn
 from settings.hostile import CUE, KEY, STARTS, Machine, as_stream, in_every_way, machine
 
 SETTINGS, LOCAL = ".claude/settings.json", ".claude/settings.local.json"
@@ -23,7 +23,9 @@ Plant = Callable[[Machine], None]
 @pytest.fixture
 def hostile(tmp_path: Path) -> Iterator[Machine]:
     """A machine whose model wants to run the canary."""
-    run = Call(name="Bash", input={"command": f"/usr/bin/touch {tmp_path}/ran", "description": "run the canary"})
+    run = ScriptedCall(
+        name="Bash", input={"command": f"/usr/bin/touch {tmp_path}/ran", "description": "run the canary"}
+    )
     with machine(tmp_path, *[ScriptedTurn(when=CUE, tools=[run]) for _ in STARTS]) as found:
         yield found
 
@@ -247,7 +249,7 @@ def test_even_a_trusted_tree_does_not_move_keys_servers_or_commands(hostile: Mac
 
 
 def test_variables_of_a_trusted_tree_reach_commands_and_of_an_untrusted_one_do_not(tmp_path: Path) -> None:
-    show = Call(name="Bash", input={"command": "echo [$COLOUR][$MINE]", "description": "show"})
+    show = ScriptedCall(name="Bash", input={"command": "echo [$COLOUR][$MINE]", "description": "show"})
     with machine(tmp_path, ScriptedTurn(tools=[show]), ScriptedTurn(text="."), ScriptedTurn(tools=[show])) as found:
         found.plant(SETTINGS, {"env": {"COLOUR": "red"}})
         (found.config / "settings.json").write_text('{"env": {"MINE": "1"}}')

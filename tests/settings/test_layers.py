@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from parley.errors import UsageError
-from parley.settings.base import Flaw, Layer
-from parley.settings.sources import LOSS, UNSAFE, Read, Wanted, config_folder, home, read
+from parley.settings.base import SettingsLayer, SettingsProblem
+from parley.settings.sources import LOSS, UNSAFE, LoadedLayers, SourceSelection, config_folder, home, load_layers
 
 PROJECT = '{"model": "opus"}'
 NOTHING = Path("/no/such/file")
@@ -30,11 +30,13 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def found(config: Path, project: Path, **wanted: Any) -> Read:
-    return read(Wanted(**{"config": config, "project": str(project), "managed_file": NOTHING, **wanted}))
+def found(config: Path, project: Path, **wanted: Any) -> LoadedLayers:
+    return load_layers(
+        SourceSelection(**{"config": config, "project": str(project), "managed_file": NOTHING, **wanted})
+    )
 
 
-def names(read: Read) -> list[tuple[str, Any]]:
+def names(read: LoadedLayers) -> list[tuple[str, Any]]:
     return [(layer.source, layer.values.get("n")) for layer in read.layers]
 
 
@@ -115,7 +117,9 @@ def test_a_layer_knows_its_file_and_its_text(config: Path, project: Path) -> Non
     path.write_text(PROJECT)
 
     assert found(config, project).layers == (
-        Layer(source="project", path=str(path), root=str(project), values={"model": "opus"}, text=PROJECT.encode()),
+        SettingsLayer(
+            source="project", path=str(path), root=str(project), values={"model": "opus"}, text=PROJECT.encode()
+        ),
     )
 
 
@@ -146,12 +150,12 @@ def test_a_broken_file_is_named_with_its_line_and_the_others_hold(
     layers = found(config, project)
 
     assert names(layers) == [("local", "local"), ("user", "user")]
-    assert layers.flaws == (Flaw(path=str(path), text=f"{reason}; {LOSS}", line=line),)
+    assert layers.problems == (SettingsProblem(path=str(path), text=f"{reason}; {LOSS}", line=line),)
 
 
 def test_what_is_said_of_a_broken_file_names_the_line_and_what_is_lost(config: Path, project: Path) -> None:
     (config / "settings.json").write_text('{\n"permissions": {"deny": ["Bash"]},\n}')
-    [flaw] = found(config, project).flaws
+    [flaw] = found(config, project).problems
 
     assert str(flaw).startswith(f"settings: {config}/settings.json:3: is no JSON")
     assert str(flaw).endswith("if it has deny or ask rules, they do not hold")
@@ -178,7 +182,7 @@ def test_a_settings_file_that_is_no_file_of_the_project_is_reported_and_never_wa
     layers = found(config, project)
 
     assert layers.layers == ()
-    assert [flaw.path for flaw in layers.flaws] == [str(path)]
+    assert [flaw.path for flaw in layers.problems] == [str(path)]
 
 
 def test_a_link_within_the_project_is_followed(config: Path, project: Path) -> None:
@@ -249,8 +253,8 @@ def test_a_managed_file_that_others_may_write_is_not_used(
     managed.write_text('{"n": "etc"}')
     managed.chmod(mode)
 
-    assert found(config, project, managed_file=managed) == Read(
-        layers=(), flaws=(Flaw(path=str(managed), text=UNSAFE),)
+    assert found(config, project, managed_file=managed) == LoadedLayers(
+        layers=(), problems=(SettingsProblem(path=str(managed), text=UNSAFE),)
     )
     with pytest.raises(UsageError, match="must belong to root or to you"):
         found(config, project, managed=str(managed))

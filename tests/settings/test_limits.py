@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from parley.errors import UsageError
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.settings.keys import KEYS
-from parley.settings.limits import LIMITS, Given
+from parley.settings.limits import LIMITS, LimitValues
 
 
-def given(environment: dict[str, str] | None = None, settings: dict[str, Any] | None = None, **options: Any) -> Given:
-    return Given(Options(**options), environment or {}, settings)
+def given(
+    environment: dict[str, str] | None = None, settings: dict[str, Any] | None = None, **options: Any
+) -> LimitValues:
+    return LimitValues(CliOptions(**options), environment or {}, settings)
 
 
 def test_the_flag_counts_before_the_variable_and_the_variable_before_the_settings() -> None:
@@ -61,8 +63,8 @@ def test_deadlines_are_in_seconds_and_what_is_no_time_is_none() -> None:
 
 @pytest.mark.parametrize("value", [[], {"maxTurn": 3}, {"maxTurns": "3"}, {"maxTurns": 0}, {"maxTurns": True}])
 def test_settings_with_a_limit_that_is_none_are_not_taken(value: Any) -> None:
-    assert not KEYS["limits"].kind.fits(value)
+    assert not KEYS["limits"].kind.accepts(value)
 
 
 def test_settings_may_have_every_limit() -> None:
-    assert KEYS["limits"].kind.fits(dict.fromkeys(LIMITS, 1))
+    assert KEYS["limits"].kind.accepts(dict.fromkeys(LIMITS, 1))

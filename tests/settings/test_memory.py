@@ -12,20 +12,20 @@ from parley.settings.files.memory_files import (
     HEADING,
     MOST_BYTES,
     MOST_FILE_BYTES,
-    Memory,
-    Places,
+    MemoryPaths,
+    MemoryText,
+    find_imports,
     folders,
-    gather,
-    imported,
+    load_memory,
 )
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> MemoryPaths:
     (tmp_path / "home" / ".claude").mkdir(parents=True)
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "repo" / "deep" / "er").mkdir(parents=True)
-    return Places(
+    return MemoryPaths(
         cwd=str(tmp_path / "repo" / "deep" / "er"), config=tmp_path / "home" / ".claude", home=tmp_path / "home"
     )
 
@@ -37,21 +37,21 @@ def write(folder: Path | str, **files: str) -> None:
         path.write_text(text)
 
 
-def names(memory: Memory, base: Path) -> list[str]:
+def names(memory: MemoryText, base: Path) -> list[str]:
     return [os.path.relpath(file, base) for file in memory.files]
 
 
-def but(places: Places, **changes: Any) -> Places:
-    return Places(**{field: getattr(places, field) for field in places.__struct_fields__} | changes)
+def but(places: MemoryPaths, **changes: Any) -> MemoryPaths:
+    return MemoryPaths(**{field: getattr(places, field) for field in places.__struct_fields__} | changes)
 
 
-def test_files_come_in_a_fixed_order_from_the_person_down_to_the_folder(places: Places, tmp_path: Path) -> None:
+def test_files_come_in_a_fixed_order_from_the_person_down_to_the_folder(places: MemoryPaths, tmp_path: Path) -> None:
     write(places.config, CLAUDE="person")
     write(tmp_path, CLAUDE="outside the repository")
     write(tmp_path / "repo", CLAUDE="root", AGENTS="agents", **{".claude__CLAUDE": "hidden", "CLAUDE.local": "local"})
     write(places.cwd, CLAUDE="here")
 
-    memory = gather(places)
+    memory = load_memory(places)
 
     assert names(memory, tmp_path) == [
         "home/.claude/CLAUDE.md",
@@ -62,24 +62,24 @@ def test_files_come_in_a_fixed_order_from_the_person_down_to_the_folder(places: 
         "repo/deep/er/CLAUDE.md",
     ]
     assert memory.text.startswith(f"{HEADING}\n\nContents of {places.config}/CLAUDE.md:\n\nperson\n\nContents of ")
-    assert gather(places) == memory
+    assert load_memory(places) == memory
 
 
-def test_without_files_there_is_no_text(places: Places) -> None:
+def test_without_files_there_is_no_text(places: MemoryPaths) -> None:
     write(places.cwd, CLAUDE="  \n")
 
-    assert gather(places) == Memory()
+    assert load_memory(places) == MemoryText()
 
 
 @pytest.mark.parametrize(
     ("off", "expected"),
     [("user", ["AGENTS.md", "CLAUDE.local.md"]), ("project", ["CLAUDE.md", "CLAUDE.local.md"]), ("local", None)],
 )
-def test_a_source_that_is_off_is_not_read(places: Places, off: str, expected: list[str] | None) -> None:
+def test_a_source_that_is_off_is_not_read(places: MemoryPaths, off: str, expected: list[str] | None) -> None:
     write(places.config, CLAUDE="person")
     write(places.cwd, AGENTS="project", **{"CLAUDE.local": "local"})
 
-    found = [Path(file).name for file in gather(but(places, **{off: False})).files]
+    found = [Path(file).name for file in load_memory(but(places, **{off: False})).files]
 
     assert found == (expected or ["CLAUDE.md", "AGENTS.md"])
 
@@ -90,11 +90,11 @@ def test_outside_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> N
     assert folders(str(tmp_path / "a" / "b")) == [str(tmp_path / "a" / "b")]
 
 
-def test_the_same_file_under_two_names_is_told_once(places: Places) -> None:
+def test_the_same_file_under_two_names_is_told_once(places: MemoryPaths) -> None:
     write(places.cwd, AGENTS="agents")
     Path(places.cwd, "CLAUDE.md").symlink_to("AGENTS.md")
 
-    assert gather(places).text.count("agents") == 1
+    assert load_memory(places).text.count("agents") == 1
 
 
 # Imports.
@@ -116,73 +116,75 @@ def test_the_same_file_under_two_names_is_told_once(places: Places) -> None:
     ],
 )
 def test_a_path_behind_an_at_sign_is_an_import_unless_it_is_code(text: str, paths: list[str]) -> None:
-    assert list(imported(text)) == paths
+    assert list(find_imports(text)) == paths
 
 
-def test_an_import_is_relative_to_the_file_that_has_it(places: Places, tmp_path: Path) -> None:
+def test_an_import_is_relative_to_the_file_that_has_it(places: MemoryPaths, tmp_path: Path) -> None:
     write(places.cwd, CLAUDE="@../notes/a.md")
     write(tmp_path / "repo" / "deep", notes__a="first\n@b.md", notes__b="second")
 
-    assert names(gather(places), Path(places.cwd)) == ["CLAUDE.md", "../notes/a.md", "../notes/b.md"]
+    assert names(load_memory(places), Path(places.cwd)) == ["CLAUDE.md", "../notes/a.md", "../notes/b.md"]
 
 
-def test_imports_end_in_the_fifth_generation_and_circles_at_once(places: Places) -> None:
+def test_imports_end_in_the_fifth_generation_and_circles_at_once(places: MemoryPaths) -> None:
     write(places.cwd, CLAUDE="@1.md", **{str(number): f"@{number + 1}.md" for number in range(1, 9)})
-    assert [Path(file).stem for file in gather(places).files] == ["CLAUDE", "1", "2", "3", "4", "5"]
+    assert [Path(file).stem for file in load_memory(places).files] == ["CLAUDE", "1", "2", "3", "4", "5"]
 
     write(places.cwd, CLAUDE="@1.md", **{"1": "@CLAUDE.md @1.md"})
-    assert [Path(file).stem for file in gather(places).files] == ["CLAUDE", "1"]
+    assert [Path(file).stem for file in load_memory(places).files] == ["CLAUDE", "1"]
 
 
 @pytest.mark.parametrize("spelling", ["@/etc/hostname", "@../../../home/secret.md", "@~/secret.md", "@link.md"])
-def test_a_projects_file_brings_in_only_files_of_the_project(places: Places, tmp_path: Path, spelling: str) -> None:
+def test_a_projects_file_brings_in_only_files_of_the_project(
+    places: MemoryPaths, tmp_path: Path, spelling: str
+) -> None:
     write(tmp_path / "home", secret="hush")
     Path(places.cwd, "link.md").symlink_to(tmp_path / "home" / "secret.md")
     write(places.cwd, CLAUDE=spelling)
 
-    memory = gather(places)
+    memory = load_memory(places)
 
     assert [Path(file).name for file in memory.files] == ["CLAUDE.md"]
-    assert ["leads out of its folder" in str(flaw) for flaw in memory.flaws] == [True]
+    assert ["leads out of its folder" in str(flaw) for flaw in memory.problems] == [True]
 
 
-def test_a_memory_file_that_is_a_link_to_a_secret_is_not_read(places: Places, tmp_path: Path) -> None:
+def test_a_memory_file_that_is_a_link_to_a_secret_is_not_read(places: MemoryPaths, tmp_path: Path) -> None:
     write(tmp_path / "home", secret="hush")
     Path(places.cwd, "CLAUDE.md").symlink_to(tmp_path / "home" / "secret.md")
 
-    memory = gather(places)
+    memory = load_memory(places)
 
-    assert (memory.text, len(memory.flaws)) == ("", 1)
+    assert (memory.text, len(memory.problems)) == ("", 1)
 
 
-def test_the_persons_own_file_may_bring_in_what_is_at_home(places: Places, tmp_path: Path) -> None:
+def test_the_persons_own_file_may_bring_in_what_is_at_home(places: MemoryPaths, tmp_path: Path) -> None:
     write(tmp_path / "home", notes="mine")
     write(places.config, CLAUDE="@~/notes.md")
 
-    assert names(gather(places), tmp_path) == ["home/.claude/CLAUDE.md", "home/notes.md"]
+    assert names(load_memory(places), tmp_path) == ["home/.claude/CLAUDE.md", "home/notes.md"]
 
 
-def test_a_further_folder_of_the_session_may_be_imported_from(places: Places, tmp_path: Path) -> None:
+def test_a_further_folder_of_the_session_may_be_imported_from(places: MemoryPaths, tmp_path: Path) -> None:
     write(tmp_path / "more", a="more")
     write(places.cwd, CLAUDE=f"@{tmp_path}/more/a.md")
 
-    assert len(gather(but(places, more_roots=(str(tmp_path / "more"),))).files) == 2
+    assert len(load_memory(but(places, more_roots=(str(tmp_path / "more"),))).files) == 2
 
 
-def test_what_a_rule_denies_is_not_read_under_any_name(places: Places) -> None:
+def test_what_a_rule_denies_is_not_read_under_any_name(places: MemoryPaths) -> None:
     write(places.cwd, CLAUDE="@secret.md @other.md", secret="hush")
     Path(places.cwd, "other.md").symlink_to("secret.md")
 
-    memory = gather(places, lambda path: path.endswith("secret.md"))
+    memory = load_memory(places, lambda path: path.endswith("secret.md"))
 
     assert "hush" not in memory.text
-    assert ["is denied by a rule" in str(flaw) for flaw in memory.flaws] == [True, True]
+    assert ["is denied by a rule" in str(flaw) for flaw in memory.problems] == [True, True]
 
 
 # What is no text.
 
 
-def test_what_is_no_text_is_reported_and_left_out(places: Places) -> None:
+def test_what_is_no_text_is_reported_and_left_out(places: MemoryPaths) -> None:
     write(places.cwd, CLAUDE="fine\n@pipe.md @folder.md @binary.md @nul.md @huge.md @none.md")
     folder = Path(places.cwd)
     os.mkfifo(folder / "pipe.md")
@@ -191,17 +193,17 @@ def test_what_is_no_text_is_reported_and_left_out(places: Places) -> None:
     (folder / "nul.md").write_bytes(b"a\0b")
     (folder / "huge.md").write_bytes(b"x" * (MOST_FILE_BYTES + 1))
 
-    memory = gather(places)
+    memory = load_memory(places)
 
     assert [Path(file).name for file in memory.files] == ["CLAUDE.md"]
-    assert [Path(flaw.path).stem for flaw in memory.flaws] == ["pipe", "folder", "binary", "nul", "huge"]
+    assert [Path(flaw.path).stem for flaw in memory.problems] == ["pipe", "folder", "binary", "nul", "huge"]
 
 
-def test_all_files_together_have_an_end(places: Places) -> None:
+def test_all_files_together_have_an_end(places: MemoryPaths) -> None:
     write(places.cwd, CLAUDE=" ".join(f"@{number}.md" for number in range(8)))
     write(places.cwd, **{str(number): "x" * (MOST_FILE_BYTES - 1000) for number in range(8)})
 
-    memory = gather(places)
+    memory = load_memory(places)
 
     assert len(memory.text) < MOST_BYTES + 2000
-    assert (len(memory.files), len(memory.flaws)) == (5, 4)
+    assert (len(memory.files), len(memory.problems)) == (5, 4)

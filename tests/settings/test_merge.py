@@ -10,26 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.protocol.options import MODES
-from parley.settings.base import NOT_TRUSTED, SOURCES, TREE, Inert, Layer, Merged, RuleText, Source, Trust, Value
+from parley.settings.base import (
+    NOT_TRUSTED,
+    SOURCES,
+    TREE,
+    IgnoredEntry,
+    MergedSettings,
+    ProjectTrust,
+    RuleText,
+    SettingsLayer,
+    SettingsValue,
+    Source,
+)
 from parley.settings.merge import NOT_THE_TREES, ONLY_TIGHTER, TIGHTER, merge
 
-TRUSTED = Trust(sources=frozenset({"project", "local"}))
-STRANGE = Trust()
+TRUSTED = ProjectTrust(sources=frozenset({"project", "local"}))
+STRANGE = ProjectTrust()
 
 
-def layer(source: Source, text: bytes = b"", **values: Any) -> Layer:
-    return Layer(source=source, path=f"{source}.json", root=f"/{source}", values=values, text=text)
+def layer(source: Source, text: bytes = b"", **values: Any) -> SettingsLayer:
+    return SettingsLayer(source=source, path=f"{source}.json", root=f"/{source}", values=values, text=text)
 
 
-def value(source: Source, value: Any) -> Value:
-    return Value(value=value, source=source, path=f"{source}.json", root=f"/{source}")
+def value(source: Source, value: Any) -> SettingsValue:
+    return SettingsValue(value=value, source=source, path=f"{source}.json", root=f"/{source}")
 
 
-def inert(source: Source, key: str, entry: str, reason: str) -> Inert:
-    return Inert(key=key, source=source, path=f"{source}.json", reason=reason, entry=entry)
+def inert(source: Source, key: str, entry: str, reason: str) -> IgnoredEntry:
+    return IgnoredEntry(key=key, source=source, path=f"{source}.json", reason=reason, entry=entry)
 
 
-def in_order(*layers: Layer) -> list[Layer]:
+def in_order(*layers: SettingsLayer) -> list[SettingsLayer]:
     return sorted(layers, key=lambda layer: SOURCES.index(layer.source))
 
 
@@ -37,7 +48,7 @@ def in_order(*layers: Layer) -> list[Layer]:
 def test_of_a_plain_value_the_strongest_layer_counts(strong: Source, weak: Source) -> None:
     merged = merge([layer(strong, model="strong"), layer(weak, model="weak")], TRUSTED)
 
-    assert merged == Merged(values={"model": value(strong, "strong")})
+    assert merged == MergedSettings(values={"model": value(strong, "strong")})
 
 
 def test_variables_are_merged_one_by_one() -> None:
@@ -61,14 +72,14 @@ def test_rules_of_all_layers_count_with_their_source_root_and_line() -> None:
         RuleText(behavior="deny", text='Bash("x")', source="user", root="/user", path="user.json", line=2),
         RuleText(behavior="allow", text="Read", source="user", root="/user", path="user.json", line=3),
     )
-    assert merged.plain() == {"permissions": {"ask": ["Write"], "deny": ['Bash("x")'], "allow": ["Read"]}}
+    assert merged.to_json() == {"permissions": {"ask": ["Write"], "deny": ['Bash("x")'], "allow": ["Read"]}}
 
 
 def test_hooks_of_all_layers_count() -> None:
     hooks = {"Stop": [{"hooks": [1]}]}
     merged = merge([layer("flag", hooks=hooks), layer("user", hooks={**hooks, "Other": [2]})], STRANGE)
 
-    assert merged.plain() == {"hooks": {"Stop": [{"hooks": [1]}, {"hooks": [1]}], "Other": [2]}}
+    assert merged.to_json() == {"hooks": {"Stop": [{"hooks": [1]}, {"hooks": [1]}], "Other": [2]}}
 
 
 def test_servers_are_merged_name_by_name_and_the_strongest_layer_counts() -> None:
@@ -109,8 +120,8 @@ HARMLESS: dict[str, Any] = {"outputStyle": "terse", "disabledMcpjsonServers": ["
 def test_without_trust_a_project_acts_on_nothing(source: Source) -> None:
     merged = merge([layer(source, **ACTING, **NEVER, **HARMLESS)], STRANGE)
 
-    assert merged.plain() == HARMLESS
-    assert {item.key: item.reason for item in merged.inert} == {
+    assert merged.to_json() == HARMLESS
+    assert {item.key: item.reason for item in merged.ignored} == {
         **{key: NOT_TRUSTED for key in ACTING if key != "mcpServers"},
         "mcpServers.evil": NOT_TRUSTED,
         **dict.fromkeys(NEVER, NOT_THE_TREES),
@@ -121,17 +132,17 @@ def test_without_trust_a_project_acts_on_nothing(source: Source) -> None:
 def test_a_trusted_project_acts_but_never_speaks_for_the_person(source: Source) -> None:
     merged = merge([layer(source, **ACTING, **NEVER)], TRUSTED)
 
-    assert merged.plain() == ACTING
-    assert {item.key for item in merged.inert} == set(NEVER)
+    assert merged.to_json() == ACTING
+    assert {item.key for item in merged.ignored} == set(NEVER)
 
 
 @pytest.mark.parametrize("source", sorted(set(SOURCES) - TREE))
 def test_what_the_person_sets_needs_no_trust(source: Source) -> None:
-    assert merge([layer(source, **ACTING, **NEVER)], STRANGE).plain() == {**ACTING, **NEVER}
+    assert merge([layer(source, **ACTING, **NEVER)], STRANGE).to_json() == {**ACTING, **NEVER}
 
 
 def test_trust_in_one_layer_of_the_tree_is_none_in_the_other() -> None:
-    only_project = Trust(sources=frozenset({"project"}))
+    only_project = ProjectTrust(sources=frozenset({"project"}))
 
     assert merge([layer("local", model="l"), layer("project", model="p")], only_project).get("model") == "p"
 
@@ -140,31 +151,31 @@ def test_without_trust_rules_only_forbid() -> None:
     permissions = {"allow": ["Bash"], "deny": ["Write"], "ask": ["Read"], "additionalDirectories": ["/"]}
     merged = merge([layer("project", permissions=permissions)], STRANGE)
 
-    assert merged.plain() == {"permissions": {"deny": ["Write"], "ask": ["Read"]}}
-    assert merged.inert == (
+    assert merged.to_json() == {"permissions": {"deny": ["Write"], "ask": ["Read"]}}
+    assert merged.ignored == (
         inert("project", "permissions.allow", "permissions.allow=Bash", NOT_TRUSTED),
         inert("project", "permissions.additionalDirectories", "permissions.additionalDirectories=/", NOT_TRUSTED),
     )
 
 
 def test_a_consent_on_record_lets_that_very_entry_count() -> None:
-    agreed = Trust(consents=frozenset({"permissions.allow=Bash(ls:*)", "model=opus"}))
+    agreed = ProjectTrust(consents=frozenset({"permissions.allow=Bash(ls:*)", "model=opus"}))
     rules = {"allow": ["Bash(ls:*)", "Bash"]}
 
-    assert merge([layer("local", permissions=rules, model="opus")], agreed).plain() == {
+    assert merge([layer("local", permissions=rules, model="opus")], agreed).to_json() == {
         "permissions": {"allow": ["Bash(ls:*)"]},
         "model": "opus",
     }
-    assert merge([layer("local", model="sonnet")], agreed).plain() == {}
+    assert merge([layer("local", model="sonnet")], agreed).to_json() == {}
 
 
 @pytest.mark.parametrize("trust", [STRANGE, TRUSTED])
 @pytest.mark.parametrize("name", ["ANTHROPIC_BASE_URL", "HTTPS_PROXY", "NODE_EXTRA_CA_CERTS", "PATH", "LD_PRELOAD"])
-def test_some_variables_never_come_from_a_project(trust: Trust, name: str) -> None:
+def test_some_variables_never_come_from_a_project(trust: ProjectTrust, name: str) -> None:
     merged = merge([layer("project", env={name: "x"})], trust)
 
     assert merged.environment == {}
-    assert merged.inert == (inert("project", f"env.{name}", f"env.{name}=x", NOT_THE_TREES),)
+    assert merged.ignored == (inert("project", f"env.{name}", f"env.{name}=x", NOT_THE_TREES),)
 
 
 # The mode.
@@ -187,13 +198,13 @@ def test_some_variables_never_come_from_a_project(trust: Trust, name: str) -> No
 )
 @pytest.mark.parametrize("trust", [STRANGE, TRUSTED])
 def test_a_project_may_only_tighten_the_mode(
-    trust: Trust, person: str | None, project: str, effective: str | None
+    trust: ProjectTrust, person: str | None, project: str, effective: str | None
 ) -> None:
     user = [layer("user", permissions={"defaultMode": person})] if person else []
     merged = merge([layer("project", permissions={"defaultMode": project}), *user], trust)
 
-    assert merged.plain() == ({"permissions": {"defaultMode": effective}} if effective else {})
-    refused = [item.reason for item in merged.inert]
+    assert merged.to_json() == ({"permissions": {"defaultMode": effective}} if effective else {})
+    refused = [item.reason for item in merged.ignored]
     assert refused == ([] if merged.mode and merged.mode.source == "project" else [ONLY_TIGHTER])
 
 
@@ -209,14 +220,14 @@ def test_a_project_that_wants_the_persons_mode_has_it() -> None:
     wish = layer("project", permissions={"defaultMode": "acceptEdits"})
     merged = merge([wish, layer("user", permissions={"defaultMode": "acceptEdits"})], STRANGE)
 
-    assert (merged.mode, merged.inert) == (value("user", "acceptEdits"), ())
+    assert (merged.mode, merged.ignored) == (value("user", "acceptEdits"), ())
 
 
 def test_anybody_may_disable_bypass() -> None:
     merged = merge([layer("project", permissions={"disableBypassPermissionsMode": "disable"})], STRANGE)
 
     assert merged.bypass_disabled == value("project", "disable")
-    assert merged.plain() == {"permissions": {"disableBypassPermissionsMode": "disable"}}
+    assert merged.to_json() == {"permissions": {"disableBypassPermissionsMode": "disable"}}
 
 
 def test_a_tighter_mode_is_never_wider_than_one_it_is_tighter_than() -> None:
@@ -243,8 +254,8 @@ def test_wrong_kinds_are_reported_with_their_line_and_the_rest_counts() -> None:
     }
     merged = merge([layer("user", text, **values)], STRANGE)
 
-    assert merged.plain() == {"permissions": {"ask": ["Read"]}, "env": {"B": "2"}}
-    assert [str(flaw) for flaw in merged.flaws] == [
+    assert merged.to_json() == {"permissions": {"ask": ["Read"]}, "env": {"B": "2"}}
+    assert [str(flaw) for flaw in merged.problems] == [
         "settings: user.json:2: model must be a string and is ignored",
         "settings: user.json:4: permissions.deny must be a list and is ignored; its rules do not hold",
         f"settings: user.json:6: permissions.defaultMode must be one of {', '.join(MODES)} and is ignored",
@@ -257,17 +268,17 @@ def test_a_key_that_is_there_twice_is_reported() -> None:
     text = b'{"permissions": {"deny": ["A"],\n"deny": ["B"]},\n"model": "deny", "env": {"ask": "ask"}}'
     once = b'{"permissions": {"deny": ["deny", "\\"deny\\""]}}'
 
-    assert [str(flaw) for flaw in merge([layer("user", text)], STRANGE).flaws] == [
+    assert [str(flaw) for flaw in merge([layer("user", text)], STRANGE).problems] == [
         "settings: user.json:1: 'deny' is there twice, and only the last one counts"
     ]
-    assert merge([layer("user", once)], STRANGE).flaws == ()
+    assert merge([layer("user", once)], STRANGE).problems == ()
 
 
 @pytest.mark.parametrize("variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "\0"}, {"A": None}])
 def test_a_variable_that_no_process_can_have_is_reported(variables: dict[str, Any]) -> None:
     merged = merge([layer("user", env=variables)], STRANGE)
 
-    assert (merged.environment, len(merged.flaws)) == ({}, 1)
+    assert (merged.environment, len(merged.problems)) == ({}, 1)
 
 
 JSON = st.recursive(
@@ -289,7 +300,7 @@ def test_whatever_an_untrusted_project_says_nothing_is_widened(
     tree = layer(source, **values, permissions=permissions)
     before, after = merge([person], STRANGE), merge([tree, person], STRANGE)
 
-    def acting(merged: Merged) -> Any:
+    def acting(merged: MergedSettings) -> Any:
         harmful = {key: found for key, found in merged.values.items() if key not in HARMLESS}
         return harmful, merged.environment, merged.hooks, merged.directories
 

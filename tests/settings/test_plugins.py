@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from parley.protocol.messages.requests import AgentDefinition
-from parley.settings.base import Plugin, Value
-from parley.settings.files.plugins import gather
+from parley.settings.base import Plugin, SettingsValue
+from parley.settings.files.plugins import load_plugins
 
 HOOKS = {"Stop": [{"hooks": [{"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/stop.sh"}]}]}
 
@@ -26,9 +26,9 @@ def manifest(folder: Path, **values: Any) -> str:
     return str(folder)
 
 
-def hooked(folder: str) -> Value:
+def hooked(folder: str) -> SettingsValue:
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": f"{folder}/stop.sh"}]}]}
-    return Value(value=hooks, source="flag", path=f"{folder}/hooks/hooks.json", root=folder)
+    return SettingsValue(value=hooks, source="flag", path=f"{folder}/hooks/hooks.json", root=folder)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def hooked(folder: str) -> Value:
 def test_hooks_stand_in_the_manifest_or_in_a_file(tmp_path: Path, said: dict[str, Any]) -> None:
     folder = manifest(tmp_path, **said)
     put(tmp_path, "hooks/hooks.json", {"hooks": HOOKS})
-    assert gather([folder]).found == (Plugin(name="kit", path=folder, hooks=hooked(folder)),)
+    assert load_plugins([folder]).found == (Plugin(name="kit", path=folder, hooks=hooked(folder)),)
 
 
 def test_servers_have_the_plugins_name_before_theirs_and_its_folder_in_them(tmp_path: Path) -> None:
     folder = manifest(tmp_path, version="2")
     put(tmp_path, ".mcp.json", {"mcpServers": {"git": {"command": "${CLAUDE_PLUGIN_ROOT}/git", "args": ["x"]}}})
-    [plugin] = gather([folder]).found
+    [plugin] = load_plugins([folder]).found
     assert plugin.servers == {"plugin:kit:git": {"command": f"{folder}/git", "args": ["x"]}}
     assert plugin.json() == {"name": "kit", "path": folder, "version": "2"}
-    [plugin] = gather([], without_servers=[folder]).found
+    [plugin] = load_plugins([], without_servers=[folder]).found
     assert plugin.servers == {}
 
 
@@ -67,7 +67,7 @@ def test_a_part_that_cannot_be_used_costs_itself(tmp_path: Path, said: dict[str,
     folder = manifest(tmp_path / "kit", **said)
     put(tmp_path, "outside.json", {"hooks": HOOKS})
     put(tmp_path, "kit/hooks/hooks.json", {"hooks": {}})
-    found = gather([folder])
+    found = load_plugins([folder])
     assert [plugin.name for plugin in found.found] == ["kit"]
     [error] = found.errors
     assert error["type"] == told[0]
@@ -77,7 +77,7 @@ def test_a_part_that_cannot_be_used_costs_itself(tmp_path: Path, said: dict[str,
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": 3}', '{"name": "a/b"}', '{"name": "a..b"}', "{}"])
 def test_a_broken_manifest_makes_no_plugin(tmp_path: Path, text: str) -> None:
     put(tmp_path, ".claude-plugin/plugin.json", text)
-    found = gather([str(tmp_path)])
+    found = load_plugins([str(tmp_path)])
     assert found.found == ()
     assert [error["type"] for error in found.errors] == ["manifest-validation-error"]
 
@@ -87,7 +87,7 @@ def test_a_plugin_brings_agents_under_its_name_but_not_what_would_act(tmp_path: 
     put(tmp_path, "agents/reviewer.md", "---\ndescription: R\nmodel: haiku\n---\nYou review.")
     put(tmp_path, "agents/eager.md", "---\ndescription: E\npermissionMode: bypassPermissions\n---\nYou rush.")
     put(tmp_path, "agents/broken.md", "You have no head.")
-    found = gather([folder])
+    found = load_plugins([folder])
     [plugin] = found.found
     assert plugin.agents == {
         "kit:eager": AgentDefinition(description="E", prompt="You rush."),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.settings.base import Recipe
-from parley.settings.files.commands_and_skills import Place, gather
+from parley.settings.base import PromptTemplate
+from parley.settings.files.commands_and_skills import TemplateFolder, load_templates
 
 
 def put(folder: Path, **files: str) -> Path:
@@ -17,8 +17,8 @@ def put(folder: Path, **files: str) -> Path:
     return folder
 
 
-def found(*places: Place) -> dict[str, Recipe]:
-    recipes, flaws = gather(places)
+def found(*places: TemplateFolder) -> dict[str, PromptTemplate]:
+    recipes, flaws = load_templates(places)
     assert flaws == []
     return {recipe.name: recipe for recipe in recipes}
 
@@ -29,8 +29,8 @@ def test_the_head_of_a_file_says_what_a_command_is(tmp_path: Path) -> None:
         "disable-model-invocation: true\n---\nHello $1"
     )
     put(tmp_path, commands__hello=text)
-    assert found(Place(folder=str(tmp_path), source="user", may_act=True)) == {
-        "hello": Recipe(
+    assert found(TemplateFolder(folder=str(tmp_path), source="user", is_trusted=True)) == {
+        "hello": PromptTemplate(
             name="hello",
             kind="command",
             source="user",
@@ -40,15 +40,15 @@ def test_the_head_of_a_file_says_what_a_command_is(tmp_path: Path) -> None:
             hint="[who]",
             tools=("Read", "Bash(git log:*)"),
             model="haiku",
-            for_model=False,
-            may_act=True,
+            model_invocable=False,
+            is_trusted=True,
         )
     }
 
 
 def test_folders_are_part_of_the_name_and_the_first_line_describes_what_has_no_head(tmp_path: Path) -> None:
     put(tmp_path, commands__web__build="# Build it\n\nNow.", skills__release__SKILL="Release.")
-    recipes = found(Place(folder=str(tmp_path), source="project", prefix="mine:"))
+    recipes = found(TemplateFolder(folder=str(tmp_path), source="project", prefix="mine:"))
     assert {name: (recipe.kind, recipe.description) for name, recipe in recipes.items()} == {
         "mine:web:build": ("command", "Build it"),
         "mine:release": ("skill", "Release."),
@@ -58,7 +58,7 @@ def test_folders_are_part_of_the_name_and_the_first_line_describes_what_has_no_h
 def test_the_persons_own_comes_before_the_projects_and_a_skill_before_a_command(tmp_path: Path) -> None:
     put(tmp_path / "user", commands__a="user", commands__b="command")
     put(tmp_path / "tree", commands__a="tree", skills__b__SKILL="skill")
-    places = [Place(folder=str(tmp_path / name), source=name) for name in ("user", "tree")]
+    places = [TemplateFolder(folder=str(tmp_path / name), source=name) for name in ("user", "tree")]
     assert {name: recipe.text for name, recipe in found(*places).items()} == {"a": "user", "b": "skill"}
 
 
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_used_is_told_and_the_rest_goes_on(tmp_path: Path)
     (tree / "commands" / "a..b.md").write_text("x")
     (tree / "commands" / "binary.md").write_bytes(b"\xff\xfe")
     (tree / "skills" / "empty").mkdir(parents=True)
-    recipes, flaws = gather([Place(folder=str(tree), source="project", beneath=(str(tree),))])
+    recipes, flaws = load_templates([TemplateFolder(folder=str(tree), source="project", beneath=(str(tree),))])
     assert [recipe.name for recipe in recipes] == ["fine"]
     assert {Path(flaw.path).name: flaw.text.partition(": ")[2][:30] for flaw in flaws} == {
         "a..b.md": "'a..b' is no name: letters, di",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from parley.memory.base import Policy
-from parley.settings.base import Layer
-from parley.settings.keys import vetted
-from parley.settings.memory_options import MEMORY, fits, policy_fields
+from parley.memory.base import MemoryPolicy
+from parley.settings.base import SettingsLayer
+from parley.settings.keys import validate_layer
+from parley.settings.memory_options import MEMORY, is_valid, policy_fields
 
 ALL = {
     "enabled": True,
@@ -26,8 +26,8 @@ ALL = {
 
 def test_every_key_sets_what_it_says() -> None:
     assert set(ALL) == set(MEMORY)
-    assert fits(ALL)
-    assert Policy(**policy_fields(ALL)) == Policy(
+    assert is_valid(ALL)
+    assert MemoryPolicy(**policy_fields(ALL)) == MemoryPolicy(
         model="haiku",
         summary_model="sonnet",
         view_tokens=50_000,
@@ -52,7 +52,7 @@ def test_every_key_sets_what_it_says() -> None:
     ],
 )
 def test_what_does_not_fit_is_ignored_with_a_word(wrong: Any) -> None:
-    values, flaws = vetted(Layer(source="flag", path="given", root="/", values={"memory": wrong}))
+    values, flaws = validate_layer(SettingsLayer(source="flag", path="given", root="/", values={"memory": wrong}))
 
     assert values == {}
     assert "memory must be an object with known keys" in flaws[0].text

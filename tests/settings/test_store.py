@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from parley.settings import sources, trust
-from parley.settings.base import NotWritten
+from parley.settings.base import SettingsWriteError
 from parley.settings.merge import merge
-from parley.settings.safe_folder import opened
-from parley.settings.writer import Store
+from parley.settings.safe_folder import open_folder
+from parley.settings.writer import SettingsWriter
 
 FILES = {
     "userSettings": "config/settings.json",
@@ -25,9 +25,9 @@ FILES = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> SettingsWriter:
     (tmp_path / "project").mkdir()
-    return Store(tmp_path / "config", str(tmp_path / "project"))
+    return SettingsWriter(tmp_path / "config", str(tmp_path / "project"))
 
 
 def written(tmp_path: Path, destination: str) -> Any:
@@ -42,7 +42,7 @@ def prepare(tmp_path: Path, destination: str, content: str) -> Path:
 
 
 @pytest.mark.parametrize("destination", FILES)
-def test_rules_go_to_the_file_they_are_meant_for(store: Store, tmp_path: Path, destination: str) -> None:
+def test_rules_go_to_the_file_they_are_meant_for(store: SettingsWriter, tmp_path: Path, destination: str) -> None:
     store.add_rules(destination, "allow", ["Read", "Bash(ls:*)"])
     store.add_rules(destination, "allow", ["Bash(ls:*)", "Write"])
     store.add_rules(destination, "deny", ["Bash(rm:*)"])
@@ -54,7 +54,7 @@ def test_rules_go_to_the_file_they_are_meant_for(store: Store, tmp_path: Path, d
     assert [path for path in others if path.exists()] == []
 
 
-def test_rules_are_replaced_and_removed(store: Store, tmp_path: Path) -> None:
+def test_rules_are_replaced_and_removed(store: SettingsWriter, tmp_path: Path) -> None:
     store.add_rules("localSettings", "ask", ["A", "B", "C"])
     store.remove_rules("localSettings", "ask", ["B", "unknown"])
     assert written(tmp_path, "localSettings") == {"permissions": {"ask": ["A", "C"]}}
@@ -63,7 +63,7 @@ def test_rules_are_replaced_and_removed(store: Store, tmp_path: Path) -> None:
     assert written(tmp_path, "localSettings") == {"permissions": {"ask": ["D"]}}
 
 
-def test_directories_and_the_mode_are_kept_as_well(store: Store, tmp_path: Path) -> None:
+def test_directories_and_the_mode_are_kept_as_well(store: SettingsWriter, tmp_path: Path) -> None:
     store.add_directories("userSettings", ["/a", "/b"])
     store.remove_directories("userSettings", ["/a"])
     store.set_mode("userSettings", "acceptEdits")
@@ -73,7 +73,7 @@ def test_directories_and_the_mode_are_kept_as_well(store: Store, tmp_path: Path)
     }
 
 
-def test_what_is_not_ours_to_change_keeps_its_spelling(store: Store, tmp_path: Path) -> None:
+def test_what_is_not_ours_to_change_keeps_its_spelling(store: SettingsWriter, tmp_path: Path) -> None:
     content = (
         '{\n    "big": 123456789012345678901234567890,\n    "float": 1.50e3,\n    "escaped": "\\u00e9",\n'
         '    "permissions": {\n        "unknown": 1.0,\n        "allow": [\n            "Read"\n        ]\n    },\n'
@@ -87,7 +87,7 @@ def test_what_is_not_ours_to_change_keeps_its_spelling(store: Store, tmp_path: P
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
-def test_a_file_keeps_its_mode_and_a_new_one_is_private(store: Store, tmp_path: Path, mode: int) -> None:
+def test_a_file_keeps_its_mode_and_a_new_one_is_private(store: SettingsWriter, tmp_path: Path, mode: int) -> None:
     path = prepare(tmp_path, "projectSettings", "{}")
     path.chmod(mode)
     store.add_rules("projectSettings", "deny", ["Bash"])
@@ -101,51 +101,53 @@ def test_a_file_keeps_its_mode_and_a_new_one_is_private(store: Store, tmp_path: 
 @pytest.mark.parametrize(
     "content", ["{", "[]", '{"permissions": []}', '{"permissions": {"allow": "Read"}}', '{"a": 1,}']
 )
-def test_a_file_that_is_not_understood_is_left_alone(store: Store, tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_understood_is_left_alone(store: SettingsWriter, tmp_path: Path, content: str) -> None:
     path = prepare(tmp_path, "userSettings", content)
 
-    with pytest.raises(NotWritten, match="left alone"):
+    with pytest.raises(SettingsWriteError, match="left alone"):
         store.add_rules("userSettings", "allow", ["Write"])
 
     assert path.read_text() == content
 
 
-def test_there_are_no_other_places_to_write_to(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(NotWritten, match="no place 'session'"):
+def test_there_are_no_other_places_to_write_to(store: SettingsWriter, tmp_path: Path) -> None:
+    with pytest.raises(SettingsWriteError, match="no place 'session'"):
         store.add_rules("session", "allow", ["Write"])
 
 
 # Planted links.
 
 
-def test_a_settings_file_that_is_a_link_is_not_written_through(store: Store, tmp_path: Path) -> None:
+def test_a_settings_file_that_is_a_link_is_not_written_through(store: SettingsWriter, tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("{}")
     for destination in FILES:
         path = prepare(tmp_path, destination, "")
         path.unlink()
         path.symlink_to(tmp_path / "victim")
-        with pytest.raises(NotWritten):
+        with pytest.raises(SettingsWriteError):
             store.add_rules(destination, "allow", ["Write"])
 
     assert (tmp_path / "victim").read_text() == "{}"
 
 
-def test_a_settings_folder_that_is_a_link_is_not_written_through(store: Store, tmp_path: Path) -> None:
+def test_a_settings_folder_that_is_a_link_is_not_written_through(store: SettingsWriter, tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
     (tmp_path / "project" / ".claude").symlink_to(tmp_path / "victim")
 
-    with pytest.raises(NotWritten, match="is a link"):
+    with pytest.raises(SettingsWriteError, match="is a link"):
         store.add_rules("localSettings", "allow", ["Write"])
 
     assert list((tmp_path / "victim").iterdir()) == []
 
 
-def test_a_pipe_or_a_folder_in_the_files_place_is_neither_waited_for_nor_replaced(store: Store, tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_in_the_files_place_is_neither_waited_for_nor_replaced(
+    store: SettingsWriter, tmp_path: Path
+) -> None:
     path = prepare(tmp_path, "localSettings", "")
     path.unlink()
     for plant in (os.mkfifo, os.mkdir):
         plant(path)
-        with pytest.raises(NotWritten):
+        with pytest.raises(SettingsWriteError):
             store.add_rules("localSettings", "deny", ["Write"])
         path.rmdir() if path.is_dir() else path.unlink()
 
@@ -153,7 +155,7 @@ def test_a_pipe_or_a_folder_in_the_files_place_is_neither_waited_for_nor_replace
 # Many writers.
 
 
-def test_no_writers_change_is_lost(store: Store, tmp_path: Path) -> None:
+def test_no_writers_change_is_lost(store: SettingsWriter, tmp_path: Path) -> None:
     def write(name: str) -> None:
         for number in range(5):
             store.add_rules("userSettings", "deny", [f"{name}{number}"])
@@ -169,15 +171,15 @@ def test_no_writers_change_is_lost(store: Store, tmp_path: Path) -> None:
 
 
 def test_whoever_holds_the_lock_for_ever_is_not_waited_for_for_ever(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SettingsWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
     store.add_rules("userSettings", "deny", ["A"])
 
     with (
-        opened(tmp_path / "config") as held,
-        held.locked(),
-        pytest.raises(NotWritten, match="is locked by another process"),
+        open_folder(tmp_path / "config") as held,
+        held.lock(),
+        pytest.raises(SettingsWriteError, match="is locked by another process"),
     ):
         store.add_rules("userSettings", "deny", ["B"])
 
@@ -189,7 +191,7 @@ def test_whoever_holds_the_lock_for_ever_is_not_waited_for_for_ever(
 
 @pytest.mark.parametrize("destination", ["localSettings", "projectSettings"])
 def test_the_next_session_believes_what_was_written_and_nothing_else(
-    store: Store, tmp_path: Path, destination: str
+    store: SettingsWriter, tmp_path: Path, destination: str
 ) -> None:
     prepare(tmp_path, destination, '{"permissions": {"allow": ["Bash"], "additionalDirectories": ["/"]}}')
     store.add_rules(destination, "allow", ["Bash(ls:*)"])
@@ -202,15 +204,15 @@ def test_the_next_session_believes_what_was_written_and_nothing_else(
 
 def believed(tmp_path: Path) -> Any:
     """The permissions that count in a new session."""
-    wanted = sources.Wanted(
+    wanted = sources.SourceSelection(
         config=tmp_path / "config", project=str(tmp_path / "project"), managed_file=tmp_path / "none"
     )
-    judged, _ = trust.judge(wanted.config, wanted.project, None)
+    judged, _ = trust.evaluate(wanted.config, wanted.project, None)
 
-    return merge(sources.read(wanted).layers, judged).plain()["permissions"]
+    return merge(sources.load_layers(wanted).layers, judged).to_json()["permissions"]
 
 
-def test_the_persons_own_file_needs_no_consent(store: Store, tmp_path: Path) -> None:
+def test_the_persons_own_file_needs_no_consent(store: SettingsWriter, tmp_path: Path) -> None:
     store.add_rules("userSettings", "allow", ["Bash"])
     store.remove_rules("userSettings", "allow", ["Bash"])
 
@@ -219,7 +221,7 @@ def test_the_persons_own_file_needs_no_consent(store: Store, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("destination", ["localSettings", "projectSettings"])
 def test_what_was_taken_out_again_is_not_believed_when_somebody_else_puts_it_back(
-    store: Store, tmp_path: Path, destination: str
+    store: SettingsWriter, tmp_path: Path, destination: str
 ) -> None:
     store.add_rules(destination, "allow", ["A", "B"])
     store.add_directories(destination, ["/data"])
@@ -227,14 +229,14 @@ def test_what_was_taken_out_again_is_not_believed_when_somebody_else_puts_it_bac
     store.remove_rules(destination, "allow", ["unknown"])
     store.remove_directories(destination, ["/data"])
 
-    judged, _ = trust.judge(tmp_path / "config", str(tmp_path / "project"), None)
+    judged, _ = trust.evaluate(tmp_path / "config", str(tmp_path / "project"), None)
     assert judged.consents == {"permissions.allow=B"}
 
 
 # Single keys.
 
 
-def test_harmless_keys_are_set_and_taken_out(store: Store, tmp_path: Path) -> None:
+def test_harmless_keys_are_set_and_taken_out(store: SettingsWriter, tmp_path: Path) -> None:
     store.update("userSettings", {"model": "opus", "language": "de"})
     store.update("userSettings", {"model": None, "outputStyle": "terse"})
 
@@ -255,9 +257,9 @@ def test_harmless_keys_are_set_and_taken_out(store: Store, tmp_path: Path) -> No
     ],
 )
 def test_other_keys_places_and_kinds_are_refused_as_a_whole(
-    store: Store, tmp_path: Path, destination: str, settings: dict[str, Any]
+    store: SettingsWriter, tmp_path: Path, destination: str, settings: dict[str, Any]
 ) -> None:
-    with pytest.raises(NotWritten):
+    with pytest.raises(SettingsWriteError):
         store.update(destination, settings)
 
     assert not (tmp_path / "config").exists()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.settings.base import Style
-from parley.settings.files.output_styles import find
+from parley.settings.base import OutputStyle
+from parley.settings.files.output_styles import find_style
 
 
 @pytest.fixture
@@ -24,38 +24,40 @@ def write(folder: Path, text: str, name: str = "terse") -> None:
 def test_a_style_is_the_text_behind_its_front_matter(project: Path, tmp_path: Path) -> None:
     write(tmp_path / "config", "---\nname: Terse\ndescription: short\n---\n\nBe brief.\n---\nAlways.\n")
 
-    assert find("terse", tmp_path / "config", str(project)) == Style(name="terse", text="Be brief.\n---\nAlways.")
+    assert find_style("terse", tmp_path / "config", str(project)) == OutputStyle(
+        name="terse", text="Be brief.\n---\nAlways."
+    )
 
 
 def test_the_projects_style_comes_before_the_persons(project: Path, tmp_path: Path) -> None:
     write(tmp_path / "config", "The person's.")
     write(project / ".claude", "The project's.")
 
-    assert find("terse", tmp_path / "config", str(project)).text == "The project's."
-    assert find("terse", tmp_path / "config", None).text == "The person's."
+    assert find_style("terse", tmp_path / "config", str(project)).text == "The project's."
+    assert find_style("terse", tmp_path / "config", None).text == "The person's."
 
 
 def test_the_default_style_is_no_file(project: Path, tmp_path: Path) -> None:
     write(project / ".claude", "Not this.", "default")
 
-    assert find("default", tmp_path / "config", str(project)) == Style()
+    assert find_style("default", tmp_path / "config", str(project)) == OutputStyle()
 
 
 @pytest.mark.parametrize("name", ["none", "../../../etc/passwd", "/etc/passwd", "", "a\nb", "x" * 65])
 def test_a_style_that_is_not_there_is_reported_and_the_default_one_used(
     project: Path, tmp_path: Path, name: str
 ) -> None:
-    style = find(name, tmp_path / "config", str(project))
+    style = find_style(name, tmp_path / "config", str(project))
 
     assert (style.name, style.text) == ("default", "")
-    assert str(style.flaw).startswith("settings: outputStyle: ")
-    assert str(style.flaw).isprintable()
+    assert str(style.problem).startswith("settings: outputStyle: ")
+    assert str(style.problem).isprintable()
 
 
 def test_a_style_that_leads_out_of_the_project_is_not_read(project: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("hush")
     (project / ".claude" / "output-styles" / "terse.md").symlink_to(tmp_path / "secret.md")
 
-    style = find("terse", tmp_path / "config", str(project))
+    style = find_style("terse", tmp_path / "config", str(project))
 
-    assert (style.text, "is not used as a style" in str(style.flaw)) == ("", True)
+    assert (style.text, "is not used as a style" in str(style.problem)) == ("", True)

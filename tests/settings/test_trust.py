@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.settings.base import NotWritten, Trust
-from parley.settings.trust import NAME, consent, identify, judge, read, record
+from parley.settings.base import ProjectTrust, SettingsWriteError
+from parley.settings.trust import NAME, evaluate, identify, read_trust_file, record_consent, record_trust
 
 BOTH = frozenset({"project", "local"})
 
@@ -28,12 +28,12 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def trust(config: Path, project: Path, sources: tuple[str, ...] | None = None) -> Trust:
-    return judge(config, str(project), sources)[0]
+def trust(config: Path, project: Path, sources: tuple[str, ...] | None = None) -> ProjectTrust:
+    return evaluate(config, str(project), sources)[0]
 
 
 def test_nobody_is_trusted_from_the_start(config: Path, project: Path) -> None:
-    assert trust(config, project) == Trust()
+    assert trust(config, project) == ProjectTrust()
     assert not config.exists()
 
 
@@ -51,38 +51,38 @@ def test_nobody_is_trusted_from_the_start(config: Path, project: Path) -> None:
 def test_whoever_names_a_source_on_the_command_line_trusts_it(
     config: Path, project: Path, sources: tuple[str, ...] | None, trusted: set[str]
 ) -> None:
-    assert trust(config, project, sources) == Trust(sources=frozenset(trusted))
+    assert trust(config, project, sources) == ProjectTrust(sources=frozenset(trusted))
 
 
 def test_a_recorded_folder_is_trusted_until_it_is_forgotten(config: Path, project: Path) -> None:
-    record(config, identify(project), True)
-    assert trust(config, project) == Trust(sources=BOTH, covered=frozenset())
+    record_trust(config, identify(project), True)
+    assert trust(config, project) == ProjectTrust(sources=BOTH, covered=frozenset())
 
-    record(config, identify(project), False)
-    assert trust(config, project) == Trust()
+    record_trust(config, identify(project), False)
+    assert trust(config, project) == ProjectTrust()
     assert json.loads((config / NAME).read_text()) == {"folders": {}}
 
 
 def test_trust_is_in_the_folder_itself_by_whatever_name(config: Path, project: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project)
-    record(config, identify(tmp_path / "link"), True)
+    record_trust(config, identify(tmp_path / "link"), True)
 
-    assert trust(config, project) == Trust(sources=BOTH, covered=frozenset())
-    assert list(read(config).folders) == [str(project)]
+    assert trust(config, project) == ProjectTrust(sources=BOTH, covered=frozenset())
+    assert list(read_trust_file(config).folders) == [str(project)]
 
 
 def test_another_folder_in_the_same_place_is_not_trusted(config: Path, project: Path, tmp_path: Path) -> None:
-    record(config, identify(project), True)
+    record_trust(config, identify(project), True)
     project.rename(tmp_path / "away")
     project.mkdir()
 
-    assert trust(config, project) == Trust()
-    assert trust(config, tmp_path / "away") == Trust()
+    assert trust(config, project) == ProjectTrust()
+    assert trust(config, tmp_path / "away") == ProjectTrust()
 
 
 def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_trusted(config: Path, project: Path) -> None:
     trusted = identify(project)
-    record(config, trusted, True)
+    record_trust(config, trusted, True)
     project.rmdir()
     for _ in range(200):
         project.mkdir()
@@ -92,36 +92,36 @@ def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_truste
     else:
         pytest.skip("this file system does not give inodes away again at once")
 
-    judged, flaw = judge(config, str(project), None)
-    assert judged == Trust()
+    judged, flaw = evaluate(config, str(project), None)
+    assert judged == ProjectTrust()
     assert f"{project} is another folder than the one on record" in str(flaw)
 
 
 def test_a_record_without_a_birth_time_counts_where_there_is_none(config: Path) -> None:
     """As on file systems that do not record it: path, device and inode must do."""
-    record(config, identify("/proc"), True)
+    record_trust(config, identify("/proc"), True)
     assert identify("/proc").born is None
     assert trust(config, Path("/proc")).sources == BOTH
 
 
 def test_folders_within_a_trusted_one_are_not(config: Path, project: Path) -> None:
     (project / "vendored").mkdir()
-    record(config, identify(project), True)
+    record_trust(config, identify(project), True)
 
-    assert trust(config, project / "vendored") == Trust()
+    assert trust(config, project / "vendored") == ProjectTrust()
 
 
 def test_consents_add_up_and_go_with_trust(config: Path, project: Path) -> None:
-    consent(config, identify(project), ["a=1", "b=2"])
-    consent(config, identify(project), ["b=2", "c=3"])
-    assert trust(config, project) == Trust(consents=frozenset({"a=1", "b=2", "c=3"}))
+    record_consent(config, identify(project), ["a=1", "b=2"])
+    record_consent(config, identify(project), ["b=2", "c=3"])
+    assert trust(config, project) == ProjectTrust(consents=frozenset({"a=1", "b=2", "c=3"}))
 
-    record(config, identify(project), False)
-    assert trust(config, project) == Trust()
+    record_trust(config, identify(project), False)
+    assert trust(config, project) == ProjectTrust()
 
 
 def test_the_record_is_private_and_nothing_lies_beside_it(config: Path, project: Path) -> None:
-    record(config, identify(project), True)
+    record_trust(config, identify(project), True)
 
     assert [path.name for path in config.iterdir()] == [NAME]
     assert stat.S_IMODE((config / NAME).stat().st_mode) == 0o600
@@ -135,31 +135,31 @@ def test_a_broken_record_vouches_for_nobody_and_is_left_alone(config: Path, proj
     config.mkdir()
     (config / NAME).write_bytes(content)
 
-    judged, flaw = judge(config, str(project), None)
-    assert judged == Trust()
+    judged, flaw = evaluate(config, str(project), None)
+    assert judged == ProjectTrust()
     assert "no folder is trusted" in str(flaw)
-    with pytest.raises(NotWritten):
-        record(config, identify(project), True)
+    with pytest.raises(SettingsWriteError):
+        record_trust(config, identify(project), True)
     assert (config / NAME).read_bytes() == content
 
 
 def test_a_record_that_others_may_write_vouches_for_nobody(config: Path, project: Path) -> None:
-    record(config, identify(project), True)
+    record_trust(config, identify(project), True)
     (config / NAME).chmod(0o666)
 
-    assert trust(config, project) == Trust()
+    assert trust(config, project) == ProjectTrust()
 
 
 def test_a_planted_link_is_neither_read_nor_written_through(config: Path, project: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    record(elsewhere, identify(project), True)
+    record_trust(elsewhere, identify(project), True)
     before = (elsewhere / NAME).read_bytes()
     config.mkdir()
     (config / NAME).symlink_to(elsewhere / NAME)
 
-    assert trust(config, project) == Trust()
-    with pytest.raises(NotWritten):
-        record(config, identify(project), False)
+    assert trust(config, project) == ProjectTrust()
+    with pytest.raises(SettingsWriteError):
+        record_trust(config, identify(project), False)
     assert (elsewhere / NAME).read_bytes() == before
 
 
@@ -167,9 +167,9 @@ def test_a_pipe_in_the_records_place_is_not_waited_for(config: Path, project: Pa
     config.mkdir()
     os.mkfifo(config / NAME)
 
-    assert trust(config, project) == Trust()
-    with pytest.raises(NotWritten):
-        record(config, identify(project), True)
+    assert trust(config, project) == ProjectTrust()
+    with pytest.raises(SettingsWriteError):
+        record_trust(config, identify(project), True)
 
 
 @pytest.mark.parametrize("name", ["none", "file", "nul\0"])
@@ -181,4 +181,4 @@ def test_only_a_folder_can_be_trusted(tmp_path: Path, name: str) -> None:
 
 
 def test_a_project_that_is_gone_is_not_trusted(config: Path, tmp_path: Path) -> None:
-    assert trust(config, tmp_path / "none") == Trust()
+    assert trust(config, tmp_path / "none") == ProjectTrust()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import ModelError, UsageError
-from parley.settings.env_vars import child_environment, custom_headers, extra_body, state_events, whole, whole_or
+from parley.settings.env_vars import child_environment, custom_headers, extra_body, read_int, read_int_or, state_events
 
 
 def test_children_see_everything_but_keys_and_passwords() -> None:
@@ -40,9 +40,9 @@ def test_session_states_are_told_to_those_who_asked(environment: dict[str, str],
 
 
 def test_a_number_that_is_none_is_a_clear_error() -> None:
-    assert (whole({"N": "5"}, "N"), whole({}, "N"), whole_or({"N": "0"}, "N", 8)) == (5, None, 0)
+    assert (read_int({"N": "5"}, "N"), read_int({}, "N"), read_int_or({"N": "0"}, "N", 8)) == (5, None, 0)
     with pytest.raises(UsageError, match="N must be a whole number, not 'x'"):
-        whole({"N": "x"}, "N")
+        read_int({"N": "x"}, "N")
 
 
 def test_headers_are_lines_and_a_body_is_an_object() -> None:

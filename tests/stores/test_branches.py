@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from parley.protocol.base import Json
-from parley.stores.files.branches import abandoned, is_straight
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
-from parley.stores.session_open import Wanted, open_session
+from parley.stores.files.branches import find_abandoned, is_straight
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.session_open import SessionRequest, open_session
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 TEXT: list[Json] = [{"type": "text", "text": "x"}]
@@ -34,7 +34,7 @@ def result(uuid: str, of: str) -> Json:
 
 def dropped(*lines: Json) -> set[str]:
     raw = [msgspec.json.encode(each) + b"\n" for each in lines]
-    found = abandoned(raw)
+    found = find_abandoned(raw)
     assert is_straight(raw) <= (not found)
     return set(found)
 
@@ -97,7 +97,7 @@ def test_a_parent_that_is_not_there_costs_nothing() -> None:
 def test_odd_lines_cost_nothing(odd: bytes) -> None:
     raw = [odd, *map(msgspec.json.encode, [line("a", None), line("b", "a")]), odd]
 
-    assert not abandoned(raw) & {"a", "b"}
+    assert not find_abandoned(raw) & {"a", "b"}
 
 
 def test_lines_that_name_themselves_do_not_hold_us_up() -> None:
@@ -107,8 +107,8 @@ def test_lines_that_name_themselves_do_not_hold_us_up() -> None:
 # In a store.
 
 
-def store(config: Path) -> Claude:
-    return Claude(config, Context(cwd="/nowhere", version="2.1.0"))
+def store(config: Path) -> ClaudeStore:
+    return ClaudeStore(config, EntryContext(cwd="/nowhere", version="2.1.0"))
 
 
 def put(config: Path, *lines: Json) -> Path:
@@ -133,7 +133,7 @@ def test_a_session_of_the_original_goes_on_on_its_last_branch(tmp_path: Path) ->
 
 def test_where_we_cut_the_next_line_follows_the_point_for_other_readers(tmp_path: Path) -> None:
     path = put(tmp_path, line("a", None), line("b", "a", "assistant"), line("c", "b"))
-    log = open_session(Wanted(resume=SESSION, at="b"), store(tmp_path), lambda: "new").log
+    log = open_session(SessionRequest(resume=SESSION, at="b"), store(tmp_path), lambda: "new").log
     *_, cut = log.entries()
     message = {**line("d", None), "session_id": SESSION, "timestamp": "", "parent_tool_use_id": None}
     log.append(msgspec.structs.replace(cut, seq=cut.seq + 1, kind="user", message=message))

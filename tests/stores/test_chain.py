@@ -13,30 +13,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.stores import canonical_json
-from parley.stores.checksum_chain import Hole, Seal, checksum, has_shape
+from parley.stores.checksum_chain import ChainBroken, ChecksumChain, has_checksum_fields, read_checksum
 
 BODIES = [msgspec.json.encode({"number": number, "text": "x" * number}) for number in range(6)]
 
 
 def chained(bodies: list[bytes]) -> list[bytes]:
-    seal, records = Seal(), []
+    seal, records = ChecksumChain(), []
     for body in bodies:
-        records.append(seal.on(body))
-        assert seal.holds(records[-1])
+        records.append(seal.seal(body))
+        assert seal.verify(records[-1])
     return records
 
 
 def held(lines: list[bytes]) -> list[bytes]:
-    seal = Seal()
-    return [line for line in lines if seal.holds(line)]
+    seal = ChecksumChain()
+    return [line for line in lines if seal.verify(line)]
 
 
 def test_a_record_is_json_with_the_checksums_last() -> None:
     first, second = chained(BODIES[:2])
 
     assert list(msgspec.json.decode(second)) == ["number", "text", "own", "sum", "check"]
-    assert checksum(first) != checksum(second)
-    assert checksum(BODIES[0]) is None
+    assert read_checksum(first) != read_checksum(second)
+    assert read_checksum(BODIES[0]) is None
 
 
 def test_lines_of_others_may_stand_between_ours() -> None:
@@ -47,12 +47,12 @@ def test_lines_of_others_may_stand_between_ours() -> None:
 
 
 def test_a_record_that_was_not_written_is_no_part_of_the_chain() -> None:
-    seal = Seal()
-    lost = seal.on(BODIES[0])
-    kept = seal.on(BODIES[1])
+    seal = ChecksumChain()
+    lost = seal.seal(BODIES[0])
+    kept = seal.seal(BODIES[1])
 
-    assert seal.holds(kept)
-    assert not seal.holds(lost)
+    assert seal.verify(kept)
+    assert not seal.verify(lost)
 
 
 @pytest.mark.parametrize("missing", range(4))
@@ -60,7 +60,7 @@ def test_a_missing_record_is_a_hole(missing: int) -> None:
     records = chained(BODIES)
     del records[missing]
 
-    with pytest.raises(Hole):
+    with pytest.raises(ChainBroken):
         held(records)
 
 
@@ -70,9 +70,9 @@ def test_an_altered_record_ends_the_chain_before_it(at: int, place: float, bit: 
     spoilt = bytearray(records[at])
     spoilt[int(place * len(spoilt))] ^= 1 << bit
     lines = [*records[:at], bytes(spoilt), *records[at + 1 :]]
-    seal, good = Seal(), list[bytes]()
-    with suppress(Hole):
-        good += (line for line in lines if seal.holds(line))
+    seal, good = ChecksumChain(), list[bytes]()
+    with suppress(ChainBroken):
+        good += (line for line in lines if seal.verify(line))
 
     # What a record says is certain if only the checksum of its bytes was hit.
     is_certain = summed_up(bytes(spoilt)) == summed_up(records[at])
@@ -80,18 +80,18 @@ def test_an_altered_record_ends_the_chain_before_it(at: int, place: float, bit: 
 
 
 def summed_up(line: bytes) -> tuple[bytes, int] | None:
-    found = canonical_json.marks(line)
-    return (canonical_json.of(line), found[0]) if found is not None else None
+    found = canonical_json.find_checksums(line)
+    return (canonical_json.canonical_bytes(line), found[0]) if found is not None else None
 
 
 def test_a_record_is_known_by_its_end_whatever_became_of_the_name_of_its_checksum() -> None:
     (record,) = chained(BODIES[:1])
 
-    assert has_shape(record)
-    assert has_shape(record.replace(b'"sum"', b'"sun"'))
-    assert has_shape(record.replace(b'"check"', b'"chdck"'))
-    assert not has_shape(BODIES[0])
-    assert not has_shape(b'{"type":"user","gitBranch":"deadbeef"}')
+    assert has_checksum_fields(record)
+    assert has_checksum_fields(record.replace(b'"sum"', b'"sun"'))
+    assert has_checksum_fields(record.replace(b'"check"', b'"chdck"'))
+    assert not has_checksum_fields(BODIES[0])
+    assert not has_checksum_fields(b'{"type":"user","gitBranch":"deadbeef"}')
 
 
 def test_records_that_were_written_again_with_other_blanks_and_escapes_are_the_same() -> None:
@@ -109,7 +109,7 @@ def test_records_that_were_written_again_with_other_blanks_and_escapes_are_the_s
 def test_a_record_that_was_written_again_and_altered_is_damaged() -> None:
     again = [json.dumps(msgspec.json.decode(record)).encode() for record in chained(BODIES[:3])]
 
-    with pytest.raises(Hole):
+    with pytest.raises(ChainBroken):
         held([again[0], again[1].replace(b"x", b"y"), again[2]])
 
 
@@ -148,7 +148,7 @@ def test_a_missing_record_is_a_hole_in_whatever_order_the_fields_are(missing: in
     moved = [json.dumps(msgspec.json.decode(record), sort_keys=True).encode() for record in chained(BODIES)]
     del moved[missing]
 
-    with pytest.raises(Hole):
+    with pytest.raises(ChainBroken):
         held(moved)
 
 
@@ -159,14 +159,14 @@ def test_an_altered_record_is_damaged_in_whatever_order_the_fields_are(spoilt: t
 
     assert lines != moved
     assert held(lines[:3]) == moved[:2]
-    with pytest.raises(Hole):
+    with pytest.raises(ChainBroken):
         held(lines)
 
 
 def test_the_chain_goes_on_behind_records_in_another_order() -> None:
     moved = [json.dumps(msgspec.json.decode(record), sort_keys=True).encode() for record in chained(BODIES[:3])]
-    seal = Seal()
-    assert all(map(seal.holds, moved))
-    more = seal.on(BODIES[3])
+    seal = ChecksumChain()
+    assert all(map(seal.verify, moved))
+    more = seal.seal(BODIES[3])
 
     assert held([*moved, more]) == [*moved, more]

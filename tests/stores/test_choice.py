@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import UsageError
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.stores.selection import Chosen, choose, has_password, parse
 
 
@@ -27,12 +27,12 @@ from parley.stores.selection import Chosen, choose, has_password, parse
 def test_a_store_is_named_by_an_option_or_a_variable(
     options: dict[str, object], environment: dict[str, str], chosen: Chosen | None
 ) -> None:
-    assert choose(Options(**options), environment) == chosen
+    assert choose(CliOptions(**options), environment) == chosen
 
 
 def test_two_places_at_once_are_one_too_many() -> None:
     with pytest.raises(UsageError, match="give one of them"):
-        choose(Options(store="folder", database="a.db"), {})
+        choose(CliOptions(store="folder", database="a.db"), {})
 
 
 @pytest.mark.parametrize("named", ["sqlite", "sqlite:", "postgres", "postgres:db"])

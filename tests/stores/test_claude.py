@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.files.claude import Claude, project_key
-from parley.stores.files.entry_codec import Context
+from parley.stores.files.claude import ClaudeStore, project_key
+from parley.stores.files.entry_codec import EntryContext
 from stores.conformance import (
     CALL,
     CONVERSATION,
@@ -48,8 +48,8 @@ SURROUNDINGS: Json = {
 }
 
 
-def store(config: Path, cwd: str = CWD) -> Claude:
-    return Claude(config, Context(cwd=cwd, version="2.1.0", entrypoint="sdk-py", git_branch="main"))
+def store(config: Path, cwd: str = CWD) -> ClaudeStore:
+    return ClaudeStore(config, EntryContext(cwd=cwd, version="2.1.0", entrypoint="sdk-py", git_branch="main"))
 
 
 def transcript(config: Path, session_id: str = FIRST, folder: str = FOLDER) -> Path:

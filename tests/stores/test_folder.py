@@ -11,13 +11,13 @@ import pytest
 
 from parley.errors import DamagedSession
 from parley.protocol.base import Json
-from parley.stores.files.entry_codec import Context
-from parley.stores.files.folder import Folder
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.folder import FolderStore
 from stores.conformance import CONVERSATION, FIRST, Place, assistant, every_claim, kept, note, user, write
 
 
-def store(root: Path) -> Folder:
-    return Folder(root, Context(cwd="/nowhere/project", version="2.1.0", git_branch="main"))
+def store(root: Path) -> FolderStore:
+    return FolderStore(root, EntryContext(cwd="/nowhere/project", version="2.1.0", git_branch="main"))
 
 
 def age(root: Path) -> None:

@@ -18,17 +18,17 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import interchange  # programmes are no package: their folder must be on the path first
 
-from parley.models.fake.script import Call, Script, ScriptedTurn
-from parley.stores.base import Entry, later
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
+from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.stores.base import Entry, later_time
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
 from parley.testing.model_server import running
 from stores.recorded import RECORDED
 
 OLDER = "44444444-4444-4444-8444-444444444444"
 FORK = "55555555-5555-4555-8555-555555555555"
 SAID = ["prompt-1", "answer-1a", "Bash", "tool-1a", "answer-1"]
-CONTEXT = Context(cwd="/project", version="2.1.0")
+CONTEXT = EntryContext(cwd="/project", version="2.1.0")
 
 
 @pytest.mark.parametrize("kind", ["plain", "tools", "fork", "compact", "kill", "at"])
@@ -58,7 +58,7 @@ def test_a_session_of_an_older_version_is_read_and_continued(tmp_path: Path) -> 
     complaints: list[str] = []
     path = transcript(tmp_path, OLDER)
     path.write_bytes((RECORDED / "older-parley.jsonl").read_bytes())
-    store = Claude(tmp_path, CONTEXT, complaints.append)
+    store = ClaudeStore(tmp_path, CONTEXT, complaints.append)
     entries = list(store.read(OLDER))
     log = store.open(OLDER)
     log.append(Entry(seq=8, kind="note", at="2026-01-01T00:00:09.000Z", message={"text": "more"}))
@@ -81,13 +81,13 @@ def test_a_fork_of_an_older_session_by_the_original_is_whole(tmp_path: Path) -> 
     lines = [json.loads(line) for line in (RECORDED / "older-parley.jsonl").read_text().splitlines()]
     transcript(tmp_path, FORK).write_bytes(forked(lines, FORK))
 
-    assert words(list(Claude(tmp_path, CONTEXT, complaints.append).read(FORK))) == SAID
+    assert words(list(ClaudeStore(tmp_path, CONTEXT, complaints.append).read(FORK))) == SAID
     assert complaints == []
 
 
 def test_a_copied_line_that_is_damaged_is_left_out_and_named(tmp_path: Path) -> None:
     complaints: list[str] = []
-    store = Claude(tmp_path, CONTEXT, complaints.append)
+    store = ClaudeStore(tmp_path, CONTEXT, complaints.append)
     transcript(tmp_path, OLDER).write_bytes((RECORDED / "older-parley.jsonl").read_bytes())
     log = store.create("66666666-6666-4666-8666-666666666666")
     for entry in store.read(OLDER):
@@ -103,7 +103,7 @@ def test_a_copied_line_that_is_damaged_is_left_out_and_named(tmp_path: Path) -> 
 
 def test_transcripts_have_final_figures_once_and_times_that_rise(tmp_path: Path) -> None:
     usage = {"input_tokens": 100, "output_tokens": 50}
-    calls = [Call(name="Bash", input={"command": f"echo {word}"}) for word in ("one", "two")]
+    calls = [ScriptedCall(name="Bash", input={"command": f"echo {word}"}) for word in ("one", "two")]
     turns = [
         ScriptedTurn(thinking="Hm.", text="I look.", tools=calls, usage=usage),
         ScriptedTurn(text="Done.", usage=usage),
@@ -130,7 +130,7 @@ def test_transcripts_have_final_figures_once_and_times_that_rise(tmp_path: Path)
 
 
 def test_a_block_that_was_kept_before_a_crash_is_a_line_of_the_conversation_afterwards(tmp_path: Path) -> None:
-    store = Claude(tmp_path, CONTEXT)
+    store = ClaudeStore(tmp_path, CONTEXT)
     transcript(tmp_path, OLDER).write_bytes((RECORDED / "older-parley.jsonl").read_bytes())
     *_, user, last = [entry for entry in store.read(OLDER) if entry.kind in ("user", "assistant")]
     log = store.create(FORK)
@@ -166,4 +166,4 @@ def test_a_block_that_was_kept_before_a_crash_is_a_line_of_the_conversation_afte
     ],
 )
 def test_a_time_is_later_than_the_one_before(at: str, last: str, found: str) -> None:
-    assert later(at, last) == found
+    assert later_time(at, last) == found

@@ -9,16 +9,16 @@ import pytest
 
 from parley.errors import SessionError
 from parley.stores.base import Entry, Info
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
-from parley.stores.files.title_tags import REACH
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.title_tags import TAIL_BYTES
 from stores.conformance import FIRST, note, user, write
 
-MUCH = "x" * (REACH // 4)
+MUCH = "x" * (TAIL_BYTES // 4)
 
 
-def store(path: Path) -> Claude:
-    return Claude(path, Context(cwd="/nowhere", version="1"))
+def store(path: Path) -> ClaudeStore:
+    return ClaudeStore(path, EntryContext(cwd="/nowhere", version="1"))
 
 
 def transcript(path: Path) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from parley.errors import SessionBusy, SessionError
 from parley.stores.files import lease
-from parley.stores.files.lease import is_held, take
+from parley.stores.files.lease import acquire, is_leased
 
 HOLD = """
 import sys
@@ -52,7 +52,7 @@ def test_whoever_comes_second_hears_who_holds_the_session(tmp_path: Path) -> Non
     assert said(process) == "held"
     try:
         with pytest.raises(SessionBusy) as raised:
-            take(tmp_path / "s", "s")
+            acquire(tmp_path / "s", "s")
         assert f"in use by process {process.pid} on {os.uname().nodename} since 2" in str(raised.value)
     finally:
         end(process, signal.SIGKILL)
@@ -63,7 +63,7 @@ def test_a_session_is_free_as_soon_as_its_holder_is_killed(tmp_path: Path) -> No
     assert said(process) == "held"
     end(process, signal.SIGKILL)
 
-    take(tmp_path / "s", "s").release()
+    acquire(tmp_path / "s", "s").release()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,8 +77,8 @@ def test_of_many_who_race_for_a_session_exactly_one_gets_it(tmp_path: Path) -> N
 
 
 def test_a_robbed_holder_knows_it_and_leaves_the_thiefs_lease_alone(tmp_path: Path) -> None:
-    robbed = take(tmp_path / "s", "s")
-    thief = take(tmp_path / "s", "s", steal=True)
+    robbed = acquire(tmp_path / "s", "s")
+    thief = acquire(tmp_path / "s", "s", steal=True)
 
     assert (robbed.is_ours(), thief.is_ours()) == (False, True)
     robbed.release()
@@ -87,11 +87,11 @@ def test_a_robbed_holder_knows_it_and_leaves_the_thiefs_lease_alone(tmp_path: Pa
 
 
 def test_a_lease_without_words_is_still_a_lease(tmp_path: Path) -> None:
-    held = take(tmp_path / "s", "s")
+    held = acquire(tmp_path / "s", "s")
     (tmp_path / "s").write_bytes(b"\xff not json")
 
     with pytest.raises(SessionBusy, match="another process"):
-        take(tmp_path / "s", "s")
+        acquire(tmp_path / "s", "s")
     held.release()
 
 
@@ -105,7 +105,7 @@ def test_the_lock_that_a_dead_holder_left_to_its_child_is_waited_for(tmp_path: P
         if len(pauses) == 3:
             os.close(lock)
 
-    with take(tmp_path / "s", "s", pause=pause) as held:
+    with acquire(tmp_path / "s", "s", pause=pause) as held:
         assert held.is_ours()
     assert len(pauses) == 3
 
@@ -115,7 +115,7 @@ def test_a_dead_holders_lock_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     pauses: list[float] = []
 
     with pytest.raises(SessionBusy):
-        take(tmp_path / "s", "s", pause=pauses.append)
+        acquire(tmp_path / "s", "s", pause=pauses.append)
     assert sum(pauses) == pytest.approx(0.5)
     os.close(lock)
 
@@ -134,10 +134,10 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(SessionError, match=r"the session cannot be held at .*: Not a directory"):
-        take(tmp_path / "file" / "s", "s")
+        acquire(tmp_path / "file" / "s", "s")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     with pytest.raises(SessionError, match="link is a symbolic link"):
-        take(tmp_path / "link", "s")
+        acquire(tmp_path / "link", "s")
     assert (tmp_path / "file").read_text() == ""
 
 
@@ -146,22 +146,22 @@ def test_a_full_disk_keeps_nobody_from_a_session(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with take(tmp_path / "lease", "s"), pytest.raises(SessionBusy, match="in use by another process"):
-        take(tmp_path / "lease", "s")
+    with acquire(tmp_path / "lease", "s"), pytest.raises(SessionBusy, match="in use by another process"):
+        acquire(tmp_path / "lease", "s")
 
 
 def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lease"
     with holder(path) as process:
         assert said(process) == "held"
-        assert is_held(path)
+        assert is_leased(path)
         process.kill()
     signed = json.loads(path.read_text())
     path.write_text(json.dumps({**signed, "pid": os.getpid()}))
 
-    assert not is_held(path)
-    with take(path, "s"):
-        assert is_held(path)
+    assert not is_leased(path)
+    with acquire(path, "s"):
+        assert is_leased(path)
 
 
 RELEASE = """
@@ -199,7 +199,7 @@ def test_a_holder_that_lets_go_does_not_remove_a_thiefs_lease(tmp_path: Path) ->
                 print("go", file=process.stdin, flush=True)
                 assert said(process) == "released"
 
-        thief = take(tmp_path / "s", "s", steal=True, pause=pause)
+        thief = acquire(tmp_path / "s", "s", steal=True, pause=pause)
         if not pauses:
             print("go", file=process.stdin, flush=True)
             assert said(process) == "released"
@@ -215,20 +215,20 @@ def test_where_folders_have_no_locks_a_lease_stays_and_is_taken_over(
         raise lease.NoFolderLocks(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
     monkeypatch.setattr(lease, "lock_folder", unsupported)
-    first = take(tmp_path / "s", "s")
-    thief = take(tmp_path / "s", "s", steal=True)
+    first = acquire(tmp_path / "s", "s")
+    thief = acquire(tmp_path / "s", "s", steal=True)
     first.release()
     assert thief.is_ours()
     thief.release()
 
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
-    with take(tmp_path / "s", "s") as later:
+    with acquire(tmp_path / "s", "s") as later:
         assert later.is_ours()
 
 
 def test_a_pipe_in_place_of_a_lease_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "s")
 
-    assert not is_held(tmp_path / "s")
+    assert not is_leased(tmp_path / "s")
     with pytest.raises(SessionError, match="is a named pipe"):
-        take(tmp_path / "s", "s")
+        acquire(tmp_path / "s", "s")

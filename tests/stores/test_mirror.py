@@ -6,18 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-from parley.protocol.base import Json, Message, plain
+from parley.protocol.base import Json, Message, to_builtins
 from parley.stores.base import Entry
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
-from parley.stores.memory import Memory
-from parley.stores.mirror import Mirror
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.memory import MemoryStore
+from parley.stores.mirror import MirroredLog
 from stores.conformance import FIRST, TEXT, uuid
 from stores.conformance import assistant as assistant_entry
 from stores.conformance import note as note_entry
 from stores.conformance import user as user_entry
 
-CONTEXT = Context(cwd="/nowhere", version="2.1.0")
+CONTEXT = EntryContext(cwd="/nowhere", version="2.1.0")
 PATH = f"/config/projects/-nowhere/{FIRST}.jsonl"
 
 
@@ -41,10 +41,10 @@ class Client:
     def __init__(self, *held: Entry, is_copy: bool = False, most_bytes: int = 10_000, head: Json | None = None) -> None:
         self.frames: list[Json] = []
         self.complaints: list[str] = []
-        self.log = Memory().create(FIRST)
+        self.log = MemoryStore().create(FIRST)
         for entry in held:
             self.log.append(entry)
-        self.mirror = Mirror(
+        self.mirror = MirroredLog(
             self.log,
             self.hear,
             path=PATH,
@@ -57,7 +57,7 @@ class Client:
         )
 
     def hear(self, message: Message) -> None:
-        self.frames.append(plain(message))
+        self.frames.append(to_builtins(message))
 
     def lines(self) -> list[Json]:
         return [line for frame in self.frames for line in frame["entries"]]
@@ -111,7 +111,7 @@ def test_a_transcript_of_mirrored_lines_is_the_session(tmp_path: Path) -> None:
     # The client spells them anew, its own way.
     path.write_bytes(b"".join(msgspec.json.encode(dict(sorted(line.items()))) + b"\n" for line in client.lines()))
 
-    log = Claude(tmp_path, CONTEXT).open(FIRST)
+    log = ClaudeStore(tmp_path, CONTEXT).open(FIRST)
     assert list(log.entries()) == talk
     log.append(user(3))
     assert list(log.entries()) == [*talk, user(3)]

@@ -10,10 +10,10 @@ import pytest
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
-from parley.stores.memory import Memory
-from parley.stores.session_open import Opened, Wanted, open_session
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.memory import MemoryStore
+from parley.stores.session_open import OpenedSession, SessionRequest, open_session
 
 OLD = "11111111-1111-4111-8111-111111111111"
 NEW = "22222222-2222-4222-8222-222222222222"
@@ -38,7 +38,7 @@ TALK = [
 
 @pytest.fixture(params=["claude", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    made: Store = Memory() if request.param == "memory" else claude(tmp_path)
+    made: Store = MemoryStore() if request.param == "memory" else claude(tmp_path)
     log = made.create(OLD)
     for entry in TALK:
         log.append(entry)
@@ -46,12 +46,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return made
 
 
-def claude(config: Path) -> Claude:
-    return Claude(config, Context(cwd="/nowhere", version="2.1.0"))
+def claude(config: Path) -> ClaudeStore:
+    return ClaudeStore(config, EntryContext(cwd="/nowhere", version="2.1.0"))
 
 
-def open_it(store: Store, **wanted: object) -> Opened:
-    return open_session(Wanted(**wanted), store, lambda: NEW)  # type: ignore[arg-type]
+def open_it(store: Store, **wanted: object) -> OpenedSession:
+    return open_session(SessionRequest(**wanted), store, lambda: NEW)  # type: ignore[arg-type]
 
 
 def uuids(entries: Iterator[Entry]) -> list[str]:

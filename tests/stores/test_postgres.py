@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.postgres import Postgres
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.postgres import PostgresStore
 from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 from stores.server import free_port, programs, server
 
@@ -55,8 +55,8 @@ def address(running: str) -> str:
     return running
 
 
-def store(address: str) -> Postgres:
-    return Postgres(address, Context(cwd="/nowhere/project", version="2.1.0", git_branch="main"))
+def store(address: str) -> PostgresStore:
+    return PostgresStore(address, EntryContext(cwd="/nowhere/project", version="2.1.0", git_branch="main"))
 
 
 def holder(address: str) -> subprocess.Popen[str]:

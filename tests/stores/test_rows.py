@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import DamagedSession
-from parley.stores.sql.rows import Damage, Row, Rows, damage, follow
+from parley.stores.sql.rows import Row, RowChain, RowDamage, find_damage, next_checksum
 
 TEXTS = (b'{"text":"one"}', b'{"text":"two"}', b'{"text":"three"}')
 
@@ -13,18 +13,18 @@ TEXTS = (b'{"text":"one"}', b'{"text":"two"}', b'{"text":"three"}')
 def chained(*, before: int = 0) -> list[Row]:
     rows: list[Row] = []
     for seq, message in enumerate(TEXTS):
-        before = follow(before, seq, b"note", b"now", message, b"{}")
+        before = next_checksum(before, seq, b"note", b"now", message, b"{}")
         rows.append((seq, b"note", b"now", message, b"{}", before))
     return rows
 
 
 def texts(rows: list[Row]) -> list[str]:
-    return [entry.message["text"] for entry in Rows("s", "a database").entries(rows)]
+    return [entry.message["text"] for entry in RowChain("s", "a database").entries(rows)]
 
 
 def test_rows_in_their_places_are_read() -> None:
     assert texts(chained()) == ["one", "two", "three"]
-    assert damage(chained()) is None
+    assert find_damage(chained()) is None
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_row_that_does_not_follow_on_is_damage(spoil: object) -> None:
 
     with pytest.raises(DamagedSession, match=r"Session s is damaged at entry \d in a database"):
         texts(rows)
-    found = damage(rows)
-    assert found == Damage(seq=rows[1][0], kept_bytes=len(TEXTS[0]) + 2, kept_messages=0)
+    found = find_damage(rows)
+    assert found == RowDamage(seq=rows[1][0], kept_bytes=len(TEXTS[0]) + 2, kept_messages=0)
 
 
 def test_rows_of_versions_without_checksums_are_read_as_they_are() -> None:
@@ -58,6 +58,6 @@ def test_rows_of_versions_without_checksums_are_read_as_they_are() -> None:
 
 def test_reading_goes_on_where_the_sum_of_what_is_before_is_known() -> None:
     rows = chained()
-    later = Rows("s", "a database", total=rows[1][5])
+    later = RowChain("s", "a database", total=rows[1][5])
 
     assert [entry.seq for entry in later.entries(rows[2:])] == [2]

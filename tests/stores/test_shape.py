@@ -8,7 +8,7 @@ import pytest
 
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.entry_validation import oddity
+from parley.stores.entry_validation import find_problem
 from stores.conformance import CONVERSATION
 
 
@@ -56,9 +56,9 @@ ODD = [
 
 @pytest.mark.parametrize("sound", SOUND)
 def test_what_can_be_folded_and_sent_is_not_odd(sound: Entry) -> None:
-    assert oddity(sound) is None
+    assert find_problem(sound) is None
 
 
 @pytest.mark.parametrize("odd", ODD)
 def test_what_nobody_could_fold_or_send_is_odd(odd: Entry) -> None:
-    assert oddity(odd) is not None
+    assert find_problem(odd) is not None

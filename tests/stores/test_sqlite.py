@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import DamagedSession, SessionError
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.sqlite import Sqlite
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.sqlite import SqliteStore
 from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 
 WRITER = """
@@ -33,8 +33,8 @@ sys.stdin.read()
 """
 
 
-def store(path: Path, cwd: str = "/nowhere/project") -> Sqlite:
-    return Sqlite(path / "sessions.db", Context(cwd=cwd, version="2.1.0", git_branch="main"))
+def store(path: Path, cwd: str = "/nowhere/project") -> SqliteStore:
+    return SqliteStore(path / "sessions.db", EntryContext(cwd=cwd, version="2.1.0", git_branch="main"))
 
 
 def writer(path: Path, session_id: str, entries: int) -> subprocess.Popen[str]:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionError
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
-from parley.stores.titles import titled
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.titles import find_by_title
 from stores.conformance import FIRST, SECOND, user, write
 
 
-def store(config: Path, cwd: str = "/here") -> Claude:
-    return Claude(config, Context(cwd=cwd, version="2.1.0"))
+def store(config: Path, cwd: str = "/here") -> ClaudeStore:
+    return ClaudeStore(config, EntryContext(cwd=cwd, version="2.1.0"))
 
 
 def begun(config: Path, session_id: str, title: str, cwd: str = "/here") -> None:
@@ -24,7 +24,7 @@ def begun(config: Path, session_id: str, title: str, cwd: str = "/here") -> None
 
 
 def found(config: Path, name: str) -> str | None:
-    return titled(name, [store(config)], "/here")
+    return find_by_title(name, [store(config)], "/here")
 
 
 def test_a_title_names_the_one_session_that_has_it(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from parley.errors import DamagedSession
 from parley.stores.base import Entry
-from parley.stores.files.claude import Claude
-from parley.stores.files.entry_codec import Context
+from parley.stores.files.claude import ClaudeStore
+from parley.stores.files.entry_codec import EntryContext
 from stores.conformance import CONVERSATION, FIRST, user, write
 
 TALK = [user(seq, f"prompt {seq} " + "x" * (seq * 7)) for seq in range(8)]
 
 
-def opened(config: Path, complaints: list[str]) -> tuple[Claude, Path]:
-    store = Claude(config, Context(cwd="/nowhere", version="1"), complaints.append)
+def opened(config: Path, complaints: list[str]) -> tuple[ClaudeStore, Path]:
+    store = ClaudeStore(config, EntryContext(cwd="/nowhere", version="1"), complaints.append)
     return store, config / "projects" / "-nowhere" / f"{FIRST}.jsonl"
 
 

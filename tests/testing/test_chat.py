@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from parley.errors import ModelError
-from parley.models.base import Event
-from parley.models.event_synthesis import events_of, message_json
+from parley.models.base import ModelEvent
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.http.sse import EventReader
-from parley.testing.chat_completions import Chat
+from parley.testing.chat_completions import ChatCompletionsApi
 
 USAGE = {"input_tokens": 7, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 1, "output_tokens": 3}
 ANSWER = message_json(
@@ -31,17 +31,17 @@ ANSWER = message_json(
 
 
 def read(*messages: Any, **fields: Any) -> Any:
-    return Chat().read(json.dumps({"model": "m", "messages": messages, **fields}).encode())
+    return ChatCompletionsApi().read(json.dumps({"model": "m", "messages": messages, **fields}).encode())
 
 
 def streamed(**fields: Any) -> list[Any]:
-    async def events() -> AsyncIterator[Event]:
-        for event in events_of(ANSWER, 3):
+    async def events() -> AsyncIterator[ModelEvent]:
+        for event in synthesize_events(ANSWER, 3):
             yield event
 
     async def spelled() -> bytes:
         asked = read(stream=True, **fields)
-        return b"".join([chunk async for chunk in Chat().spelled(events(), asked)])
+        return b"".join([chunk async for chunk in ChatCompletionsApi().encode_events(events(), asked)])
 
     *chunks, done = EventReader().feed(asyncio.run(spelled()))
     assert done == b"[DONE]"
@@ -127,7 +127,7 @@ def test_what_was_used_is_told_only_to_who_asks() -> None:
 
 
 def test_an_answer_in_one_piece() -> None:
-    whole = Chat().whole(ANSWER)
+    whole = ChatCompletionsApi().encode_message(ANSWER)
 
     assert whole["choices"][0]["message"] == {
         "role": "assistant",
@@ -146,7 +146,10 @@ def test_an_answer_in_one_piece() -> None:
     [("end_turn", "stop"), ("max_tokens", "length"), ("stop_sequence", "stop"), ("refusal", "content_filter")],
 )
 def test_reasons_to_stop_have_other_names(stop_reason: str, finish_reason: str) -> None:
-    assert Chat().whole({**ANSWER, "stop_reason": stop_reason})["choices"][0]["finish_reason"] == finish_reason
+    assert (
+        ChatCompletionsApi().encode_message({**ANSWER, "stop_reason": stop_reason})["choices"][0]["finish_reason"]
+        == finish_reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,7 @@ def test_reasons_to_stop_have_other_names(stop_reason: str, finish_reason: str) 
 )
 def test_what_cannot_be_read_is_refused(body: bytes) -> None:
     with pytest.raises(ModelError) as raised:
-        Chat().read(body)
+        ChatCompletionsApi().read(body)
 
     assert raised.value.status == 400
-    assert msgspec.json.encode(Chat().error(raised.value)).startswith(b'{"error":{"message":"')
+    assert msgspec.json.encode(ChatCompletionsApi().error(raised.value)).startswith(b'{"error":{"message":"')

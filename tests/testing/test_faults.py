@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from parley.models.fake.script import Call, Script, ScriptedTurn
-from parley.models.faults.catalog import Plan
+from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.faults.catalog import FaultPlan
 from parley.testing.model_server import ModelServer, running
 
-ANSWER = ScriptedTurn(text="Hello there.", tools=[Call(name="Read", input={"path": "x" * 50})], chunk_chars=8)
+ANSWER = ScriptedTurn(text="Hello there.", tools=[ScriptedCall(name="Read", input={"path": "x" * 50})], chunk_chars=8)
 SCRIPT = Script(turn=[ANSWER], at_end="repeat")
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions"}
 BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
@@ -54,7 +54,7 @@ class Heard:
 
 
 def heard(fault: str, api: str = "messages", **how: Any) -> Heard:
-    with running(SCRIPT, plan=Plan.read([fault], "here")) as server:
+    with running(SCRIPT, plan=FaultPlan.read([fault], "here")) as server:
         return Heard(server, PATHS[api], **how)
 
 
@@ -119,7 +119,7 @@ def test_a_malformed_event_is_no_json(api: str) -> None:
     [("rate-limit", 429, False), ("rate-limit-wait=7", 429, True), ("overloaded", 529, False)],
 )
 def test_a_refusal_is_a_status(api: str, fault: str, status: int, wait: bool) -> None:
-    with running(SCRIPT, plan=Plan.read([fault], "here")) as server:
+    with running(SCRIPT, plan=FaultPlan.read([fault], "here")) as server:
         refused = Heard(server, PATHS[api], patience_seconds=0.3)
 
     assert refused.data.startswith(f"HTTP/1.1 {status} ".encode())
@@ -154,7 +154,7 @@ def test_a_fault_in_a_script_strikes_its_turn_alone() -> None:
 
 def test_a_refused_request_uses_up_no_turn() -> None:
     script = Script(turn=[ScriptedTurn(text="a"), ScriptedTurn(text="b")])
-    with running(script, plan=Plan.read(["overloaded"], "here")) as server:
+    with running(script, plan=FaultPlan.read(["overloaded"], "here")) as server:
         Heard(server, "/v1/messages", until=b"Overloaded")
         heard_next = Heard(server, "/v1/messages")
 

@@ -15,9 +15,9 @@ import pytest
 
 from parley.errors import ModelError
 from parley.models.backends.anthropic import Anthropic
-from parley.models.base import Event, ModelRequest
-from parley.models.endpoint import Endpoint
-from parley.models.fake.script import Fault, Script, ScriptedTurn, read_script
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.endpoint import ModelEndpoint
+from parley.models.fake.script import Script, ScriptedError, ScriptedTurn, read_script
 from parley.models.http.sse import EventReader
 from parley.testing.model_server import ModelServer, running
 
@@ -95,9 +95,9 @@ def test_our_own_adapter_reads_what_is_served() -> None:
     script = Script(turn=[ScriptedTurn(thinking="Hm.", text="Yes.")])
     request = ModelRequest(model="claude-test", system=[], messages=[{"role": "user", "content": "?"}], max_tokens=9)
 
-    async def heard() -> list[Event]:
+    async def heard() -> list[ModelEvent]:
         async with asyncio.timeout(60), ModelServer(script) as server:
-            model = Anthropic(Endpoint(base_url=server.url, auth=("x-api-key", "a-key")))
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=("x-api-key", "a-key")))
             try:
                 return [event async for event in model.stream(request)]
             finally:
@@ -135,7 +135,7 @@ def test_one_connection_carries_many_exchanges() -> None:
 
 @pytest.mark.parametrize("body", [PROMPT, STREAMED], ids=["whole", "streamed"])
 def test_a_scripted_error_is_an_http_status_with_the_body_of_the_api(body: object) -> None:
-    fault = Fault(status=529, type="overloaded_error", message="busy", retry_after_seconds=1.5)
+    fault = ScriptedError(status=529, type="overloaded_error", message="busy", retry_after_seconds=1.5)
     with running(Script(turn=[ScriptedTurn(error=fault), *HELLO.turn])) as server, connected(server) as connection:
         response = post(connection, body)
 
@@ -145,7 +145,7 @@ def test_a_scripted_error_is_an_http_status_with_the_body_of_the_api(body: objec
 
 
 def test_an_error_without_a_retry_time_has_no_such_header() -> None:
-    fault = Fault(status=401, type="authentication_error", message="invalid x-api-key")
+    fault = ScriptedError(status=401, type="authentication_error", message="invalid x-api-key")
     with running(Script(turn=[ScriptedTurn(error=fault)])) as server, connected(server) as connection:
         response = post(connection, PROMPT)
 
@@ -153,7 +153,7 @@ def test_an_error_without_a_retry_time_has_no_such_header() -> None:
 
 
 def test_an_error_without_a_status_breaks_the_line() -> None:
-    script = Script(turn=[ScriptedTurn(error=Fault())])
+    script = Script(turn=[ScriptedTurn(error=ScriptedError())])
     with running(script) as server, connected(server) as connection, pytest.raises(RemoteDisconnected):
         post(connection, STREAMED)
 
@@ -269,8 +269,8 @@ def test_a_broken_line_reaches_our_adapter_as_an_error_that_may_pass() -> None:
     request = ModelRequest(model="claude-test", system=[], messages=[], max_tokens=9)
 
     async def failure() -> ModelError:
-        async with asyncio.timeout(60), ModelServer(Script(turn=[ScriptedTurn(error=Fault())])) as server:
-            model = Anthropic(Endpoint(base_url=server.url, auth=None))
+        async with asyncio.timeout(60), ModelServer(Script(turn=[ScriptedTurn(error=ScriptedError())])) as server:
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=None))
             try:
                 with pytest.raises(ModelError) as raised:
                     [event async for event in model.stream(request)]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import ToolError
-from parley.tools.base import Context, Result, Tool, read_input
-from parley.workspace.base import Reach
-from parley.workspace.checkpoint.store import Checkpoints
+from parley.tools.base import Context, Tool, ToolOutput, read_input
+from parley.workspace.base import Scope
+from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 
@@ -33,13 +33,13 @@ class Desk:
         self.context = Context(
             cwd=str(self.folder),
             environment={"PATH": "/usr/bin:/bin"},
-            files=LocalFiles(cwd=str(self.folder), checkpoints=Checkpoints(home / "history"), new_id=new_id),
+            files=LocalFiles(cwd=str(self.folder), checkpoints=CheckpointStore(home / "history"), new_id=new_id),
             processes=Processes(),
             results_folder=home / "results",
             new_id=new_id,
         )
         self.context.strict_reads = strict_reads
-        self.reach = Reach(anywhere=True)
+        self.reach = Scope(anywhere=True)
 
     def put(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name
@@ -49,10 +49,10 @@ class Desk:
     def path(self, name: str) -> str:
         return str(self.folder / name)
 
-    def call(self, tool: Tool, **input: Any) -> Result:
+    def call(self, tool: Tool, **input: Any) -> ToolOutput:
         """What the tool gives. Raises ToolError."""
 
-        async def bounded() -> Result:
+        async def bounded() -> ToolOutput:
             async with asyncio.timeout(60):
                 return await tool.run(read_input(tool, input), self.context, self.reach)
 

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import ToolError
 
 
@@ -20,7 +20,7 @@ def test_the_loop_goes_on_while_the_work_is_done() -> None:
 
     async def talk() -> str:
         async with asyncio.timeout(60):
-            task = asyncio.create_task(aside(work))
+            task = asyncio.create_task(run_in_thread(work))
             await asyncio.sleep(0)
             released.set()
             return await task
@@ -33,7 +33,7 @@ def test_what_the_work_raises_comes_out() -> None:
         raise ToolError("no")
 
     with pytest.raises(ToolError, match=r"^no$"):
-        asyncio.run(aside(work))
+        asyncio.run(run_in_thread(work))
 
 
 def test_cancelling_does_not_wait_for_the_work() -> None:
@@ -45,7 +45,7 @@ def test_cancelling_does_not_wait_for_the_work() -> None:
         ended.set()
 
     async def talk() -> None:
-        task = asyncio.create_task(aside(work))
+        task = asyncio.create_task(run_in_thread(work))
         await asyncio.to_thread(begun.wait, 5)
         task.cancel()
         async with asyncio.timeout(60):

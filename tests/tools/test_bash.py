@@ -12,17 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from parley.errors import ToolError
-from parley.tools.base import Context, Result, read_input, schema
+from parley.tools.base import Context, ToolOutput, read_input, tool_schema
 from parley.tools.shell.bash import (
     LONGEST_TIMEOUT_MS,
     MOST_KEPT_BYTES,
     Bash,
     foreground_timeout_ms,
-    report,
+    format_result,
     script,
     whole_characters,
 )
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.process.processes import Finished, Processes
 
 PATIENCE_SECONDS = 90
@@ -42,9 +42,9 @@ class Shell:
             new_id=lambda: "1234",
         )
 
-    async def call(self, command: str, **input: Any) -> Result:
+    async def call(self, command: str, **input: Any) -> ToolOutput:
         bash = Bash()
-        return await bash.run(read_input(bash, {"command": command, **input}), self.context, Reach(anywhere=True))
+        return await bash.run(read_input(bash, {"command": command, **input}), self.context, Scope(anywhere=True))
 
     async def text(self, command: str, **input: Any) -> str:
         return str((await self.call(command, **input)).content)
@@ -72,7 +72,7 @@ def at(folder: Path, talk: Callable[[Shell], Awaitable[None]]) -> None:
 
 def test_both_streams_come_back_as_one_text_and_as_detail(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
-        assert await shell.call("echo out; echo err >&2") == Result(
+        assert await shell.call("echo out; echo err >&2") == ToolOutput(
             content="out\nerr",
             detail={
                 "stdout": "out\nerr",
@@ -156,9 +156,9 @@ def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:
 
 def test_output_that_could_not_be_saved_whole_says_so() -> None:
     cut = replace(DONE, output=b"abc", total_bytes=3 << 20, flaw="it could not be saved: Read-only file system")
-    assert "Output too large (3.0MB). it could not be saved" in str(report(cut, 1).content)
+    assert "Output too large (3.0MB). it could not be saved" in str(format_result(cut, 1).content)
     cut = replace(cut, spilled_to="/x", flaw="the rest behind 256 MB was dropped")
-    assert "Its beginning was saved to: /x; the rest behind 256 MB was dropped" in str(report(cut, 1).content)
+    assert "Its beginning was saved to: /x; the rest behind 256 MB was dropped" in str(format_result(cut, 1).content)
 
 
 @pytest.mark.parametrize("text", ["é", "→", "😀"])
@@ -315,7 +315,7 @@ def test_without_a_session_nothing_runs_in_the_background(tmp_path: Path) -> Non
 
 
 def test_the_model_is_shown_four_fields() -> None:
-    shown = schema(Bash())["input_schema"]
+    shown = tool_schema(Bash())["input_schema"]
     assert list(shown["properties"]) == ["command", "timeout", "description", "run_in_background"]
     assert shown["required"] == ["command"]
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from parley.errors import ToolError
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 from parley.tools.files.edit import Edit
 from parley.tools.files.read import Read
 from parley.tools.files.write import Write
@@ -24,7 +24,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def edit(desk: Desk, name: str, old: str, new: str, **more: Any) -> Result:
+def edit(desk: Desk, name: str, old: str, new: str, **more: Any) -> ToolOutput:
     return desk.call(Edit(), file_path=desk.path(name), old_string=old, new_string=new, **more)
 
 
@@ -50,7 +50,7 @@ def test_a_unique_text_is_replaced_and_the_host_sees_what_changed(desk: Desk) ->
     path = desk.put("a.txt", "alpha\nbeta\ngamma\nbeta\n")
     result = edit(desk, "a.txt", "alpha", "ALPHA")
     assert path.read_bytes() == b"ALPHA\nbeta\ngamma\nbeta\n"
-    assert result == Result(
+    assert result == ToolOutput(
         content=f"The file {path} has been updated successfully.",
         detail={
             "filePath": str(path),

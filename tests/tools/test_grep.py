@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.tools.base import BadInput, Result, read_input, schema
+from parley.tools.base import InvalidInput, ToolOutput, read_input, tool_schema
 from parley.tools.search import grep
 from parley.tools.search.grep import Grep, GrepInput, split_globs
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.search.search import LocalSearch
 from tools.desk import Desk
 
@@ -32,7 +32,7 @@ def text(desk: Desk, pattern: str, **input: object) -> str:
 
 
 def test_files_are_what_is_told_by_default(desk: Desk) -> None:
-    assert desk.call(Grep(), pattern="beta") == Result(
+    assert desk.call(Grep(), pattern="beta") == ToolOutput(
         content="Found 1 file\na.txt",
         detail={"mode": "files_with_matches", "filenames": ["a.txt"], "numFiles": 1, "totalFiles": 1},
     )
@@ -43,7 +43,7 @@ def test_files_are_what_is_told_by_default(desk: Desk) -> None:
 def test_content_shows_the_lines(desk: Desk) -> None:
     lines = "a.txt:2:beta\na.txt:4:beta"
 
-    assert desk.call(Grep(), pattern="beta", output_mode="content", **{"-n": True}) == Result(
+    assert desk.call(Grep(), pattern="beta", output_mode="content", **{"-n": True}) == ToolOutput(
         content=lines,
         detail={
             "mode": "content",
@@ -57,7 +57,7 @@ def test_content_shows_the_lines(desk: Desk) -> None:
 
 
 def test_counts_are_per_file(desk: Desk) -> None:
-    assert desk.call(Grep(), pattern="beta", output_mode="count") == Result(
+    assert desk.call(Grep(), pattern="beta", output_mode="count") == ToolOutput(
         content="a.txt:2\n\nFound 2 total occurrences across 1 file.",
         detail={"mode": "count", "numFiles": 1, "filenames": [], "content": "a.txt:2", "numMatches": 2},
     )
@@ -125,7 +125,7 @@ def test_what_a_rule_denies_leaves_no_trace(desk: Desk) -> None:
 
 
 def test_what_is_out_of_reach_is_refused(desk: Desk, tmp_path: Path) -> None:
-    desk.reach = Reach(folders=(desk.path("sub"),))
+    desk.reach = Scope(folders=(desk.path("sub"),))
 
     assert "outside of what this call may touch" in desk.refusal(Grep(), pattern="x")
     assert text(desk, "class", path="sub") == "Found 1 file\nsub/b.py"
@@ -149,7 +149,7 @@ def test_out_of_time_is_told(desk: Desk, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_schema_has_the_names_of_the_wire() -> None:
-    assert list(schema(Grep())["input_schema"]["properties"]) == [
+    assert list(tool_schema(Grep())["input_schema"]["properties"]) == [
         *("pattern", "path", "glob", "type", "output_mode", "-A", "-B", "-C", "context", "-n", "-i", "-o"),
         *("multiline", "head_limit", "offset"),
     ]
@@ -159,7 +159,7 @@ def test_the_schema_has_the_names_of_the_wire() -> None:
     "input", [{}, {"pattern": 1}, {"pattern": "x", "-A": -1}, {"pattern": "x", "output_mode": "y"}]
 )
 def test_input_that_does_not_fit_is_refused(input: dict[str, object]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInput):
         read_input(Grep(), input)
 
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 from parley.tools.search import output
-from parley.tools.search.output import PAGE_CHARS, Page
+from parley.tools.search.output import PAGE_CHARS, OutputPage
 
-ALL = Page(0, None)
+ALL = OutputPage(0, None)
 
 
-def content(found: list[tuple[str, list[bytes]]], page: Page = ALL, *, complete: bool = True, **how: bool) -> Result:
+def content(
+    found: list[tuple[str, list[bytes]]], page: OutputPage = ALL, *, complete: bool = True, **how: bool
+) -> ToolOutput:
     return output.content(found, page, complete, **{"numbered": True, "gaps": False, **how})
 
 
 def test_files_are_counted_and_listed() -> None:
-    assert output.files(["b", "a"], ALL, True) == Result(
+    assert output.files(["b", "a"], ALL, True) == ToolOutput(
         content="Found 2 files\nb\na",
         detail={"mode": "files_with_matches", "filenames": ["b", "a"], "numFiles": 2, "totalFiles": 2},
     )
 
 
 def test_a_page_of_files_tells_how_to_go_on() -> None:
-    assert output.files(["a", "b", "c", "d"], Page(1, 2), True) == Result(
+    assert output.files(["a", "b", "c", "d"], OutputPage(1, 2), True) == ToolOutput(
         content="Found 4 files\nb\nc\n(Showing 2-3 of 4. Go on with offset 3.)",
         detail={
             "mode": "files_with_matches",
@@ -38,20 +40,22 @@ def test_a_page_of_files_tells_how_to_go_on() -> None:
 
 
 def test_a_last_page_has_no_note() -> None:
-    result = output.files(["a", "b"], Page(1, 1), True)
+    result = output.files(["a", "b"], OutputPage(1, 1), True)
 
     assert result.content == "Found 2 files\nb"
     assert "appliedLimit" not in result.detail
 
 
 def test_an_offset_behind_the_end_is_told() -> None:
-    assert output.files(["a"], Page(5, 2), True).content == "Nothing at offset 5: there are only 1."
-    assert output.files([], Page(5, 2), True).content == "No files found"
-    assert "did not come as far as offset 5" in str(content([("a", [b"1:x"])], Page(5, 2), complete=False).content)
+    assert output.files(["a"], OutputPage(5, 2), True).content == "Nothing at offset 5: there are only 1."
+    assert output.files([], OutputPage(5, 2), True).content == "No files found"
+    assert "did not come as far as offset 5" in str(
+        content([("a", [b"1:x"])], OutputPage(5, 2), complete=False).content
+    )
 
 
 def test_counts_have_totals_over_all_pages() -> None:
-    assert output.counts([("a", 1), ("b", 2)], Page(0, 1), True) == Result(
+    assert output.counts([("a", 1), ("b", 2)], OutputPage(0, 1), True) == ToolOutput(
         content="a:1\n\nFound 3 total occurrences across 2 files.\n(Showing 1-1 of 2. Go on with offset 1.)",
         detail={
             "mode": "count",
@@ -83,7 +87,7 @@ def test_a_notice_is_told_as_it_is() -> None:
 
 
 def test_a_page_of_an_incomplete_search_names_no_total() -> None:
-    result = content([("a", [b"1:x", b"2:x", b"3:x"])], Page(0, 2), complete=False)
+    result = content([("a", [b"1:x", b"2:x", b"3:x"])], OutputPage(0, 2), complete=False)
 
     assert result.content == "a:1:x\na:2:x\n\n(Showing 1-2. Go on with offset 2.)"
     assert result.detail == {
@@ -109,7 +113,7 @@ def test_no_page_is_longer_than_a_model_can_use() -> None:
 def test_pages_put_together_are_the_whole(lines: list[str], limit: int) -> None:
     told: list[str] = []
     while True:
-        shown, more = Page(len(told), limit).cut(lines)
+        shown, more = OutputPage(len(told), limit).cut(lines)
         told += shown
         if not more:
             break
@@ -119,7 +123,7 @@ def test_pages_put_together_are_the_whole(lines: list[str], limit: int) -> None:
 
 
 def test_a_search_that_was_stopped_says_why() -> None:
-    late = output.marked_late(output.files(["a"], ALL, False), "It took too long.")
+    late = output.mark_incomplete(output.files(["a"], ALL, False), "It took too long.")
 
     assert late.content == "Found more than 1 file\na\n(It took too long.)"
     assert late.detail["timedOut"] is True

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.tools.web.html import MOST_PENDING_CHARS, Reader, text_of
+from parley.tools.web.html import MOST_PENDING_CHARS, HtmlReader, html_to_text
 
 URL = "https://example.com/docs/page.html"
 
@@ -33,7 +33,7 @@ URL = "https://example.com/docs/page.html"
     ],
 )
 def test_a_page_is_laid_out(html: str, text: str) -> None:
-    assert text_of(html, URL) == text
+    assert html_to_text(html, URL) == text
 
 
 @pytest.mark.parametrize(
@@ -54,46 +54,46 @@ def test_a_page_is_laid_out(html: str, text: str) -> None:
     ],
 )
 def test_a_link_shows_where_it_leads(link: str, text: str) -> None:
-    assert text_of(link, URL) == text
+    assert html_to_text(link, URL) == text
 
 
 def test_the_title_comes_first_unless_a_heading_says_the_same() -> None:
-    assert text_of("<title>My\n page</title><p>text", URL) == "My page\n\ntext"
-    assert text_of("<title>Same</title><h1>Same</h1>text", URL) == "# Same\n\ntext"
+    assert html_to_text("<title>My\n page</title><p>text", URL) == "My page\n\ntext"
+    assert html_to_text("<title>Same</title><h1>Same</h1>text", URL) == "# Same\n\ntext"
 
 
 def test_a_picture_inside_a_tag_does_not_leak_into_the_text() -> None:
     picture = f"<img src='data:image/png;base64,{'A' * 3 * MOST_PENDING_CHARS}'>"
-    assert text_of(f"before {picture}after", URL) == "before after"
+    assert html_to_text(f"before {picture}after", URL) == "before after"
 
 
 def test_a_long_script_is_dropped_up_to_its_end_and_no_further() -> None:
     script = f"<script>{'x<1;' * MOST_PENDING_CHARS}</script>"
-    assert text_of(f"before {script}after", URL) == "before after"
+    assert html_to_text(f"before {script}after", URL) == "before after"
 
 
 @pytest.mark.parametrize("piece", ["<", "<a ", "<a b='", "<a b=c ", "<!--", "</a", "<?", "<p>word ", "<script>x"])
 def test_the_work_is_in_proportion_to_the_page(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step looks at what is pending and what is new; closing would look at all of it for every open tag."""
     looked_at = 0
-    feed = Reader.feed
+    feed = HtmlReader.feed
 
-    def counting(reader: Reader, data: str) -> None:
+    def counting(reader: HtmlReader, data: str) -> None:
         nonlocal looked_at
         looked_at += len(reader.rawdata) + len(data)
         feed(reader, data)
 
-    def close(reader: Reader) -> None:
+    def close(reader: HtmlReader) -> None:
         raise AssertionError("the parser was closed")
 
-    monkeypatch.setattr(Reader, "feed", counting)
-    monkeypatch.setattr(Reader, "close", close)
+    monkeypatch.setattr(HtmlReader, "feed", counting)
+    monkeypatch.setattr(HtmlReader, "close", close)
     html = piece * (300_000 // len(piece))
-    text_of(html, URL)
+    html_to_text(html, URL)
     assert looked_at < 3 * len(html)
 
 
 @given(some.text(alphabet="<>/ab&;\"'=! -\npreliulthda", max_size=300))
 def test_any_text_can_be_read(html: str) -> None:
-    text = text_of(html, URL)
+    text = html_to_text(html, URL)
     assert text == text.strip("\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.tools.base import BadInput, Result
+from parley.tools.base import InvalidInput, ToolOutput
 from parley.tools.files.notebook import NotebookEdit
 from parley.tools.files.read import Read
 from tools.desk import Desk
@@ -41,7 +41,7 @@ def put(desk: Desk, book: dict[str, Any], **how: Any) -> None:
     desk.put("n.ipynb", json.dumps(book, **how))
 
 
-def change(desk: Desk, **input: Any) -> Result:
+def change(desk: Desk, **input: Any) -> ToolOutput:
     return desk.call(NotebookEdit(), notebook_path=desk.path("n.ipynb"), **input)
 
 
@@ -55,7 +55,7 @@ def test_a_cell_gets_a_new_source_and_loses_its_outputs(desk: Desk) -> None:
     result = change(desk, cell_id="c1", new_source="x=2\ny=3")
     new = {**CODE, "source": ["x=2\n", "y=3"], "outputs": [], "execution_count": None}
     assert cells(desk) == [new, WORDS]
-    assert result == Result(
+    assert result == ToolOutput(
         content="Updated cell c1 with x=2\ny=3",
         detail={
             "new_source": "x=2\ny=3",
@@ -167,7 +167,7 @@ def test_what_is_no_notebook_is_refused(desk: Desk) -> None:
 
 
 def test_an_unknown_mode_is_invalid(desk: Desk) -> None:
-    with pytest.raises(BadInput, match="edit_mode"):
+    with pytest.raises(InvalidInput, match="edit_mode"):
         change(desk, cell_id="c1", new_source="", edit_mode="append")
 
 

@@ -9,9 +9,17 @@ import pytest
 
 from parley.compose.composer import Composer
 from parley.compose.registry import TOOLS
-from parley.protocol.options import Options
-from parley.tools.base import schema
-from parley.tools.selection import MODEL_NAMES, NEED_A_PERSON, ONLY_WHEN_ASKED_FOR, TASKS, Wishes, canonical, offered
+from parley.protocol.options import CliOptions
+from parley.tools.base import tool_schema
+from parley.tools.selection import (
+    MODEL_NAMES,
+    NEED_A_PERSON,
+    ONLY_WHEN_ASKED_FOR,
+    TASKS,
+    ToolSelection,
+    canonical_name,
+    select_tools,
+)
 
 KNOWN = ("Write", "Read", "Task", "Bash", "TodoWrite", "WebFetch", *TASKS, *NEED_A_PERSON, *ONLY_WHEN_ASKED_FOR)
 DEFAULT = ["Task", "Bash", "Read", "TodoWrite", "WebFetch", "Write"]
@@ -20,26 +28,26 @@ DEFAULT = ["Task", "Bash", "Read", "TodoWrite", "WebFetch", "Write"]
 @pytest.mark.parametrize(
     ("wishes", "names"),
     [
-        (Wishes(), DEFAULT),
-        (Wishes(asked=("default",)), DEFAULT),
-        (Wishes(asked=()), []),
-        (Wishes(asked=("Write", "Read", "NoSuchTool")), ["Read", "Write"]),
-        (Wishes(asked=("Agent",)), ["Task"]),
-        (Wishes(asked=("Task", "Read")), ["Task", "Read"]),
-        (Wishes(denied=("Agent", "Bash(rm:*)", "Write")), ["Bash", "Read", "TodoWrite", "WebFetch"]),
-        (Wishes(asked=("Read", "Write"), denied=("Write",)), ["Read"]),
-        (Wishes(asked=("Read", "AskUserQuestion")), ["Read"]),
-        (Wishes(asked=("Read", "AskUserQuestion"), has_person=True), ["AskUserQuestion", "Read"]),
-        (Wishes(asked=("default", "ListMcpResources")), ["Task", "Bash", "ListMcpResourcesTool", *DEFAULT[2:]]),
-        (Wishes(asked=("ReadMcpResourceTool",)), ["ReadMcpResourceTool"]),
+        (ToolSelection(), DEFAULT),
+        (ToolSelection(asked=("default",)), DEFAULT),
+        (ToolSelection(asked=()), []),
+        (ToolSelection(asked=("Write", "Read", "NoSuchTool")), ["Read", "Write"]),
+        (ToolSelection(asked=("Agent",)), ["Task"]),
+        (ToolSelection(asked=("Task", "Read")), ["Task", "Read"]),
+        (ToolSelection(denied=("Agent", "Bash(rm:*)", "Write")), ["Bash", "Read", "TodoWrite", "WebFetch"]),
+        (ToolSelection(asked=("Read", "Write"), denied=("Write",)), ["Read"]),
+        (ToolSelection(asked=("Read", "AskUserQuestion")), ["Read"]),
+        (ToolSelection(asked=("Read", "AskUserQuestion"), has_person=True), ["AskUserQuestion", "Read"]),
+        (ToolSelection(asked=("default", "ListMcpResources")), ["Task", "Bash", "ListMcpResourcesTool", *DEFAULT[2:]]),
+        (ToolSelection(asked=("ReadMcpResourceTool",)), ["ReadMcpResourceTool"]),
     ],
 )
-def test_the_list_follows_the_wishes(wishes: Wishes, names: list[str]) -> None:
-    assert offered(KNOWN, wishes) == names
+def test_the_list_follows_the_wishes(wishes: ToolSelection, names: list[str]) -> None:
+    assert select_tools(KNOWN, wishes) == names
 
 
 def test_with_a_person_there_are_the_tools_that_need_one() -> None:
-    assert set(offered(KNOWN, Wishes(has_person=True))) == {*DEFAULT, *NEED_A_PERSON}
+    assert set(select_tools(KNOWN, ToolSelection(has_person=True))) == {*DEFAULT, *NEED_A_PERSON}
 
 
 @pytest.mark.parametrize(
@@ -55,16 +63,21 @@ def test_with_a_person_there_are_the_tools_that_need_one() -> None:
     ],
 )
 def test_there_is_one_list_of_work(asked: Any, tasks: bool | None, todos: bool, family: bool) -> None:
-    names = set(offered(KNOWN, Wishes(asked=asked, tasks=tasks)))
+    names = set(select_tools(KNOWN, ToolSelection(asked=asked, tasks=tasks)))
     assert ("TodoWrite" in names, names >= TASKS, bool(names & TASKS)) == (todos, family, family)
 
 
 def test_other_names_are_understood() -> None:
-    assert [canonical(name) for name in ("Agent", "Task", "KillShell", "Read")] == ["Task", "Task", "TaskStop", "Read"]
+    assert [canonical_name(name) for name in ("Agent", "Task", "KillShell", "Read")] == [
+        "Task",
+        "Task",
+        "TaskStop",
+        "Read",
+    ]
 
 
 def composed(folder: Path, environment: dict[str, str] | None = None, **options: Any) -> list[str]:
-    composer = Composer(Options(**options), {"HOME": str(folder), **(environment or {})}, str(folder))
+    composer = Composer(CliOptions(**options), {"HOME": str(folder), **(environment or {})}, str(folder))
     return list(composer.tools())
 
 
@@ -94,11 +107,11 @@ def test_a_host_that_answers_brings_the_tools_that_need_it(tmp_path: Path, optio
 
 
 def test_every_row_is_a_tool_with_its_own_name_and_a_schema(tmp_path: Path) -> None:
-    wanted = Options(tools=tuple(TOOLS), permission_prompt_tool="stdio")
+    wanted = CliOptions(tools=tuple(TOOLS), permission_prompt_tool="stdio")
     for tasks in ("0", "1"):
         environment = {"HOME": str(tmp_path), "CLAUDE_CODE_ENABLE_TASKS": tasks}
         for name, tool in Composer(wanted, environment, str(tmp_path)).tools().items():
-            listed = schema(tool)
+            listed = tool_schema(tool)
             assert listed["name"] == MODEL_NAMES.get(name, name)
             assert listed["description"]
             assert listed["input_schema"]["type"] == "object"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.tools.web.page import decoded, is_text, readable
+from parley.tools.web.page import decode_body, is_text, page_text
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_without_a_kind_the_content_decides() -> None:
     ],
 )
 def test_letters_are_read_by_mark_header_page_or_custom(body: bytes, kind: str, text: str) -> None:
-    assert decoded(body, kind) == text
+    assert decode_body(body, kind) == text
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_letters_are_read_by_mark_header_page_or_custom(body: bytes, kind: str, 
     ],
 )
 def test_html_is_laid_out_and_the_rest_is_left_alone(body: bytes, kind: str, text: str) -> None:
-    assert readable(body, kind, "https://example.com/") == text
+    assert page_text(body, kind, "https://example.com/") == text

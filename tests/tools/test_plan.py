@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from room import Room
 
 from parley.protocol.base import Json
-from parley.tools.base import Context, Result
+from parley.tools.base import Context, ToolOutput
 from parley.tools.planning.plan import EnterPlanMode, ExitPlanMode
 from tools.desk import Desk
 
@@ -110,7 +110,7 @@ def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None
     async def talk() -> tuple[list[Json], str]:
         given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
         async with Room(tmp_path, EXIT_EMPTY + END, **given) as room:
-            path = str(room.session.setup.tool_context.plan_file)
+            path = str(room.session.config.tool_context.plan_file)
             write(path, "# From the file\n")
             return await turn(room), path
 
@@ -143,7 +143,7 @@ def test_a_model_that_begins_in_plan_mode_is_told_so(tmp_path: Path) -> None:
         given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
         async with Room(tmp_path, END, **given) as room:
             await turn(room)
-            return str(room.session.conversation.request().system)
+            return str(room.session.conversation.build_request().system)
 
     assert "plan mode" in asyncio.run(talk())
 
@@ -183,7 +183,7 @@ def test_without_a_session_no_mode_can_be_entered(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert "cannot be changed" in desk.refusal(EnterPlanMode())
     left = desk.call(ExitPlanMode())
-    assert left == Result(
+    assert left == ToolOutput(
         content="The user agreed to leave plan mode. You may make changes now.",
         detail={"plan": None, "isAgent": False},
     )

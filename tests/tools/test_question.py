@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from room import Room
 
-from parley.engine.approval.input_digest import digest
+from parley.engine.approval.input_digest import input_digest
 from parley.protocol.base import Json
-from parley.tools.base import BadInput, read_input, schema
+from parley.tools.base import InvalidInput, read_input, tool_schema
 from parley.tools.planning.question import AskUserQuestion
 
 A, B = {"label": "A", "description": "first"}, {"label": "B", "description": "second"}
@@ -62,7 +62,7 @@ def test_the_host_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> N
         "display_name": "AskUserQuestion",
         "title": "The model has a question",
         "input": {"questions": [ONE]},
-        "input_sha256": digest({"questions": [ONE]}),
+        "input_sha256": input_digest({"questions": [ONE]}),
         "tool_use_id": "toolu_q",
         "requires_user_interaction": True,
     }
@@ -149,7 +149,7 @@ def test_what_a_model_may_leave_out_is_filled_in_for_the_host(tmp_path: Path) ->
     ],
 )
 def test_questions_that_cannot_be_asked_are_refused(input: Json) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInput):
         read_input(AskUserQuestion(), input)
 
 
@@ -189,7 +189,7 @@ def test_a_rule_that_denies_it_takes_it_off_the_list(tmp_path: Path) -> None:
 
 
 def test_the_model_is_shown_the_questions_alone_and_in_full() -> None:
-    shown = schema(AskUserQuestion())["input_schema"]
+    shown = tool_schema(AskUserQuestion())["input_schema"]
     assert list(shown["properties"]) == ["questions"]
     assert shown["$defs"]["Question"]["required"] == ["question", "header", "options"]
     assert shown["$defs"]["Choice"]["required"] == ["label", "description"]

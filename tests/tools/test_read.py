@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.tools.base import BadInput, Result
+from parley.tools.base import InvalidInput, ToolOutput
 from parley.tools.files.lines import LONGEST_LINE_CHARS, MOST_CHARS
 from parley.tools.files.read import Read
 from tools.desk import Desk
@@ -28,7 +28,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def read(desk: Desk, name: str, **more: Any) -> Result:
+def read(desk: Desk, name: str, **more: Any) -> ToolOutput:
     return desk.call(Read(), file_path=desk.path(name), **more)
 
 
@@ -38,7 +38,7 @@ def shown(desk: Desk, name: str, **more: Any) -> str:
     return content
 
 
-def file_of(result: Result) -> dict[str, Any]:
+def file_of(result: ToolOutput) -> dict[str, Any]:
     return dict(result.detail["file"])
 
 
@@ -47,7 +47,7 @@ def file_of(result: Result) -> dict[str, Any]:
 
 def test_lines_come_behind_their_numbers_and_the_empty_last_line_counts(desk: Desk) -> None:
     desk.put("a.txt", "alpha\nbeta\n")
-    assert read(desk, "a.txt") == Result(
+    assert read(desk, "a.txt") == ToolOutput(
         content="1\talpha\n2\tbeta\n3\t",
         detail={
             "type": "text",
@@ -92,7 +92,7 @@ def test_an_offset_beyond_the_file_says_how_long_it_is(desk: Desk) -> None:
 
 
 def test_a_limit_of_nothing_is_invalid(desk: Desk) -> None:
-    with pytest.raises(BadInput, match="limit"):
+    with pytest.raises(InvalidInput, match="limit"):
         read(desk, "a.txt", limit=0)
 
 
@@ -241,7 +241,7 @@ WEBP = {
 def test_an_image_comes_as_an_image(desk: Desk) -> None:
     desk.put("p.png", PIXEL)
     data = b64encode(PIXEL).decode()
-    assert read(desk, "p.png") == Result(
+    assert read(desk, "p.png") == ToolOutput(
         content=[{"type": "image", "source": {"type": "base64", "data": data, "media_type": "image/png"}}],
         detail={
             "type": "image",
@@ -338,7 +338,7 @@ def pdf(*texts: str) -> bytes:
 def test_a_pdf_comes_as_the_text_of_its_pages(desk: Desk) -> None:
     data = pdf("First words", "Second words")
     desk.put("a.pdf", data)
-    assert read(desk, "a.pdf") == Result(
+    assert read(desk, "a.pdf") == ToolOutput(
         content="Page 1 of 2:\nFirst words\n\nPage 2 of 2:\nSecond words",
         detail={
             "type": "pdf",
@@ -404,7 +404,7 @@ def code(name: str, *source: str, outputs: Any = (), count: int | None = None) -
 
 def test_a_notebook_comes_as_its_cells(desk: Desk) -> None:
     desk.put("n.ipynb", book(code("c1", "x=1\n"), language_info={"name": "python"}))
-    assert read(desk, "n.ipynb") == Result(
+    assert read(desk, "n.ipynb") == ToolOutput(
         content=[{"type": "text", "text": '<cell id="c1">x=1\n</cell id="c1">'}],
         detail={
             "type": "notebook",

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.memory.base import Source, Summary
-from parley.memory.database import Database
-from parley.memory.knowledge_tree import Draft, Tree
+from parley.memory.base import EntrySource, Summary
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
 from parley.memory.recall import LocalRecall
 from parley.memory.summaries import Summaries
 from parley.memory.tools import MemoryRead, MemorySearch
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
-from parley.stores.files.entry_codec import Context as LineContext
-from parley.stores.files.folder import Folder
-from parley.stores.sql.sqlite import Sqlite
-from parley.tools.base import BadInput
+from parley.stores.files.entry_codec import EntryContext as LineContext
+from parley.stores.files.folder import FolderStore
+from parley.stores.sql.sqlite import SqliteStore
+from parley.tools.base import InvalidInput
 from tools.desk import Desk
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -39,16 +39,16 @@ def filled(store: Store, session_id: str, *texts: str) -> None:
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     about = LineContext(cwd=str(tmp_path), version="0")
     complaints: list[str] = []
-    store: Store = Sqlite(tmp_path / "agent.db", about)
+    store: Store = SqliteStore(tmp_path / "agent.db", about)
     if request.param == "folder":
-        store = Folder(tmp_path / "logs", about, complaints.append)
+        store = FolderStore(tmp_path / "logs", about, complaints.append)
     filled(store, ID, "The ferry to Bergen leaves at noon.", "Noted.", "What of the ferry?", "It was about ferries.")
     filled(store, OTHER, "Another ferry, to Galway, leaves at nine.")
-    database = Database(tmp_path / "agent.db")
-    tree = Tree(database, lambda: "2026-11-16T03:00:00.000Z")
-    tree.create(Draft(slug="trips", title="Trips", body="All of them."))
-    source = Source(session=ID, seq=0, uuid="u0")
-    draft = Draft(slug="ferry", title="The ferry", body="To Bergen.", parent="trips", links=("trips",))
+    database = MemoryDatabase(tmp_path / "agent.db")
+    tree = KnowledgeTree(database, lambda: "2026-11-16T03:00:00.000Z")
+    tree.create(EntryDraft(slug="trips", title="Trips", body="All of them."))
+    source = EntrySource(session=ID, seq=0, uuid="u0")
+    draft = EntryDraft(slug="ferry", title="The ferry", body="To Bergen.", parent="trips", links=("trips",))
     tree.create(replace(draft, sources=(source,)))
     summaries = Summaries(database, lambda: "2026-11-16T03:00:00.000Z")
     parts = [Summary(session=ID, order=1, first=at, last=at + 1, text=f"Part {at} of a ferry.") for at in (0, 2)]
@@ -157,7 +157,7 @@ def test_what_is_not_there_is_said(desk: Desk, input: Json, says: str) -> None:
 
 
 def test_a_number_that_no_database_takes_is_refused(desk: Desk) -> None:
-    with pytest.raises(BadInput, match="summary"):
+    with pytest.raises(InvalidInput, match="summary"):
         desk.call(MemoryRead(), summary=10**23)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.protocol.base import Json
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 from parley.tools.mcp_resources import ListMcpResources, ReadMcpResource
 from tools.desk import Desk
 
@@ -40,7 +40,7 @@ def test_all_servers_are_listed_or_one(desk: Desk) -> None:
     a, b = ({"uri": f"mem://{name}", "name": name, "server": server} for name, server in (("a", "one"), ("b", "two")))
     assert desk.call(ListMcpResources()).detail == [a, b]
     listed = desk.call(ListMcpResources(), server="two")
-    assert listed == Result(content='[{"uri":"mem://b","name":"b","server":"two"}]', detail=[b])
+    assert listed == ToolOutput(content='[{"uri":"mem://b","name":"b","server":"two"}]', detail=[b])
 
 
 def test_a_resource_is_read(desk: Desk) -> None:
@@ -50,7 +50,7 @@ def test_a_resource_is_read(desk: Desk) -> None:
 
 def test_where_there_are_no_servers_there_are_no_resources(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    assert desk.call(ListMcpResources()) == Result(content="There are no resources.", detail=[])
+    assert desk.call(ListMcpResources()) == ToolOutput(content="There are no resources.", detail=[])
     assert "Servers with resources: none." in desk.refusal(ReadMcpResource(), server="one", uri="mem://a")
 
 

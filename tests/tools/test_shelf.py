@@ -6,7 +6,7 @@ import pytest
 
 from parley.tools.base import Tool
 from parley.tools.planning.todo import TodoWrite
-from parley.tools.registry import Shelf
+from parley.tools.registry import ToolRegistry
 
 
 def test_a_tool_is_made_when_it_is_taken_and_once() -> None:
@@ -16,7 +16,7 @@ def test_a_tool_is_made_when_it_is_taken_and_once() -> None:
         made.append(name)
         return TodoWrite()
 
-    shelf = Shelf(["b", "a"], make)
+    shelf = ToolRegistry(["b", "a"], make)
     assert (list(shelf), len(shelf), "a" in shelf, "c" in shelf, made) == (["b", "a"], 2, True, False, [])
     assert shelf["a"] is shelf["a"]
     assert made == ["a"]

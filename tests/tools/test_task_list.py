@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 
 from parley.errors import ToolError
 from parley.protocol.base import Json
-from parley.tools.base import BadInput, Result
-from parley.tools.planning.task_list import Board, TaskCreate, TaskGet, TaskList, TaskUpdate
+from parley.tools.base import InvalidInput, ToolOutput
+from parley.tools.planning.task_list import TaskBoard, TaskCreate, TaskGet, TaskList, TaskUpdate
 from tools.desk import Desk
 
 
@@ -42,16 +42,16 @@ def get(desk: Desk, id: str) -> Json:
 
 def test_a_task_is_made_listed_and_shown(desk: Desk) -> None:
     made = desk.call(TaskCreate(), subject="Do it", description="desc", activeForm="Doing it")
-    assert made == Result(
+    assert made == ToolOutput(
         content="Task #1 was created: Do it", detail={"task": {"id": "1", "subject": "Do it", "description": "desc"}}
     )
     row = {"id": "1", "subject": "Do it", "status": "pending", "blockedBy": []}
-    assert desk.call(TaskList()) == Result(content="#1 [pending] Do it", detail={"tasks": [row]})
+    assert desk.call(TaskList()) == ToolOutput(content="#1 [pending] Do it", detail={"tasks": [row]})
     assert get(desk, "1") == {**row, "description": "desc", "blocks": []}
 
 
 def test_there_may_be_no_tasks(desk: Desk) -> None:
-    assert desk.call(TaskList()) == Result(content="There are no tasks.", detail={"tasks": []})
+    assert desk.call(TaskList()) == ToolOutput(content="There are no tasks.", detail={"tasks": []})
 
 
 def test_a_change_tells_what_it_changed(desk: Desk) -> None:
@@ -71,7 +71,7 @@ def test_null_removes_a_key_of_the_metadata(desk: Desk) -> None:
     create(desk, "a")
     update(desk, "1", metadata={"k": 1, "l": 2})
     update(desk, "1", metadata={"k": None, "m": 3})
-    assert Board.of(desk.context).tasks["1"].metadata == {"l": 2, "m": 3}
+    assert TaskBoard.of(desk.context).tasks["1"].metadata == {"l": 2, "m": 3}
 
 
 def test_a_task_waits_until_what_blocks_it_is_done(desk: Desk) -> None:
@@ -118,24 +118,24 @@ def test_a_task_that_is_not_there_is_refused_with_those_that_are(desk: Desk) -> 
     assert desk.refusal(TaskUpdate(), taskId="9") == "There is no task #9. The tasks are: #1."
     assert desk.refusal(TaskUpdate(), taskId="1", addBlocks=["9"]) == "There is no task #9. The tasks are: #1."
     missing = desk.call(TaskGet(), taskId="9")
-    assert missing == Result(content="There is no task #9.", detail={"task": None})
+    assert missing == ToolOutput(content="There is no task #9.", detail={"task": None})
 
 
 def test_a_status_nobody_knows_is_refused(desk: Desk) -> None:
     create(desk, "a")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInput):
         update(desk, "1", status="done")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(ties=some.lists(some.tuples(some.integers(1, 6), some.integers(1, 6)), max_size=20))
 def test_whatever_is_tied_some_task_waits_for_nothing(ties: list[tuple[int, int]]) -> None:
-    board = Board()
+    board = TaskBoard()
     for number in range(6):
         board.add({"subject": str(number), "description": ""})
     for first, then in ties:
         try:
-            board.tie(board.find(str(first)), board.find(str(then)))
+            board.add_dependency(board.find(str(first)), board.find(str(then)))
         except ToolError:
             continue
     left = dict(board.tasks)

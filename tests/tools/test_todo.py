@@ -9,7 +9,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.protocol.base import Json
-from parley.tools.base import BadInput, Result, schema
+from parley.tools.base import InvalidInput, ToolOutput, tool_schema
 from parley.tools.planning.todo import TodoWrite
 from tools.desk import Desk
 
@@ -19,7 +19,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def write(desk: Desk, **input: Any) -> Result:
+def write(desk: Desk, **input: Any) -> ToolOutput:
     return desk.call(TodoWrite(), **input)
 
 
@@ -31,7 +31,7 @@ def test_the_list_is_replaced_and_both_lists_are_shown(desk: Desk) -> None:
     first, second = [todo("a", "in_progress"), todo("b")], [todo("a", "completed"), todo("b", "in_progress")]
     assert write(desk, todos=first).detail == {"oldTodos": [], "newTodos": first}
     result = write(desk, todos=second)
-    assert result == Result(
+    assert result == ToolOutput(
         content="The todo list is updated: 1 of 2 done. Under way: b. Go on with the next step.",
         detail={"oldTodos": first, "newTodos": second},
     )
@@ -71,12 +71,12 @@ def test_a_subject_adds_one_item(desk: Desk) -> None:
 )
 def test_what_is_no_list_is_refused_and_changes_nothing(desk: Desk, input: Json) -> None:
     write(desk, todos=[todo("a")])
-    with pytest.raises((BadInput, ToolError)):
+    with pytest.raises((InvalidInput, ToolError)):
         write(desk, **input)
     assert write(desk, todos=[]).detail["oldTodos"] == [todo("a")]
 
 
 def test_only_the_present_form_is_advertised() -> None:
-    shown = schema(TodoWrite())["input_schema"]
+    shown = tool_schema(TodoWrite())["input_schema"]
     assert list(shown["properties"]) == ["todos"]
     assert shown["$defs"]["Todo"]["required"] == ["content", "status", "activeForm"]

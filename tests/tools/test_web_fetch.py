@@ -10,7 +10,7 @@ import pytest
 from models.loopback import Answer, loopback, whole
 
 from parley.errors import ModelError, ToolError
-from parley.tools.base import Result, read_input
+from parley.tools.base import ToolOutput, read_input
 from parley.tools.web.fetch import ASKED_CHARS, SHOWN_CHARS, WebFetch
 from parley.workspace.web import Web
 from tools.desk import Desk
@@ -29,10 +29,10 @@ def html(body: str, status: int = 200) -> Answer:
     return whole(status, body.encode(), {"content-type": "text/html"})
 
 
-def fetch(desk: Desk, answer: Answer, prompt: str = "What is it?", **more: Any) -> tuple[Result, str]:
+def fetch(desk: Desk, answer: Answer, prompt: str = "What is it?", **more: Any) -> tuple[ToolOutput, str]:
     """What the tool gives for a page on a server with this answer, and the page's URL."""
 
-    async def bounded() -> tuple[Result, str]:
+    async def bounded() -> tuple[ToolOutput, str]:
         async with asyncio.timeout(60), loopback(answer) as server:
             url = server.url + "/p"
             call = read_input(WebFetch(), {"url": url, "prompt": prompt, **more})
@@ -65,7 +65,7 @@ def test_the_small_model_reads_the_page_and_answers(desk: Desk) -> None:
     heard = with_model(desk, "A greeting.")
     result, url = fetch(desk, html("<h1>Hi</h1><p>page text</p>"), "Which kind?")
     detail = {"bytes": 27, "code": 200, "codeText": "X", "result": "A greeting.", "durationMs": 1, "url": url}
-    assert result == Result(content="A greeting.", detail=detail)
+    assert result == ToolOutput(content="A greeting.", detail=detail)
     [prompt] = heard
     assert "# Hi\n\npage text" in prompt
     assert prompt.endswith("Which kind?")

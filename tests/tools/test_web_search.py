@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from models.loopback import Answer, Loopback, loopback, whole
 
-from parley.compose.launch_context import Basis
-from parley.compose.tools import web
+from parley.compose.launch_context import LaunchContext
+from parley.compose.tools import make_web
 from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.settings.env_vars import child_environment
-from parley.tools.base import Result, read_input
+from parley.tools.base import ToolOutput, read_input
 from parley.tools.web.search import WebSearch
 from parley.workspace.web import Web
 from tools.desk import Desk
@@ -60,7 +60,7 @@ def test_the_backend_searches_and_its_words_and_pages_are_given(desk: Desk) -> N
     result = desk.call(WebSearch(), query="cats", allowed_domains=["example.com"])
     pages = {"tool_use_id": "srv_1", "content": [{"title": "Cats", "url": "https://example.com/cats"}]}
     parts = ["I look.", pages, "Cats are animals."]
-    assert result == Result(
+    assert result == ToolOutput(
         content="Web search for 'cats':\n\nI look.\n\n- Cats: https://example.com/cats\n\nCats are animals.",
         detail={"query": "cats", "results": parts, "durationSeconds": 1.0, "searchCount": 1},
     )
@@ -119,8 +119,8 @@ def test_a_backend_that_is_busy_may_be_asked_later(desk: Desk) -> None:
 # The endpoint.
 
 
-def search(desk: Desk, answer: Answer, **input: Any) -> tuple[Result, Loopback]:
-    async def bounded() -> tuple[Result, Loopback]:
+def search(desk: Desk, answer: Answer, **input: Any) -> tuple[ToolOutput, Loopback]:
+    async def bounded() -> tuple[ToolOutput, Loopback]:
         async with asyncio.timeout(60), loopback(answer) as server:
             desk.context.web = Web(search_url=server.url + "/find?q={query}&n=5")
             call = read_input(WebSearch(), {"query": "black & white", **input})
@@ -177,7 +177,7 @@ def test_an_endpoint_that_does_not_answer_as_it_must_is_told(desk: Desk, answer:
 def test_an_endpoint_that_takes_no_query_is_told_at_the_start(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PARLEY_SEARCH_URL": "http://localhost:8080/search"}
     with pytest.raises(UsageError, match="PARLEY_SEARCH_URL"):
-        web(Basis(Options(), environment, str(tmp_path)))
+        make_web(LaunchContext(CliOptions(), environment, str(tmp_path)))
 
 
 def test_no_command_sees_the_endpoint_which_may_carry_a_key() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 from parley.tools.files.read import Read
 from parley.tools.files.write import Write
 from tools.desk import Desk
@@ -20,7 +20,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def write(desk: Desk, name: str, content: str) -> Result:
+def write(desk: Desk, name: str, content: str) -> ToolOutput:
     return desk.call(Write(), file_path=desk.path(name), content=content)
 
 
@@ -28,7 +28,7 @@ def test_a_new_file_is_made_together_with_its_folders(desk: Desk) -> None:
     result = write(desk, "new/deep/n.txt", "hello\n")
     path = desk.path("new/deep/n.txt")
     assert Path(path).read_bytes() == b"hello\n"
-    assert result == Result(
+    assert result == ToolOutput(
         content=f"File created successfully at: {path} (you know its content; there is no need to read it again)",
         detail={
             "type": "create",

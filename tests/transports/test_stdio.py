@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.transports.stdio import Stdio
+from parley.transports.stdio import StdioTransport
 
 PATIENCE_SECONDS = 90
 Pipe = tuple[int, int]
@@ -48,7 +48,7 @@ def test_chunks_of_all_sizes_arrive_whole_and_in_order_at_a_slow_reader(
     reader = threading.Thread(target=read_all, args=(pipe[0], len(wanted), got, piece_bytes), daemon=True)
 
     async def talk() -> None:
-        transport = Stdio(silent, pipe[1])
+        transport = StdioTransport(silent, pipe[1])
         for chunk in chunks:
             transport.write(chunk)
         await asyncio.sleep(0)  # the pipe is full before anybody reads
@@ -78,7 +78,7 @@ def test_what_is_held_is_not_copied_for_every_write(pipe: Pipe, silent: int, mon
     reader = threading.Thread(target=read_all, args=(pipe[0], 2000 * len(line), got, 65536), daemon=True)
 
     async def talk() -> None:
-        transport = Stdio(silent, pipe[1])
+        transport = StdioTransport(silent, pipe[1])
         for _ in range(2000):
             transport.write(line)
         reader.start()
@@ -94,13 +94,13 @@ def test_what_is_held_is_not_copied_for_every_write(pipe: Pipe, silent: int, mon
 
 @pytest.mark.parametrize("hurried_first", [True, False])
 def test_in_a_hurry_a_reader_who_does_not_read_is_given_up(pipe: Pipe, silent: int, hurried_first: bool) -> None:
-    async def talk() -> Stdio:
-        transport = Stdio(silent, pipe[1])
+    async def talk() -> StdioTransport:
+        transport = StdioTransport(silent, pipe[1])
         transport.write(b"x" * 1_000_000)
         if hurried_first:
-            transport.hurry(0.05)
+            transport.limit_drain(0.05)
         else:
-            asyncio.get_running_loop().call_later(0.01, transport.hurry, 0.05)
+            asyncio.get_running_loop().call_later(0.01, transport.limit_drain, 0.05)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await transport.drain()
         with pytest.raises(BrokenPipeError):
@@ -108,7 +108,7 @@ def test_in_a_hurry_a_reader_who_does_not_read_is_given_up(pipe: Pipe, silent: i
         transport.close()
         return transport
 
-    assert asyncio.run(talk()).flaw is None
+    assert asyncio.run(talk()).error is None
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -117,7 +117,7 @@ def test_both_streams_are_left_as_they_were_found(pipe: Pipe, silent: int, block
     os.set_blocking(pipe[1], blocking)
 
     async def talk() -> tuple[bool, bool]:
-        transport = Stdio(silent, pipe[1])
+        transport = StdioTransport(silent, pipe[1])
         reading = asyncio.ensure_future(anext(transport.chunks(), b""))
         await asyncio.sleep(0)
         meanwhile = os.get_blocking(silent), os.get_blocking(pipe[1])
@@ -134,7 +134,7 @@ def test_a_socket_that_is_stdin_and_stdout_is_left_as_it_was_found() -> None:
     ours, theirs = socket.socketpair()
 
     async def talk() -> None:
-        transport = Stdio(ours.fileno(), ours.fileno())
+        transport = StdioTransport(ours.fileno(), ours.fileno())
         transport.write(b"hello")
         await transport.drain()
         transport.close()
@@ -146,8 +146,8 @@ def test_a_socket_that_is_stdin_and_stdout_is_left_as_it_was_found() -> None:
 
 
 def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> None:
-    async def talk(stdout: int) -> Stdio:
-        transport = Stdio(silent, stdout)
+    async def talk(stdout: int) -> StdioTransport:
+        transport = StdioTransport(silent, stdout)
         transport.write(b"hello")
         await transport.drain()
         transport.close()
@@ -155,9 +155,9 @@ def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> None:
 
     reading, writing = os.pipe()
     os.close(reading)
-    assert asyncio.run(talk(writing)).flaw is None
+    assert asyncio.run(talk(writing)).error is None
     os.close(writing)
     with Path("/dev/full").open("wb") as full:
-        flaw = asyncio.run(talk(full.fileno())).flaw
+        flaw = asyncio.run(talk(full.fileno())).error
     assert flaw is not None
     assert "space" in str(flaw.strerror)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from parley.workspace.base import Reach
-from parley.workspace.checkpoint.store import Checkpoints
+from parley.workspace.base import Scope
+from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 
@@ -37,7 +37,7 @@ class Desk:
         self.history = folder / "config" / "file-history" / "session"
         for made in (self.inside, self.outside):
             made.mkdir(exist_ok=True)
-        self.reach = Reach(folders=(str(self.inside),))
+        self.reach = Scope(folders=(str(self.inside),))
         self._numbers = count(1)
         self.files = self.restart()
 
@@ -45,7 +45,7 @@ class Desk:
         """The session again, in another process."""
         self.files = LocalFiles(
             cwd=str(self.inside),
-            checkpoints=Checkpoints(self.history),
+            checkpoints=CheckpointStore(self.history),
             new_id=lambda: f"{next(self._numbers):024d}",
             forget_at_end=forget_at_end,
         )

@@ -13,7 +13,7 @@ import pytest
 from desk import Desk, as_nobody
 
 from parley.errors import ToolError
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 SMALL_DISK = """
 import sys
@@ -166,5 +166,5 @@ def test_without_room_for_a_checkpoint_nothing_is_changed(desk: Desk) -> None:
 
 def test_reach_anywhere_is_refused_by_the_system_all_the_same(desk: Desk) -> None:
     with pytest.raises(ToolError, match="cannot be written"):
-        desk.files.write("/proc/none/file", b"", Reach(anywhere=True), replacing=None)
+        desk.files.write("/proc/none/file", b"", Scope(anywhere=True), replacing=None)
     assert os.listdir(desk.inside) == []

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from parley.workspace import atomic, safe_open, syscalls
-from parley.workspace.safe_open import Place, Swapped
+from parley.workspace.safe_open import ResolvedPlace, Swapped
 
 BESIDE = ".parley-1.tmp"
 
 
 @contextmanager
-def place_of(path: Path) -> Iterator[Place]:
+def place_of(path: Path) -> Iterator[ResolvedPlace]:
     with safe_open.at(str(path)) as place:
         yield place
 

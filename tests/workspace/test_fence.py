@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.landlock import READ, READ_FILE, RUN, Gap, can_fence, fenced
+from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
 
 RG = str(Path(sys.executable).parent / "rg")
 
-pytestmark = pytest.mark.skipif(not can_fence(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not is_supported(), reason="this kernel has no Landlock")
 
 
 @pytest.fixture
-def gaps(tmp_path: Path) -> Iterator[list[Gap]]:
+def gaps(tmp_path: Path) -> Iterator[list[AllowedPath]]:
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("needle\n")
     folder, program = os.open(tmp_path / "in", os.O_RDONLY), os.open(RG, os.O_PATH)
-    yield [Gap(folder, READ), Gap(program, RUN | READ_FILE)]
+    yield [AllowedPath(folder, READ), AllowedPath(program, RUN | READ_FILE)]
     os.close(folder)
     os.close(program)
 
@@ -33,38 +33,38 @@ def found(*paths: Path) -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
 
 
-def test_what_lies_outside_cannot_be_read(tmp_path: Path, gaps: list[Gap]) -> None:
+def test_what_lies_outside_cannot_be_read(tmp_path: Path, gaps: list[AllowedPath]) -> None:
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out" / "file")
     paths = (tmp_path / "out", tmp_path / "in" / "link")
 
     assert len(found(*paths).splitlines()) == 2
-    assert fenced(lambda: found(*paths), gaps) == ""
-    assert fenced(lambda: found(tmp_path / "in" / "file"), gaps) == f"{tmp_path}/in/file\n"
+    assert run_restricted(lambda: found(*paths), gaps) == ""
+    assert run_restricted(lambda: found(tmp_path / "in" / "file"), gaps) == f"{tmp_path}/in/file\n"
 
 
-def test_nothing_can_be_written(tmp_path: Path, gaps: list[Gap]) -> None:
+def test_nothing_can_be_written(tmp_path: Path, gaps: list[AllowedPath]) -> None:
     def write() -> None:
         (tmp_path / "in" / "file").write_text("changed")
 
     with pytest.raises(PermissionError):
-        fenced(write, gaps)
+        run_restricted(write, gaps)
 
 
-def test_nothing_else_can_be_run(gaps: list[Gap]) -> None:
+def test_nothing_else_can_be_run(gaps: list[AllowedPath]) -> None:
     with pytest.raises(PermissionError):
-        fenced(lambda: subprocess.run(["/bin/true"], check=False), gaps)
+        run_restricted(lambda: subprocess.run(["/bin/true"], check=False), gaps)
 
 
-def test_the_fence_is_gone_with_its_thread(tmp_path: Path, gaps: list[Gap]) -> None:
-    fenced(lambda: None, gaps)
+def test_the_fence_is_gone_with_its_thread(tmp_path: Path, gaps: list[AllowedPath]) -> None:
+    run_restricted(lambda: None, gaps)
 
     assert (tmp_path / "out" / "file").read_text() == "needle\n"
     assert found(tmp_path / "out") == f"{tmp_path}/out/file\n"
 
 
-def test_a_gap_that_is_no_descriptor_starts_nothing(gaps: list[Gap]) -> None:
+def test_a_gap_that_is_no_descriptor_starts_nothing(gaps: list[AllowedPath]) -> None:
     started: list[int] = []
 
     with pytest.raises(OSError, match="Bad file descriptor"):
-        fenced(lambda: started.append(1), [*gaps, Gap(-1, READ)])
+        run_restricted(lambda: started.append(1), [*gaps, AllowedPath(-1, READ)])
     assert started == []

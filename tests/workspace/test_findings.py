@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.workspace.search.ripgrep_output import Findings
+from parley.workspace.search.ripgrep_output import RipgrepOutput
 
 LINES = (
     b"./a.py\x001-before\n./a.py\x002:match\n--\n./a.py\x009:again\n--\n./b\x005:x\x00y\n"
@@ -13,8 +13,8 @@ LINES = (
 )
 
 
-def taken(data: bytes, mode: str = "content", size: int = 1 << 20, **how: object) -> Findings:
-    findings = Findings(mode, how.get("hides", lambda path: False), 1 << 20, None)  # type: ignore[arg-type]  # a test
+def taken(data: bytes, mode: str = "content", size: int = 1 << 20, **how: object) -> RipgrepOutput:
+    findings = RipgrepOutput(mode, how.get("hides", lambda path: False), 1 << 20, None)  # type: ignore[arg-type]  # a test
     for start in range(0, len(data), size):
         assert findings.take(data[start : start + size])
     return findings
@@ -56,8 +56,8 @@ def test_a_line_that_is_not_finished_is_not_taken() -> None:
 
 
 def test_no_more_is_wanted_behind_the_limits() -> None:
-    by_bytes = Findings("content", lambda path: False, 10, None)
-    by_lines = Findings("content", lambda path: False, 1 << 20, 2)
+    by_bytes = RipgrepOutput("content", lambda path: False, 10, None)
+    by_lines = RipgrepOutput("content", lambda path: False, 1 << 20, 2)
 
     assert by_bytes.take(b"./a\x001:x\n")
     assert not by_bytes.take(b"./a\x002:x\n")

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.workspace.globs import MOST_ALTERNATIVES, BadGlob, Glob, alternatives, split_prefix
+from parley.workspace.globs import MOST_ALTERNATIVES, BadGlob, PathGlob, expand_braces, split_prefix
 
 names = some.text("ab.-", min_size=1, max_size=6)
 pieces = some.lists(some.sampled_from(["a", "b", ".", "-", "*", "?", "[ab]", "[!a]", "[a-b]"]), min_size=1, max_size=6)
 
 
 def matches(pattern: str, path: str) -> bool:
-    return Glob.of(pattern).matches(path)
+    return PathGlob.of(pattern).matches(path)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_two_stars_stand_for_any_number_of_folders(pattern: list[str], path: lis
 
 
 def test_a_folder_in_which_nothing_can_match_is_not_entered() -> None:
-    glob = Glob.of("src/*/a.py")
+    glob = PathGlob.of("src/*/a.py")
 
     inside = glob.enter(glob.start, "src")
 
@@ -103,11 +103,11 @@ def test_a_hostile_pattern_is_matched_in_little_time() -> None:
 @pytest.mark.parametrize("pattern", ["{a,b}" * 20, "{" * 1000, "{" + ",a" * (MOST_ALTERNATIVES + 1) + "}"])
 def test_braces_that_stand_for_too_much_are_refused(pattern: str) -> None:
     with pytest.raises(BadGlob):
-        Glob.of(pattern)
+        PathGlob.of(pattern)
 
 
 def test_a_brace_behind_a_backslash_is_a_character() -> None:
-    assert alternatives(r"\{a,b}") == [r"\{a,b}"]
+    assert expand_braces(r"\{a,b}") == [r"\{a,b}"]
     assert matches(r"\{a,b}", "{a,b}")
 
 

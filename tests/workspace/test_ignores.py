@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from parley.workspace.search.gitignore import LONGEST_RULE, MOST_RULES, Rules
+from parley.workspace.search.gitignore import LONGEST_RULE, MOST_RULES, IgnoreRules
 
 
 def verdict(lines: list[str], path: str) -> bool | None:
     is_folder = path.endswith("/")
     path = path.rstrip("/")
-    return Rules(lines).verdict(path, path.rpartition("/")[2], is_folder)
+    return IgnoreRules(lines).verdict(path, path.rpartition("/")[2], is_folder)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from desk import Desk
 
 from parley.errors import ToolError
-from parley.workspace.base import Reach, Rewound
-from parley.workspace.checkpoint.store import INDEX, Change, Checkpoints
+from parley.workspace.base import RewindReport, Scope
+from parley.workspace.checkpoint.store import INDEX, ChangeRow, CheckpointStore
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_through_a_link_that_leads_out_nothing_is_written(desk: Desk, target: st
 
 
 def test_a_write_may_go_no_further_than_its_reach(desk: Desk) -> None:
-    only = Reach(files=(f"{desk.inside}/this",))
+    only = Scope(files=(f"{desk.inside}/this",))
     desk.files.write(f"{desk.inside}/this", b"new", only, replacing=None)
 
     with pytest.raises(ToolError, match="outside"):
@@ -139,12 +139,12 @@ def test_every_file_goes_back_to_what_it_was_when_the_message_came(desk: Desk) -
     desk.put("old", b"ALPHA\nbeta\n")
     desk.put("new", b"n\n")
 
-    told = Rewound(possible=True, files=(f"{desk.inside}/old", f"{desk.inside}/new"), insertions=1, deletions=2)
+    told = RewindReport(possible=True, files=(f"{desk.inside}/old", f"{desk.inside}/new"), insertions=1, deletions=2)
     assert desk.files.rewind("m1", dry_run=True) == told
     assert desk.tree() == {"new": b"n\n", "old": b"ALPHA\nbeta\n"}
     assert desk.files.rewind("m1", dry_run=False) == told
     assert desk.tree() == {"old": b"alpha\nbeta\n"}
-    assert desk.files.rewind("m1", dry_run=False) == Rewound(possible=True)
+    assert desk.files.rewind("m1", dry_run=False) == RewindReport(possible=True)
 
 
 def test_each_message_is_a_place_to_go_back_to_and_forth(desk: Desk) -> None:
@@ -171,7 +171,7 @@ def test_a_rewind_survives_a_restart(desk: Desk) -> None:
 def test_a_message_that_is_not_known_cannot_be_gone_back_to(desk: Desk) -> None:
     desk.files.begin_message("m1")
 
-    assert desk.files.rewind("m2", dry_run=False) == Rewound(
+    assert desk.files.rewind("m2", dry_run=False) == RewindReport(
         possible=False, reason="No file checkpoint found for this message."
     )
 
@@ -280,7 +280,9 @@ def test_a_write_that_was_refused_is_no_change_to_take_back(desk: Desk) -> None:
 
 def test_what_a_crash_left_lying_about_is_cleared_away_before_the_next_change(desk: Desk) -> None:
     desk.files.begin_message("m1")
-    Checkpoints(desk.history).add(Change(path=f"{desk.inside}/file", before=None, after="x", beside=".parley-0.tmp"))
+    CheckpointStore(desk.history).add(
+        ChangeRow(path=f"{desk.inside}/file", before=None, after="x", beside=".parley-0.tmp")
+    )
     (desk.inside / ".parley-0.tmp").write_bytes(b"half of")
     desk.restart()
     desk.put("other", b"new")

@@ -12,7 +12,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace import safe_open, syscalls
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.safe_open import Pins, Swapped
 
 
@@ -33,7 +33,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(path: str | Path, reach: Reach, pins: Pins | None = None) -> str:
+def read(path: str | Path, reach: Scope, pins: Pins | None = None) -> str:
     """The content of what a name leads to."""
     with safe_open.find(str(path), reach, pins or Pins()) as place:
         descriptor = place.open()
@@ -43,8 +43,8 @@ def read(path: str | Path, reach: Reach, pins: Pins | None = None) -> str:
             os.close(descriptor)
 
 
-def within(base: Path) -> Reach:
-    return Reach(folders=(str(base / "root"),))
+def within(base: Path) -> Scope:
+    return Scope(folders=(str(base / "root"),))
 
 
 @pytest.mark.parametrize("name", ["root/file", "root//sub///file", "root/./sub/file", "root/sub/../file", "root/file/"])
@@ -119,7 +119,7 @@ def test_a_respelled_folder_is_not_the_folder(tmp_path: Path, spelling: Callable
     (other / "file").write_text("other")
 
     with pytest.raises(ToolError, match="outside"):
-        read(other / "file", Reach(folders=(str(tmp_path / "café"),)))
+        read(other / "file", Scope(folders=(str(tmp_path / "café"),)))
 
 
 def test_a_folder_that_becomes_a_link_later_is_refused(base: Path) -> None:
@@ -135,8 +135,8 @@ def test_a_folder_that_becomes_a_link_later_is_refused(base: Path) -> None:
 def test_a_folder_that_is_a_link_from_the_start_stands_for_its_target(base: Path) -> None:
     (base / "project").symlink_to("root")
 
-    assert read(base / "project/file", Reach(folders=(str(base / "project"),))) == "root/file"
-    assert read(base / "root/file", Reach(folders=(str(base / "project"),))) == "root/file"
+    assert read(base / "project/file", Scope(folders=(str(base / "project"),))) == "root/file"
+    assert read(base / "root/file", Scope(folders=(str(base / "project"),))) == "root/file"
 
 
 def test_a_link_that_appears_behind_the_check_is_not_followed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(base: Path) -> None:
 
 
 def test_exactly_the_files_of_a_reach_are_opened(base: Path) -> None:
-    reach = Reach(files=(str(base / "root/file"),))
+    reach = Scope(files=(str(base / "root/file"),))
 
     assert read(base / "root/sub/../file", reach) == "root/file"
     with pytest.raises(ToolError, match="outside"):
@@ -165,7 +165,7 @@ def test_exactly_the_files_of_a_reach_are_opened(base: Path) -> None:
 
 def test_another_name_of_the_same_object_may_be_read_but_not_written(base: Path) -> None:
     (base / "alias").hardlink_to(base / "root/file")
-    reach = Reach(files=(str(base / "root/file"),))
+    reach = Scope(files=(str(base / "root/file"),))
 
     assert read(base / "alias", reach) == "root/file"
     with pytest.raises(ToolError, match="outside"), safe_open.find(str(base / "alias"), reach, Pins(), to_write=True):
@@ -175,7 +175,7 @@ def test_another_name_of_the_same_object_may_be_read_but_not_written(base: Path)
 def test_another_name_that_is_swapped_is_not_opened(base: Path) -> None:
     (base / "alias").hardlink_to(base / "root/file")
 
-    with safe_open.find(str(base / "alias"), Reach(files=(str(base / "root/file"),)), Pins()) as place:
+    with safe_open.find(str(base / "alias"), Scope(files=(str(base / "root/file"),)), Pins()) as place:
         (base / "alias").unlink()
         (base / "alias").write_text("another")
         with pytest.raises(Swapped):
@@ -186,11 +186,11 @@ def test_a_file_of_a_reach_that_is_a_link_by_now_is_refused(base: Path) -> None:
     (base / "root/granted").symlink_to("../secret")
 
     with pytest.raises(ToolError, match="outside"):
-        read(base / "root/granted", Reach(files=(str(base / "root/granted"),)))
+        read(base / "root/granted", Scope(files=(str(base / "root/granted"),)))
 
 
 def test_a_file_to_be_made_is_judged_by_its_place(base: Path) -> None:
-    reach = Reach(files=(str(base / "new"),))
+    reach = Scope(files=(str(base / "new"),))
 
     with safe_open.find(str(base / "new"), reach, Pins(), to_write=True) as place:
         assert place.status() is None
@@ -217,20 +217,20 @@ def test_a_very_deep_path_is_made(base: Path) -> None:
 
 
 def test_reach_anywhere_opens_anything_regular(base: Path) -> None:
-    assert read(base / "secret", Reach(anywhere=True)) == "secret"
-    assert read(f"/proc/self/root{base}/secret", Reach(anywhere=True)) == "secret"
+    assert read(base / "secret", Scope(anywhere=True)) == "secret"
+    assert read(f"/proc/self/root{base}/secret", Scope(anywhere=True)) == "secret"
 
 
 def test_no_reach_opens_nothing(base: Path) -> None:
     with pytest.raises(ToolError, match=r"may touch \(nothing\)"):
-        read(base / "secret", Reach())
+        read(base / "secret", Scope())
 
 
 def test_what_is_no_regular_file_is_refused_by_its_kind(base: Path) -> None:
     os.mkfifo(base / "root/pipe")
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(base / "root/socket"))
-    anywhere = Reach(anywhere=True)
+    anywhere = Scope(anywhere=True)
     with listening:
         for name, kind in (
             (base / "root/pipe", "a named pipe"),
@@ -277,7 +277,7 @@ def test_a_chain_of_very_many_links_is_refused(base: Path) -> None:
 @pytest.mark.parametrize("path", ["file", "./file", "~/file", "", "/a\0b", "/a\ud800b"])
 def test_what_can_be_no_path_is_refused(path: str) -> None:
     with pytest.raises(ToolError):
-        read(path, Reach(anywhere=True))
+        read(path, Scope(anywhere=True))
 
 
 def test_a_target_that_is_no_unicode_is_refused(base: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.process import output as module
-from parley.workspace.process.output import Output, Record, private_folder
+from parley.workspace.process.output import CommandOutput, OutputRecord, private_folder
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def largest_file(size_bytes: int) -> Iterator[None]:
 
 
 def test_little_output_makes_no_file(tmp_path: Path) -> None:
-    output = Output(10, lambda: tmp_path / "file")
+    output = CommandOutput(10, lambda: tmp_path / "file")
     output.take(b"01234")
     output.take(b"56789")
     output.close()
@@ -39,7 +39,7 @@ def test_little_output_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_output_beyond_the_limit_is_whole_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
-    output = Output(10, lambda: tmp_path / "new" / "file")
+    output = CommandOutput(10, lambda: tmp_path / "new" / "file")
     for part in (b"01234", b"56789a", b"bc"):
         output.take(part)
     output.close()
@@ -52,7 +52,7 @@ def test_output_beyond_the_limit_is_whole_in_a_file_that_only_its_owner_reads(tm
 
 def test_a_file_of_output_ends_at_the_cap_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FILE_CAP_BYTES", 1 << 20)
-    record = Record(tmp_path / "file")
+    record = OutputRecord(tmp_path / "file")
     for _ in range(10):
         record.take(bytes(300_000))
     record.close()
@@ -61,7 +61,7 @@ def test_a_file_of_output_ends_at_the_cap_and_says_so(tmp_path: Path, monkeypatc
 
 
 def test_a_full_disk_costs_the_rest_of_the_file_and_nothing_else(tmp_path: Path) -> None:
-    output = Output(4, lambda: tmp_path / "file")
+    output = CommandOutput(4, lambda: tmp_path / "file")
     with largest_file(1000):
         for _ in range(3):
             output.take(bytes(600))
@@ -73,7 +73,7 @@ def test_a_full_disk_costs_the_rest_of_the_file_and_nothing_else(tmp_path: Path)
 
 def test_a_folder_that_cannot_be_made_costs_the_file_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    output = Output(4, lambda: tmp_path / "taken" / "file")
+    output = CommandOutput(4, lambda: tmp_path / "taken" / "file")
     for _ in range(3):
         output.take(b"0123456789")
     output.close()
@@ -86,7 +86,7 @@ def test_a_file_that_is_there_already_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for name in ("mine", "link"):
         with pytest.raises(FileExistsError):
-            Record(tmp_path / name)
+            OutputRecord(tmp_path / name)
     assert (tmp_path / "mine").read_text() == "precious"
     assert not (tmp_path / "elsewhere").exists()
 

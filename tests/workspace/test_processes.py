@@ -19,8 +19,8 @@ import pytest
 from parley.errors import ToolError
 from parley.workspace.process import processes as module
 from parley.workspace.process.command import spelled
-from parley.workspace.process.output import Output
-from parley.workspace.process.processes import Command, End, Finished, Processes
+from parley.workspace.process.output import CommandOutput
+from parley.workspace.process.processes import CommandEnd, Finished, Processes, RunningCommand
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
@@ -45,10 +45,10 @@ class Terminal:
             cwd=str(self.folder),
             environment=self.environment,
             timeout_seconds=timeout_seconds,
-            output=Output(keep_bytes, lambda: self.folder / "spilled"),
+            output=CommandOutput(keep_bytes, lambda: self.folder / "spilled"),
         )
 
-    async def start(self, line: str) -> Command:
+    async def start(self, line: str) -> RunningCommand:
         return await self.processes.start(
             ["/bin/bash", "-c", line], cwd=str(self.folder), environment=self.environment, take=lambda data: None
         )
@@ -334,7 +334,7 @@ def test_when_its_time_is_up_all_that_came_of_a_command_is_ended(tmp_path: Path)
     async def talk(terminal: Terminal) -> None:
         command = await terminal.start(f"{FAMILY}\nwhile :; do sleep 600; done")
         pids = await terminal.written(*KIN)
-        assert await terminal.processes.wait(command, 0) == (End(-signal.SIGTERM), True)
+        assert await terminal.processes.wait(command, 0) == (CommandEnd(-signal.SIGTERM), True)
         await eventually(lambda: alive(pids) == [])
 
     at(tmp_path, talk)
@@ -462,7 +462,7 @@ def test_a_stopped_keeper_costs_the_guard_but_not_the_session(tmp_path: Path, mo
         await eventually((tmp_path / "stopped").exists)
         with monkeypatch.context() as patched:
             patched.setattr(module, "END_SECONDS", 0.2)
-            assert await terminal.processes.wait(command, 0) == (End(-signal.SIGKILL), True)
+            assert await terminal.processes.wait(command, 0) == (CommandEnd(-signal.SIGKILL), True)
         assert await terminal.text("echo on") == "on\n"
         pids = terminal.pids("main")
         await eventually(lambda: alive(pids) == [])
@@ -490,7 +490,7 @@ def test_without_a_subreaper_the_process_group_is_ended(tmp_path: Path) -> None:
         line = "trap '' TERM; sleep 600 & echo $! > child; (sleep 600 & echo $! > orphan); echo $$ > main"
         command = await terminal.start(f"{line}; while :; do sleep 600; done")
         pids = await terminal.written("main", "child", "orphan")
-        assert await terminal.processes.wait(command, 0) == (End(-signal.SIGKILL), True)
+        assert await terminal.processes.wait(command, 0) == (CommandEnd(-signal.SIGKILL), True)
         await eventually(lambda: alive(pids) == [])
 
     at(tmp_path, talk, may_adopt=False)

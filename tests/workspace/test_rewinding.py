@@ -2,47 +2,47 @@ from __future__ import annotations
 
 import pytest
 
-from parley.workspace.base import Rewound
-from parley.workspace.checkpoint.plan import COUNTED_BYTES, Goal, Tally, Verdict, goals, line_counts
-from parley.workspace.checkpoint.store import Change, Message, State
+from parley.workspace.base import RewindReport
+from parley.workspace.checkpoint.plan import COUNTED_BYTES, RestoreGoal, RewindTally, Verdict, find_goals, line_counts
+from parley.workspace.checkpoint.store import ChangeRow, FileState, MessageRow
 
 
-def state(content: str) -> State:
-    return State(sha256=content, mode=0o644, copy=f"{content}@v1")
+def state(content: str) -> FileState:
+    return FileState(sha256=content, mode=0o644, copy=f"{content}@v1")
 
 
-def change(path: str, before: str | None, after: str | None) -> Change:
-    return Change(path=path, before=None if before is None else state(before), after=after, beside="b")
+def change(path: str, before: str | None, after: str | None) -> ChangeRow:
+    return ChangeRow(path=path, before=None if before is None else state(before), after=after, beside="b")
 
 
-ROWS: list[Message | Change] = [
-    Message(id="m1"),
+ROWS: list[MessageRow | ChangeRow] = [
+    MessageRow(id="m1"),
     change("a", "a0", "a1"),
-    Message(id="m2"),
+    MessageRow(id="m2"),
     change("b", None, "b1"),
     change("a", "a1", "a2"),
     change("b", "b1", "b2"),
-    Message(id="m3"),
+    MessageRow(id="m3"),
 ]
 
 
 def test_files_go_back_to_what_they_were_before_their_first_change_since() -> None:
-    assert goals(ROWS, "m1") == [
-        Goal(path="a", target=state("a0"), ours="a2"),
-        Goal(path="b", target=None, ours="b2"),
+    assert find_goals(ROWS, "m1") == [
+        RestoreGoal(path="a", target=state("a0"), ours="a2"),
+        RestoreGoal(path="b", target=None, ours="b2"),
     ]
-    assert goals(ROWS, "m2") == [
-        Goal(path="b", target=None, ours="b2"),
-        Goal(path="a", target=state("a1"), ours="a2"),
+    assert find_goals(ROWS, "m2") == [
+        RestoreGoal(path="b", target=None, ours="b2"),
+        RestoreGoal(path="a", target=state("a1"), ours="a2"),
     ]
 
 
 def test_after_the_last_change_nothing_is_to_be_done() -> None:
-    assert goals(ROWS, "m3") == []
+    assert find_goals(ROWS, "m3") == []
 
 
 def test_a_message_that_never_came_has_no_goals() -> None:
-    assert goals(ROWS, "m4") is None
+    assert find_goals(ROWS, "m4") is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_message_that_never_came_has_no_goals() -> None:
 def test_what_somebody_else_wrote_is_left_alone(
     target: str | None, ours: str | None, now: str | None, verdict: Verdict
 ) -> None:
-    goal = Goal(path="a", target=None if target is None else state(target), ours=ours)
+    goal = RestoreGoal(path="a", target=None if target is None else state(target), ours=ours)
 
     assert goal.verdict(now) == verdict
 
@@ -86,12 +86,12 @@ def test_lines_that_come_and_go_are_counted(now: bytes | None, then: bytes | Non
 
 
 def test_a_tally_tells_what_was_restored_and_what_was_left() -> None:
-    tally = Tally()
+    tally = RewindTally()
     tally.restore("a", b"2\n", b"1\n")
     tally.leave("b", "it was changed")
     tally.leave("c", "a link", link=True)
 
-    assert tally.rewound() == Rewound(
+    assert tally.report() == RewindReport(
         possible=True,
         reason="Left alone: b (it was changed); c (a link)",
         files=("a",),
@@ -103,8 +103,8 @@ def test_a_tally_tells_what_was_restored_and_what_was_left() -> None:
 
 
 def test_where_all_is_left_alone_nothing_was_possible() -> None:
-    tally = Tally()
+    tally = RewindTally()
     tally.leave("b", "it was changed")
 
-    assert not tally.rewound().possible
-    assert Tally().rewound() == Rewound(possible=True)
+    assert not tally.report().possible
+    assert RewindTally().report() == RewindReport(possible=True)

@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace.base import Found, Query, Reach
-from parley.workspace.landlock import can_fence
+from parley.workspace.base import ContentQuery, Scope, SearchMatches
+from parley.workspace.landlock import is_supported
 from parley.workspace.safe_open import Pins
 from parley.workspace.search import ripgrep
 from parley.workspace.search.ripgrep import Conditions, arguments, programs, search
-from parley.workspace.search.root import Root, opened
+from parley.workspace.search.root import Root, open_root
 
 NO_PATH = {"PATH": ""}
 
 
 @contextmanager
 def at(path: Path) -> Iterator[Root]:
-    with opened(str(path), Reach(anywhere=True), Pins()) as root:
+    with open_root(str(path), Scope(anywhere=True), Pins()) as root:
         yield root
 
 
-def searched(path: Path, query: Query, environment: dict[str, str] = NO_PATH, **how: Any) -> Found:
-    async def bounded() -> Found:
+def searched(path: Path, query: ContentQuery, environment: dict[str, str] = NO_PATH, **how: Any) -> SearchMatches:
+    async def bounded() -> SearchMatches:
         with at(path) as root:
             async with asyncio.timeout(60):
                 how.setdefault("timeout_seconds", 15)
@@ -86,9 +86,9 @@ def test_a_program_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "rg").write_bytes(b"\x7fELF no such machine")
     (tmp_path / "rg").chmod(0o755)
 
-    found = searched(tmp_path / "tree", Query(pattern="beta"), {"PATH": str(tmp_path)})
+    found = searched(tmp_path / "tree", ContentQuery(pattern="beta"), {"PATH": str(tmp_path)})
 
-    assert found == Found(files=[("a", [])], complete=True, timed_out=False)
+    assert found == SearchMatches(files=[("a", [])], complete=True, timed_out=False)
 
 
 # How it is asked.
@@ -98,9 +98,9 @@ def test_no_value_passes_for_an_option(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("--pre=x\n")
     (tmp_path / "--files").write_text("--pre=x\n")
 
-    found = searched(tmp_path, Query(pattern="--pre=x", mode="content"))
+    found = searched(tmp_path, ContentQuery(pattern="--pre=x", mode="content"))
     with pytest.raises(ToolError, match="unrecognized file type"):
-        searched(tmp_path, Query(pattern="x", type="py --pre=x"))
+        searched(tmp_path, ContentQuery(pattern="x", type="py --pre=x"))
 
     assert found.files == [("--files", [b"1:--pre=x"]), ("a", [b"1:--pre=x"])]
 
@@ -110,7 +110,7 @@ def test_settings_of_the_user_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("beta\n")
 
-    found = searched(tmp_path / "tree", Query(pattern="beta"), {"RIPGREP_CONFIG_PATH": str(tmp_path / "config")})
+    found = searched(tmp_path / "tree", ContentQuery(pattern="beta"), {"RIPGREP_CONFIG_PATH": str(tmp_path / "config")})
 
     assert found.files == [("a", [])]
 
@@ -129,7 +129,7 @@ def test_settings_of_the_user_are_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_globs_for_names_do_not_overrule_ignore_files(globs: tuple[str, ...], kind: str, expected: list[str]) -> None:
-    asked = arguments(Query(pattern="x", globs=globs, type=kind), in_order=False, is_folder=True)
+    asked = arguments(ContentQuery(pattern="x", globs=globs, type=kind), in_order=False, is_folder=True)
 
     assert [word for word in asked if word.startswith(("--type", "--glob")) and word not in ripgrep.NOT_IN] == expected
 
@@ -137,17 +137,17 @@ def test_globs_for_names_do_not_overrule_ignore_files(globs: tuple[str, ...], ki
 def test_what_cannot_be_an_argument_is_refused(tmp_path: Path) -> None:
     for pattern in ("a\0b", "x" * (ripgrep.LONGEST_ARGUMENT + 1), "\ud800"):
         with pytest.raises(ToolError, match="pattern"):
-            searched(tmp_path, Query(pattern=pattern))
+            searched(tmp_path, ContentQuery(pattern=pattern))
 
 
 def test_a_file_is_searched_through_its_descriptor(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("beta\n")
 
-    async def swapped() -> Found:
+    async def swapped() -> SearchMatches:
         with at(tmp_path / "a.txt") as root:
             os.rename(tmp_path / "a.txt", tmp_path / "b.txt")
             (tmp_path / "a.txt").write_text("not the one\n")
-            return await search(Query(pattern="beta"), root, Conditions(environment=NO_PATH), timeout_seconds=15)
+            return await search(ContentQuery(pattern="beta"), root, Conditions(environment=NO_PATH), timeout_seconds=15)
 
     assert asyncio.run(swapped()).files == [("", [])]
 
@@ -157,29 +157,29 @@ def test_a_file_is_searched_through_its_descriptor(tmp_path: Path) -> None:
 
 def test_its_own_words_tell_what_is_wrong_with_a_pattern(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="unclosed group"):
-        searched(tmp_path, Query(pattern="be("))
+        searched(tmp_path, ContentQuery(pattern="be("))
 
 
 def test_a_program_that_breaks_off_is_told(tmp_path: Path) -> None:
     environment = script(tmp_path / "bin", "echo trouble >&2; kill -SEGV $$")
 
     with pytest.raises(ToolError, match=r"broke off with exit code -11. trouble"):
-        searched(tmp_path, Query(pattern="x"), environment)
+        searched(tmp_path, ContentQuery(pattern="x"), environment)
 
 
 def test_files_that_cannot_be_read_do_not_spoil_the_rest(tmp_path: Path) -> None:
     environment = script(tmp_path / "bin", r"printf './a\0'; exit 2")
 
-    assert searched(tmp_path, Query(pattern="x"), environment).files == [("a", [])]
+    assert searched(tmp_path, ContentQuery(pattern="x"), environment).files == [("a", [])]
 
 
 def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     environment = script(tmp_path / "bin", rf"echo $$ > {pid}; printf './a\0'; exec sleep 600")
 
-    found = searched(tmp_path, Query(pattern="x"), environment, timeout_seconds=2)
+    found = searched(tmp_path, ContentQuery(pattern="x"), environment, timeout_seconds=2)
 
-    assert found == Found(files=[("a", [])], complete=False, timed_out=True)
+    assert found == SearchMatches(files=[("a", [])], complete=False, timed_out=True)
     assert gone(int(pid.read_text()))
 
 
@@ -191,7 +191,7 @@ def test_a_cancelled_search_leaves_no_process_and_no_descriptor(tmp_path: Path) 
         with at(tmp_path) as root:
             before = len(os.listdir("/proc/self/fd"))
             task = asyncio.create_task(
-                search(Query(pattern="x"), root, Conditions(environment=environment), timeout_seconds=600)
+                search(ContentQuery(pattern="x"), root, Conditions(environment=environment), timeout_seconds=600)
             )
             async with asyncio.timeout(60):
                 while not pid.exists():  # noqa: ASYNC110  # another process makes it
@@ -212,7 +212,7 @@ def test_endless_output_is_cut_off_and_asked_for_again_in_order(
     calls = tmp_path / "calls"
     environment = script(tmp_path / "bin", rf"echo $* >> {calls}; while :; do printf './a\0001:x\n'; done")
 
-    found = searched(tmp_path, Query(pattern="x", mode="content"), environment, enough_lines=20)
+    found = searched(tmp_path, ContentQuery(pattern="x", mode="content"), environment, enough_lines=20)
 
     assert not found.complete
     assert len(found.files[0][1]) > 20
@@ -223,7 +223,7 @@ def test_more_than_fits_is_found_in_the_order_of_paths(tmp_path: Path, monkeypat
     for name in ("b/z", "b.x", "a/y", "c", "a/b/c", "a-b"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("beta\n")
-    query = Query(pattern="beta", mode="content")
+    query = ContentQuery(pattern="beta", mode="content")
 
     whole = searched(tmp_path, query)
     monkeypatch.setattr(ripgrep, "UNORDERED_BYTES", 1)
@@ -236,7 +236,7 @@ def test_more_than_fits_is_found_in_the_order_of_paths(tmp_path: Path, monkeypat
 # Confined.
 
 
-@pytest.mark.skipif(not can_fence(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not is_supported(), reason="this kernel has no Landlock")
 def test_a_confined_ripgrep_cannot_be_led_out_of_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tree", "out"):
         (tmp_path / name).mkdir()
@@ -245,11 +245,11 @@ def test_a_confined_ripgrep_cannot_be_led_out_of_the_tree(tmp_path: Path, monkey
     # As if the link had taken a file's place after ripgrep looked and before it opened.
     monkeypatch.setattr(ripgrep, "ALWAYS", (*ripgrep.ALWAYS, "--follow"))
 
-    free = searched(tmp_path / "tree", Query(pattern="beta"))
-    confined = searched(tmp_path / "tree", Query(pattern="beta"), confined=True)
+    free = searched(tmp_path / "tree", ContentQuery(pattern="beta"))
+    confined = searched(tmp_path / "tree", ContentQuery(pattern="beta"), confined=True)
 
     assert free.files == [("file", []), ("link", [])]
-    assert confined == Found(files=[("file", [])], complete=True, timed_out=False)
+    assert confined == SearchMatches(files=[("file", [])], complete=True, timed_out=False)
 
 
 def test_ignore_files_above_count_for_a_confined_search_too(tmp_path: Path) -> None:
@@ -259,20 +259,20 @@ def test_ignore_files_above_count_for_a_confined_search_too(tmp_path: Path) -> N
     for name in ("a.log", "a.txt"):
         (tmp_path / "sub" / name).write_text("beta\n")
 
-    assert searched(tmp_path / "sub", Query(pattern="beta"), confined=True).files == [("a.txt", [])]
+    assert searched(tmp_path / "sub", ContentQuery(pattern="beta"), confined=True).files == [("a.txt", [])]
 
 
 def test_a_file_is_searched_when_confined(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("beta\n")
 
-    assert searched(tmp_path / "a", Query(pattern="beta"), confined=True).files == [("", [])]
+    assert searched(tmp_path / "a", ContentQuery(pattern="beta"), confined=True).files == [("", [])]
 
 
 def test_without_fences_the_stand_in_does_a_confined_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ripgrep, "can_fence", lambda: False)
     (tmp_path / "a").write_text("beta\n")
 
-    assert searched(tmp_path, Query(pattern="beta"), confined=True) == Found(
+    assert searched(tmp_path, ContentQuery(pattern="beta"), confined=True) == SearchMatches(
         files=[("a", [])], complete=True, timed_out=False, slow=True
     )
 
@@ -281,4 +281,4 @@ def test_a_program_that_lacks_a_library_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("beta\n")
     environment = script(tmp_path / "bin", "echo no such library >&2; exit 127")
 
-    assert searched(tmp_path, Query(pattern="^beta"), environment).files == [("a", [])]
+    assert searched(tmp_path, ContentQuery(pattern="^beta"), environment).files == [("a", [])]

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.safe_open import Pins
-from parley.workspace.search.root import Missing, Root, opened, printable
+from parley.workspace.search.root import Missing, Root, open_root, printable
 
-ANYWHERE = Reach(anywhere=True)
+ANYWHERE = Scope(anywhere=True)
 
 
-def refusal(path: Path, reach: Reach = ANYWHERE) -> str:
-    with pytest.raises(ToolError) as caught, opened(str(path), reach, Pins()):
+def refusal(path: Path, reach: Scope = ANYWHERE) -> str:
+    with pytest.raises(ToolError) as caught, open_root(str(path), reach, Pins()):
         pass
     return str(caught.value)
 
@@ -24,7 +24,7 @@ def refusal(path: Path, reach: Reach = ANYWHERE) -> str:
 def test_a_folder_is_opened_once_and_stays_the_same(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "a").touch()
-    with opened(str(tmp_path / "here"), ANYWHERE, Pins()) as root:
+    with open_root(str(tmp_path / "here"), ANYWHERE, Pins()) as root:
         os.rename(tmp_path / "here", tmp_path / "moved")
         (tmp_path / "here").mkdir()
 
@@ -37,10 +37,10 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
     (tmp_path / "out" / "link").symlink_to(tmp_path / "in")
-    reach = Reach(folders=(str(tmp_path / "in"),))
+    reach = Scope(folders=(str(tmp_path / "in"),))
 
     assert "outside of what this call may touch" in refusal(tmp_path / "in" / "link", reach)
-    with opened(str(tmp_path / "out" / "link"), reach, Pins()) as root:
+    with open_root(str(tmp_path / "out" / "link"), reach, Pins()) as root:
         assert root.real == str(tmp_path / "in")
 
 
@@ -48,33 +48,33 @@ def test_a_folder_with_the_same_beginning_is_not_beneath(tmp_path: Path) -> None
     for name in ("work", "work-not"):
         (tmp_path / name).mkdir()
 
-    assert "outside" in refusal(tmp_path / "work-not", Reach(folders=(str(tmp_path / "work"),)))
+    assert "outside" in refusal(tmp_path / "work-not", Scope(folders=(str(tmp_path / "work"),)))
 
 
 def test_a_detour_through_proc_does_not_help(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
 
-    assert "outside" in refusal(Path(f"/proc/self/root{tmp_path}"), Reach(folders=(str(tmp_path / "work"),)))
+    assert "outside" in refusal(Path(f"/proc/self/root{tmp_path}"), Scope(folders=(str(tmp_path / "work"),)))
 
 
 def test_the_border_does_not_move_with_a_link(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "out").mkdir()
-    reach, pins = Reach(folders=(str(tmp_path / "work"),)), Pins()
-    with opened(str(tmp_path / "work"), reach, pins):
+    reach, pins = Scope(folders=(str(tmp_path / "work"),)), Pins()
+    with open_root(str(tmp_path / "work"), reach, pins):
         pass
     (tmp_path / "work").rmdir()
     (tmp_path / "work").symlink_to(tmp_path / "out")
 
-    with pytest.raises(ToolError, match="outside"), opened(str(tmp_path / "work"), reach, pins):
+    with pytest.raises(ToolError, match="outside"), open_root(str(tmp_path / "work"), reach, pins):
         pass
 
 
 def test_a_file_may_be_all_there_is_to_search(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "b").write_text("x")
-    reach = Reach(files=(str(tmp_path / "a"),))
-    with opened(str(tmp_path / "a"), reach, Pins()) as root:
+    reach = Scope(files=(str(tmp_path / "a"),))
+    with open_root(str(tmp_path / "a"), reach, Pins()) as root:
         assert not root.is_folder
 
     assert "outside" in refusal(tmp_path / "b", reach)
@@ -84,9 +84,9 @@ def test_what_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
 
-    with pytest.raises(Missing), opened(str(tmp_path / "nothing"), ANYWHERE, Pins()):
+    with pytest.raises(Missing), open_root(str(tmp_path / "nothing"), ANYWHERE, Pins()):
         pass
-    with pytest.raises(Missing), opened(str(tmp_path / "file" / "x"), ANYWHERE, Pins()):
+    with pytest.raises(Missing), open_root(str(tmp_path / "file" / "x"), ANYWHERE, Pins()):
         pass
     assert "neither a file nor a folder" in refusal(tmp_path / "pipe")
     assert "must be absolute" in refusal(Path("relative"))

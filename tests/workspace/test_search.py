@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace.base import Area, Found, Listing, Query, Reach
+from parley.workspace.base import ContentQuery, FileListing, Scope, SearchArea, SearchMatches
 from parley.workspace.search.search import LocalSearch
 
 
@@ -23,23 +23,23 @@ def plant(folder: Path, files: dict[str, str]) -> None:
         os.utime(path, (age, age))
 
 
-def area(folder: Path, **more: Any) -> Area:
-    return Area(**{"path": str(folder), "cwd": str(folder), "reach": Reach(anywhere=True), **more})
+def area(folder: Path, **more: Any) -> SearchArea:
+    return SearchArea(**{"path": str(folder), "cwd": str(folder), "reach": Scope(anywhere=True), **more})
 
 
-def listed(pattern: str, where: Area, most: int = 100) -> Listing:
+def listed(pattern: str, where: SearchArea, most: int = 100) -> FileListing:
     return LocalSearch({}).files(pattern, where, most=most, ignored=False, hidden=True, stop=lambda: False)
 
 
-def matched(query: Query, where: Area) -> Found:
-    async def bounded() -> Found:
+def matched(query: ContentQuery, where: SearchArea) -> SearchMatches:
+    async def bounded() -> SearchMatches:
         async with asyncio.timeout(60):
             return await LocalSearch({}).matches(query, where, timeout_seconds=15, enough_lines=100)
 
     return asyncio.run(bounded())
 
 
-def paths(query: Query, where: Area) -> list[str]:
+def paths(query: ContentQuery, where: SearchArea) -> list[str]:
     return [path for path, _ in matched(query, where).files]
 
 
@@ -49,7 +49,7 @@ def paths(query: Query, where: Area) -> list[str]:
 def test_a_pattern_without_a_slash_is_for_names_everywhere(tmp_path: Path) -> None:
     plant(tmp_path, {"a.py": "", "sub/b.py": "", "sub/c.txt": ""})
 
-    assert listed("*.py", area(tmp_path)) == Listing(paths=["sub/b.py", "a.py"], total=2)
+    assert listed("*.py", area(tmp_path)) == FileListing(paths=["sub/b.py", "a.py"], total=2)
     assert listed("./*.py", area(tmp_path)).paths == ["a.py"]
 
 
@@ -73,14 +73,14 @@ def test_what_lies_outside_the_working_directory_is_told_in_full(tmp_path: Path)
 def test_only_so_many_are_told_and_all_are_counted(tmp_path: Path) -> None:
     plant(tmp_path, {"1": "", "2": "", "3": ""})
 
-    assert listed("*", area(tmp_path), most=2) == Listing(paths=["3", "2"], total=3)
+    assert listed("*", area(tmp_path), most=2) == FileListing(paths=["3", "2"], total=3)
 
 
 def test_a_pattern_for_a_folder_that_is_not_there_finds_nothing(tmp_path: Path) -> None:
     plant(tmp_path, {"a": ""})
 
-    assert listed("nowhere/*", area(tmp_path)) == Listing()
-    assert listed("a/*", area(tmp_path)) == Listing()
+    assert listed("nowhere/*", area(tmp_path)) == FileListing()
+    assert listed("a/*", area(tmp_path)) == FileListing()
 
 
 def test_a_path_that_is_not_there_is_refused_with_names_that_come_near(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_links_are_told_if_they_lead_to_a_file_within_reach(tmp_path: Path) -> N
     plant(tmp_path, {"work/a": "", "out/secret": ""})
     for name, target in {"in": "a", "far": "../out/secret", "lost": "nothing", "folder": "../out"}.items():
         (tmp_path / "work" / name).symlink_to(target)
-    near = area(tmp_path / "work", reach=Reach(folders=(str(tmp_path / "work"),)))
+    near = area(tmp_path / "work", reach=Scope(folders=(str(tmp_path / "work"),)))
 
     assert sorted(listed("*", near).paths) == ["a", "in"]
     assert sorted(listed("*", area(tmp_path / "work")).paths) == ["a", "far", "in"]
@@ -115,24 +115,24 @@ def test_links_are_told_if_they_lead_to_a_file_within_reach(tmp_path: Path) -> N
 def test_nothing_is_looked_for_out_of_reach(tmp_path: Path) -> None:
     plant(tmp_path, {"work/a": "", "out/b": "x"})
     (tmp_path / "work" / "link").symlink_to("../out")
-    reach = Reach(folders=(str(tmp_path / "work"),))
+    reach = Scope(folders=(str(tmp_path / "work"),))
     for path, pattern in ((tmp_path / "out", "*"), (tmp_path / "work", "../out/*"), (tmp_path / "work", "link/*")):
         with pytest.raises(ToolError, match="outside of what this call may touch"):
             listed(pattern, area(tmp_path, path=str(path), reach=reach))
     for path in (tmp_path / "out", tmp_path / "work" / "link", tmp_path / "out" / "b"):
         with pytest.raises(ToolError, match="outside of what this call may touch"):
-            matched(Query(pattern="x"), area(tmp_path, path=str(path), reach=reach))
+            matched(ContentQuery(pattern="x"), area(tmp_path, path=str(path), reach=reach))
 
 
 def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None:
     plant(tmp_path, {"a": "beta", "secret/key": "beta"})
     where = area(tmp_path, hides=lambda path: path.startswith(f"{tmp_path}/secret/"))
 
-    assert listed("*", where) == Listing(paths=["a"], total=1)
+    assert listed("*", where) == FileListing(paths=["a"], total=1)
     for mode in ("files", "count", "content"):
-        assert paths(Query(pattern="beta", mode=mode), where) == ["a"]
+        assert paths(ContentQuery(pattern="beta", mode=mode), where) == ["a"]
     with pytest.raises(ToolError, match="a rule denies it"):
-        matched(Query(pattern="beta"), area(tmp_path, path=str(tmp_path / "secret/key"), hides=where.hides))
+        matched(ContentQuery(pattern="beta"), area(tmp_path, path=str(tmp_path / "secret/key"), hides=where.hides))
 
 
 def test_a_rule_counts_for_either_name_of_a_place(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_rule_counts_for_either_name_of_a_place(tmp_path: Path) -> None:
         where = area(tmp_path, path=str(tmp_path / "link"), hides=lambda path, hidden=hidden: path == hidden)
 
         assert listed("*", where).paths == []
-        assert paths(Query(pattern="beta"), where) == []
+        assert paths(ContentQuery(pattern="beta"), where) == []
 
 
 # By what is in them.
@@ -152,13 +152,13 @@ def test_a_rule_counts_for_either_name_of_a_place(tmp_path: Path) -> None:
 def test_files_with_matches_come_newest_first(tmp_path: Path) -> None:
     plant(tmp_path, {"z": "beta", "a": "beta", "sub/m": "beta", "none": "alpha"})
 
-    assert paths(Query(pattern="beta"), area(tmp_path)) == ["sub/m", "a", "z"]
+    assert paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["sub/m", "a", "z"]
 
 
 def test_other_answers_come_in_the_order_of_paths(tmp_path: Path) -> None:
     plant(tmp_path, {"z": "beta", "a": "beta\nbeta", "sub/m": "beta"})
 
-    assert matched(Query(pattern="beta", mode="count"), area(tmp_path)).files == [
+    assert matched(ContentQuery(pattern="beta", mode="count"), area(tmp_path)).files == [
         ("a", [b"2"]),
         ("sub/m", [b"1"]),
         ("z", [b"1"]),
@@ -169,15 +169,15 @@ def test_a_file_alone_is_told_by_its_name(tmp_path: Path) -> None:
     plant(tmp_path, {"sub/a.txt": "beta\n"})
     where = area(tmp_path, path=str(tmp_path / "sub/a.txt"))
 
-    assert matched(Query(pattern="beta", mode="content"), where).files == [("sub/a.txt", [b"1:beta"])]
+    assert matched(ContentQuery(pattern="beta", mode="content"), where).files == [("sub/a.txt", [b"1:beta"])]
 
 
 def test_ignore_files_hidden_files_and_version_control(tmp_path: Path) -> None:
     plant(tmp_path, {".git/config": "beta", ".gitignore": "*.log\n", "a.log": "beta", ".env": "beta", "b": "beta"})
 
-    assert paths(Query(pattern="beta"), area(tmp_path)) == ["b", ".env"]
-    assert paths(Query(pattern="beta", globs=("*",)), area(tmp_path)) == ["b", ".env"]
-    assert paths(Query(pattern="beta", globs=("*.log",)), area(tmp_path)) == []
+    assert paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["b", ".env"]
+    assert paths(ContentQuery(pattern="beta", globs=("*",)), area(tmp_path)) == ["b", ".env"]
+    assert paths(ContentQuery(pattern="beta", globs=("*.log",)), area(tmp_path)) == []
 
 
 def test_links_are_not_searched(tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ def test_links_are_not_searched(tmp_path: Path) -> None:
     (tmp_path / "work" / "link").symlink_to("../out")
     (tmp_path / "work" / "file").symlink_to("../out/secret")
 
-    assert paths(Query(pattern="beta"), area(tmp_path / "work")) == ["a"]
+    assert paths(ContentQuery(pattern="beta"), area(tmp_path / "work")) == ["a"]
 
 
 def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py")).write_text("beta")
 
     assert listed("*.py", area(tmp_path)).paths == ["\ufffd.py"]
-    assert paths(Query(pattern="beta"), area(tmp_path)) == ["\ufffd.py"]
+    assert paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["\ufffd.py"]

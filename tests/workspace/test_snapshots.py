@@ -9,12 +9,12 @@ from desk import as_nobody
 
 from parley.errors import ToolError
 from parley.workspace import safe_open
-from parley.workspace.base import Snapshot
+from parley.workspace.base import FileSnapshot
 from parley.workspace.checkpoint.file_snapshot import (
     CHUNK_BYTES,
     LARGEST_BYTES,
-    must_be,
-    must_be_writable,
+    check_unchanged,
+    check_writable,
     snapshot,
     snapshot_at,
 )
@@ -28,20 +28,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
-def take(path: Path, limit_bytes: int | None = None) -> Snapshot:
+def take(path: Path, limit_bytes: int | None = None) -> FileSnapshot:
     with safe_open.at(str(path)) as place:
         return snapshot(place, limit_bytes)
 
 
-def check(path: Path, expected: Snapshot | None) -> None:
+def check(path: Path, expected: FileSnapshot | None) -> None:
     with safe_open.at(str(path)) as place:
-        must_be(place, expected)
+        check_unchanged(place, expected)
 
 
 def test_a_snapshot_tells_the_whole_file(file: Path) -> None:
     status = file.stat()
 
-    assert take(file) == Snapshot(
+    assert take(file) == FileSnapshot(
         path=str(file),
         data=b"0123456789",
         size=10,
@@ -151,4 +151,4 @@ def test_a_read_only_file_is_left_alone(file: Path) -> None:
     file.chmod(0o444)
 
     with as_nobody(file.parent), safe_open.at(str(file)) as place, pytest.raises(ToolError, match="it is read-only"):
-        must_be_writable(place)
+        check_writable(place)

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from parley.errors import ToolError
-from parley.workspace.base import Found, Query, Reach
+from parley.workspace.base import ContentQuery, Scope, SearchMatches
 from parley.workspace.safe_open import Pins
 from parley.workspace.search import ripgrep
-from parley.workspace.search.root import opened
+from parley.workspace.search.root import open_root
 
 
-def searched(path: Path, query: Query, *, by_ripgrep: bool, timeout_seconds: float = 15) -> Found:
-    async def bounded() -> Found:
-        with opened(str(path), Reach(anywhere=True), Pins()) as root:
+def searched(path: Path, query: ContentQuery, *, by_ripgrep: bool, timeout_seconds: float = 15) -> SearchMatches:
+    async def bounded() -> SearchMatches:
+        with open_root(str(path), Scope(anywhere=True), Pins()) as root:
             return await ripgrep.search(
                 query, root, ripgrep.Conditions(environment={}), timeout_seconds=timeout_seconds
             )
@@ -57,30 +57,30 @@ def plant(folder: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        Query(pattern="beta"),
-        Query(pattern="beta", mode="count"),
-        Query(pattern="beta", mode="content"),
-        Query(pattern="beta", mode="content", before=1, after=1),
-        Query(pattern="beta", mode="content", after=3),
-        Query(pattern="beta", mode="content", only_matching=True),
-        Query(pattern="BeTa", mode="content", ignore_case=True),
-        Query(pattern=r"^\s*beta", mode="content"),
-        Query(pattern=r"alpha\s+beta"),
-        Query(pattern=r"alpha\s+beta", multiline=True),
-        Query(pattern=r"alpha.beta", mode="content", multiline=True),
-        Query(pattern=r"beta.*?beta", mode="count", multiline=True),
-        Query(pattern="b[éx]ta", mode="content"),
-        Query(pattern="nothing like it", mode="content"),
-        Query(pattern="beta", globs=("*.py",)),
-        Query(pattern="b.ta", globs=("*.{py,tsx}",)),
-        Query(pattern="beta", globs=("sub/*",)),
-        Query(pattern="beta", globs=("!*.txt",)),
-        Query(pattern="beta", type="py"),
-        Query(pattern="(?<=gamma )beta", mode="content"),
+        ContentQuery(pattern="beta"),
+        ContentQuery(pattern="beta", mode="count"),
+        ContentQuery(pattern="beta", mode="content"),
+        ContentQuery(pattern="beta", mode="content", before=1, after=1),
+        ContentQuery(pattern="beta", mode="content", after=3),
+        ContentQuery(pattern="beta", mode="content", only_matching=True),
+        ContentQuery(pattern="BeTa", mode="content", ignore_case=True),
+        ContentQuery(pattern=r"^\s*beta", mode="content"),
+        ContentQuery(pattern=r"alpha\s+beta"),
+        ContentQuery(pattern=r"alpha\s+beta", multiline=True),
+        ContentQuery(pattern=r"alpha.beta", mode="content", multiline=True),
+        ContentQuery(pattern=r"beta.*?beta", mode="count", multiline=True),
+        ContentQuery(pattern="b[éx]ta", mode="content"),
+        ContentQuery(pattern="nothing like it", mode="content"),
+        ContentQuery(pattern="beta", globs=("*.py",)),
+        ContentQuery(pattern="b.ta", globs=("*.{py,tsx}",)),
+        ContentQuery(pattern="beta", globs=("sub/*",)),
+        ContentQuery(pattern="beta", globs=("!*.txt",)),
+        ContentQuery(pattern="beta", type="py"),
+        ContentQuery(pattern="(?<=gamma )beta", mode="content"),
     ],
     ids=str,
 )
-def test_it_answers_as_ripgrep_does(tmp_path: Path, query: Query) -> None:
+def test_it_answers_as_ripgrep_does(tmp_path: Path, query: ContentQuery) -> None:
     plant(tmp_path)
 
     theirs = searched(tmp_path, query, by_ripgrep=True)
@@ -93,20 +93,20 @@ def test_it_answers_as_ripgrep_does(tmp_path: Path, query: Query) -> None:
 def test_a_file_alone_is_searched_too(tmp_path: Path) -> None:
     plant(tmp_path)
 
-    assert searched(tmp_path / "sub" / "b.py", Query(pattern="betas", mode="content"), by_ripgrep=False).files == [
-        ("", [b"2:    betas = 1"])
-    ]
+    assert searched(
+        tmp_path / "sub" / "b.py", ContentQuery(pattern="betas", mode="content"), by_ripgrep=False
+    ).files == [("", [b"2:    betas = 1"])]
 
 
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        (Query(pattern="be("), "regex parse error: missing ), unterminated subpattern"),
-        (Query(pattern="x", type="nope"), "unrecognized file type: nope"),
-        (Query(pattern="x", globs=("{a,b}" * 20,)), "stand for more than"),
+        (ContentQuery(pattern="be("), "regex parse error: missing ), unterminated subpattern"),
+        (ContentQuery(pattern="x", type="nope"), "unrecognized file type: nope"),
+        (ContentQuery(pattern="x", globs=("{a,b}" * 20,)), "stand for more than"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, query: Query, words: str) -> None:
+def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, query: ContentQuery, words: str) -> None:
     with pytest.raises(ToolError) as caught:
         searched(tmp_path, query, by_ripgrep=False)
 
@@ -116,9 +116,9 @@ def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, query: Query,
 def test_a_pattern_that_would_take_years_is_ended(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a" * 60 + "!\n")
 
-    found = searched(tmp_path, Query(pattern="(a+)+$"), by_ripgrep=False, timeout_seconds=1)
+    found = searched(tmp_path, ContentQuery(pattern="(a+)+$"), by_ripgrep=False, timeout_seconds=1)
 
-    assert found == Found(files=[], complete=False, timed_out=True, slow=True)
+    assert found == SearchMatches(files=[], complete=False, timed_out=True, slow=True)
 
 
 LINES = some.lists(some.sampled_from([b"a", b"b", b"ab", b"", b"bb a"]), min_size=1, max_size=12)
@@ -132,6 +132,6 @@ def test_lines_around_matches_are_told_alike(
 ) -> None:
     with tempfile.TemporaryDirectory() as made:
         (Path(made) / "a").write_bytes(b"\n".join(lines) + b"\n")
-        query = Query(pattern=pattern, mode="content", before=before, after=after, only_matching=only)
+        query = ContentQuery(pattern=pattern, mode="content", before=before, after=after, only_matching=only)
 
         assert searched(Path(made), query, by_ripgrep=False).files == searched(Path(made), query, by_ripgrep=True).files

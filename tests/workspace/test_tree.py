@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.base import Reach, Rewound
+from parley.workspace.base import RewindReport, Scope
 from parley.workspace.checkpoint import tree_snapshot as module
-from parley.workspace.checkpoint.store import Checkpoints
-from parley.workspace.checkpoint.tree_snapshot import Tree
+from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 from parley.workspace.local import LocalFiles
 
 
@@ -21,8 +21,8 @@ class Shop:
         self.restart()
 
     def restart(self) -> None:
-        checkpoints = Checkpoints(self.history)
-        tree = Tree(str(self.root), checkpoints, [str(self.root / "config")])
+        checkpoints = CheckpointStore(self.history)
+        tree = TreeSnapshot(str(self.root), checkpoints, [str(self.root / "config")])
         self.files = LocalFiles(cwd=str(self.root), checkpoints=checkpoints, new_id=lambda: "1", tree=tree)
 
     def put(self, **files: bytes) -> None:
@@ -79,7 +79,7 @@ def test_what_changes_between_commands_is_somebody_elses(shop: Shop) -> None:
     shop.files.before_command()
     shop.files.after_command()
 
-    assert shop.files.rewind("m1", dry_run=False) == Rewound(possible=True)
+    assert shop.files.rewind("m1", dry_run=False) == RewindReport(possible=True)
     assert shop.tree()["changed"] == b"theirs"
 
 
@@ -104,7 +104,7 @@ def test_ignored_files_links_and_what_version_control_keeps_are_not_covered(shop
     (shop.root / "link").unlink()
     shop.files.after_command()
 
-    assert shop.files.rewind("m1", dry_run=False) == Rewound(possible=True)
+    assert shop.files.rewind("m1", dry_run=False) == RewindReport(possible=True)
     assert shop.tree()["a.log"] == b"new"
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_becomes_ignored_is_not_taken_for_gone(shop: Shop) -> None:
     shop.put(**{".gitignore": b"kept\n"})
     shop.files.after_command()
 
-    assert shop.files.rewind("m1", dry_run=True) == Rewound(possible=True)
+    assert shop.files.rewind("m1", dry_run=True) == RewindReport(possible=True)
     assert shop.tree()["kept"] == b"kept"
 
 
@@ -146,7 +146,7 @@ def test_our_own_folder_is_not_covered(shop: Shop) -> None:
     shop.put(**{"config/log": b"new"})
     shop.files.after_command()
 
-    assert shop.files.rewind("m1", dry_run=False) == Rewound(possible=True)
+    assert shop.files.rewind("m1", dry_run=False) == RewindReport(possible=True)
 
 
 def test_a_large_file_is_not_covered(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_write_of_ours_during_a_command_is_noted_once(shop: Shop) -> None:
     path = f"{shop.root}/changed"
     shop.files.begin_message("m1")
     shop.files.before_command()
-    reach = Reach(anywhere=True)
+    reach = Scope(anywhere=True)
     shop.files.write(path, b"ours", reach, replacing=shop.files.peek(path, reach))
     rows = len((shop.history / "index.jsonl").read_bytes().splitlines())
     shop.files.after_command()
@@ -186,7 +186,7 @@ def test_a_write_of_ours_during_a_command_is_noted_once(shop: Shop) -> None:
 
 
 def test_without_a_tree_nothing_is_watched(tmp_path: Path) -> None:
-    files = LocalFiles(cwd=str(tmp_path), checkpoints=Checkpoints(tmp_path / "history"), new_id=lambda: "1")
+    files = LocalFiles(cwd=str(tmp_path), checkpoints=CheckpointStore(tmp_path / "history"), new_id=lambda: "1")
     files.before_command()
     files.after_command()
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from parley.workspace.globs import Glob
+from parley.workspace.globs import PathGlob
 from parley.workspace.search import walk as module
 from parley.workspace.search.walk import Newest, Walk, newest
 
@@ -57,7 +57,7 @@ def test_hidden_files_are_left_out_if_asked(tmp_path: Path) -> None:
 def test_a_pattern_picks_files(tmp_path: Path) -> None:
     plant(tmp_path, {"a.py": "", "b/c.py": "", "b/c.txt": ""})
 
-    assert found(tmp_path, glob=Glob.of("b/*.py")) == ["b/c.py"]
+    assert found(tmp_path, glob=PathGlob.of("b/*.py")) == ["b/c.py"]
 
 
 def test_git_rules_count_only_in_a_repository(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_no_descriptor_stays_open_when_a_walk_is_left_early(tmp_path: Path) -> N
 def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py"))).touch()
 
-    assert found(tmp_path, glob=Glob.of("*.py")) == ["\udcff.py"]
+    assert found(tmp_path, glob=PathGlob.of("*.py")) == ["\udcff.py"]
 
 
 def test_the_newest_come_first_and_all_are_counted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from models.loopback import Answer, Loopback, endless, loopback, silence, whole
 
 from parley.errors import ToolError
-from parley.workspace.web import Limits, Moved, Page, Resolver, Unpacking, Web
+from parley.workspace.web import FetchLimits, Moved, Resolver, Unpacking, Web, WebPage
 
 T = TypeVar("T")
 PUBLIC = "93.184.216.34"
@@ -41,10 +41,10 @@ def at(**places: str) -> Resolver:
     return resolve
 
 
-def fetched(*answers: Answer, path: str = "/p", **more: Any) -> tuple[Page | Moved, Loopback]:
+def fetched(*answers: Answer, path: str = "/p", **more: Any) -> tuple[WebPage | Moved, Loopback]:
     """What a server with these answers gives, and what it heard."""
 
-    async def fetch() -> tuple[Page | Moved, Loopback]:
+    async def fetch() -> tuple[WebPage | Moved, Loopback]:
         async with loopback(*answers) as server:
             web = Web(**{"allow_private": True, **more})
             return await web.fetch(server.url + path), server
@@ -73,7 +73,7 @@ def redirect(to: str, status: int = 302) -> Answer:
 def test_a_page_is_fetched_with_what_the_server_says_of_it() -> None:
     page, server = fetched(text(b"hello", 203, content_type="text/html; charset=latin-1"), path="/a/b?c=d")
     kind = "text/html; charset=latin-1"
-    assert page == Page(url=server.url + "/a/b?c=d", code=203, reason="X", content_type=kind, body=b"hello")
+    assert page == WebPage(url=server.url + "/a/b?c=d", code=203, reason="X", content_type=kind, body=b"hello")
     assert server.heard[0].line == "GET /a/b?c=d HTTP/1.1"
     assert "cookie" not in server.heard[0].headers
 
@@ -81,7 +81,7 @@ def test_a_page_is_fetched_with_what_the_server_says_of_it() -> None:
 @pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_packed_content_is_unpacked(name: str, pack: Any) -> None:
     page, _ = fetched(text(pack(b"hello " * 1000), content_encoding=name))
-    assert isinstance(page, Page)
+    assert isinstance(page, WebPage)
     assert page.body == b"hello " * 1000
 
 
@@ -97,13 +97,13 @@ def test_content_that_cannot_be_unpacked_is_refused(body: bytes, encoding: str, 
 
 
 def test_content_over_the_limit_is_refused() -> None:
-    assert "larger than 0.001 MB" in refusal(text(b"x" * 1001), limits=Limits(max_bytes=1000))
-    page, _ = fetched(text(b"x" * 1000), limits=Limits(max_bytes=1000))
-    assert isinstance(page, Page)
+    assert "larger than 0.001 MB" in refusal(text(b"x" * 1001), limits=FetchLimits(max_bytes=1000))
+    page, _ = fetched(text(b"x" * 1000), limits=FetchLimits(max_bytes=1000))
+    assert isinstance(page, WebPage)
 
 
 def test_a_stream_without_end_is_let_go_at_the_limit() -> None:
-    assert "larger than 1 MB" in refusal(endless(b"x" * 10_000), limits=Limits(max_bytes=1_000_000))
+    assert "larger than 1 MB" in refusal(endless(b"x" * 10_000), limits=FetchLimits(max_bytes=1_000_000))
 
 
 def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused() -> None:
@@ -120,11 +120,11 @@ def test_no_more_than_the_limit_is_ever_unpacked() -> None:
 
 
 def test_a_silent_server_is_not_waited_for() -> None:
-    assert "within 0.2 seconds" in refusal(silence(begun=False), limits=Limits(seconds=0.2))
+    assert "within 0.2 seconds" in refusal(silence(begun=False), limits=FetchLimits(seconds=0.2))
 
 
 def test_a_server_that_falls_silent_is_not_waited_for() -> None:
-    assert "within 0.2 seconds" in refusal(silence(b"some"), limits=Limits(seconds=0.2))
+    assert "within 0.2 seconds" in refusal(silence(b"some"), limits=FetchLimits(seconds=0.2))
 
 
 def test_a_resolver_that_hangs_is_not_waited_for() -> None:
@@ -132,7 +132,7 @@ def test_a_resolver_that_hangs_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    assert "within 0.2 seconds" in refusal(limits=Limits(seconds=0.2), resolve=hang)
+    assert "within 0.2 seconds" in refusal(limits=FetchLimits(seconds=0.2), resolve=hang)
 
 
 # Redirects.
@@ -140,7 +140,7 @@ def test_a_resolver_that_hangs_is_not_waited_for() -> None:
 
 def test_a_redirect_on_the_same_host_is_followed() -> None:
     page, server = fetched(redirect("/b", 301), redirect("c?d=e", 307), text(b"here"))
-    assert page == Page(url=server.url + "/c?d=e", code=200, reason="X", content_type="text/plain", body=b"here")
+    assert page == WebPage(url=server.url + "/c?d=e", code=200, reason="X", content_type="text/plain", body=b"here")
     assert [request.line for request in server.heard] == ["GET /p HTTP/1.1", "GET /b HTTP/1.1", "GET /c?d=e HTTP/1.1"]
 
 
@@ -157,12 +157,12 @@ def test_a_redirect_to_what_cannot_be_fetched_is_refused() -> None:
 def test_a_sixth_redirect_is_too_many() -> None:
     assert "redirects too often" in refusal(*[redirect("/p")] * 6)
     page, _ = fetched(*[redirect("/p")] * 5, text(b"here"))
-    assert isinstance(page, Page)
+    assert isinstance(page, WebPage)
 
 
 def test_a_redirect_without_a_place_is_a_page() -> None:
     page, _ = fetched(whole(304, b"", {}))
-    assert isinstance(page, Page)
+    assert isinstance(page, WebPage)
     assert page.code == 304
 
 
@@ -222,7 +222,7 @@ def test_a_name_that_changes_its_address_is_judged_again_with_every_redirect() -
 def test_the_connection_goes_to_the_address_that_was_judged_and_the_name_to_the_server() -> None:
     """No resolver of the system knows the name: only the address that was looked up can have been used."""
 
-    async def fetch() -> tuple[Page | Moved, Mapping[str, str], str]:
+    async def fetch() -> tuple[WebPage | Moved, Mapping[str, str], str]:
         async with loopback(text(b"here")) as server:
             port = server.url.rpartition(":")[2]
             looked_up: list[str] = []
@@ -237,20 +237,20 @@ def test_the_connection_goes_to_the_address_that_was_judged_and_the_name_to_the_
             return page, server.heard[0].headers, port
 
     page, headers, port = run(fetch())
-    assert isinstance(page, Page)
+    assert isinstance(page, WebPage)
     assert page.url == f"http://pinned.example:{port}/"
     assert headers["host"] == f"pinned.example:{port}"
 
 
 def test_the_next_address_is_tried_where_nobody_answers() -> None:
-    async def fetch() -> Page | Moved:
+    async def fetch() -> WebPage | Moved:
         async with loopback(text(b"here")) as server:
             port = server.url.rpartition(":")[2]
             # Nothing listens on the second address of loopback.
             web = Web(allow_private=True, resolve=at(two_example="127.0.0.2 127.0.0.1"))
             return await web.fetch(f"http://two.example:{port}/")
 
-    assert isinstance(run(fetch()), Page)
+    assert isinstance(run(fetch()), WebPage)
 
 
 def test_a_port_where_nobody_listens_is_told() -> None:
@@ -259,18 +259,18 @@ def test_a_port_where_nobody_listens_is_told() -> None:
 
 
 def test_the_persons_own_address_may_be_private() -> None:
-    async def fetch() -> Page | Moved:
+    async def fetch() -> WebPage | Moved:
         async with loopback(text(b"here")) as server:
             return await Web().fetch(server.url, own=True)
 
-    assert isinstance(run(fetch()), Page)
+    assert isinstance(run(fetch()), WebPage)
 
 
 def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     page, _ = fetched(text(b"here"))
-    assert isinstance(page, Page)
+    assert isinstance(page, WebPage)
 
 
 # TLS.
@@ -290,7 +290,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
     return path, context
 
 
-def secure(folder: Path, signed_for: str, asked_for: str, *, trusted: bool = True) -> tuple[Page | Moved, list[Any]]:
+def secure(folder: Path, signed_for: str, asked_for: str, *, trusted: bool = True) -> tuple[WebPage | Moved, list[Any]]:
     path, context = certificate(folder, signed_for)
     greeted: list[str | None] = []
 
@@ -299,7 +299,7 @@ def secure(folder: Path, signed_for: str, asked_for: str, *, trusted: bool = Tru
 
     context.sni_callback = note
 
-    async def fetch() -> Page | Moved:
+    async def fetch() -> WebPage | Moved:
         async with loopback(text(b"here"), tls=context) as server:
             port = server.url.rpartition(":")[2]
             resolve = at(**{asked_for.replace(".", "_"): "127.0.0.1"})
@@ -311,7 +311,7 @@ def secure(folder: Path, signed_for: str, asked_for: str, *, trusted: bool = Tru
 
 def test_the_name_is_in_the_greeting_and_the_certificate_must_be_the_names(tmp_path: Path) -> None:
     page, greeted = secure(tmp_path, "pinned.example", "pinned.example")
-    assert isinstance(page, Page)
+    assert isinstance(page, WebPage)
     assert greeted == ["pinned.example"]
 
 

@@ -20,18 +20,18 @@ from pathlib import Path
 
 import msgspec
 
-from parley.engine.clock import Stamp
-from parley.engine.session.config import Setup
+from parley.engine.clock import Clock
+from parley.engine.session.config import SessionConfig
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.errors import ModelError, UsageError
-from parley.models.base import Event, Model, ModelRequest
-from parley.models.catalog import Choice
+from parley.models.base import Model, ModelEvent, ModelRequest
+from parley.models.catalog import ModelRef
 from parley.protocol.base import Message
 from parley.protocol.connection import Connection
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.messages.dialects import NOTES
-from parley.protocol.options import Options
+from parley.protocol.messages.dialects import DIALECT_EVENTS
+from parley.protocol.options import CliOptions
 from parley.stores.base import Entry, Log
 from parley.transports.base import Transport
 from parley.workspace import private_files
@@ -40,7 +40,7 @@ CATEGORIES = ("wire", "api", "log", "complaint")
 Write = Callable[[str], None]
 
 
-class Debug:
+class DebugLog:
     """Where notes go."""
 
     def __init__(self, write: Write, now: Callable[[], str], categories: frozenset[str]) -> None:
@@ -48,12 +48,12 @@ class Debug:
         self._now = now
         self._categories = categories
 
-    def note(self, category: str, text: str) -> None:
+    def write(self, category: str, text: str) -> None:
         if category in self._categories:
             self._write(f"{self._now()} [{category}] {text}")
 
 
-def picked(words: str) -> frozenset[str]:
+def parse_categories(words: str) -> frozenset[str]:
     """The categories that a filter names, or leaves. Clients name some that we do not have; those are empty."""
     names = [name for name in map(str.strip, words.split(",")) if name and name != "true"]
     closed = {name[1:] for name in names if name.startswith("!")}
@@ -61,21 +61,21 @@ def picked(words: str) -> frozenset[str]:
     return frozenset((named or set(CATEGORIES)) - closed) & frozenset(CATEGORIES)
 
 
-def begun(options: Options, folder: Path, session_id: str, stamp: Stamp, to_stderr: Write) -> Debug:
+def open_debug_log(options: CliOptions, folder: Path, session_id: str, stamp: Clock, to_stderr: Write) -> DebugLog:
     """What the options ask for; `folder` is where it goes by itself. Raises UsageError if it cannot be written."""
-    categories = picked(options.debug or "")
+    categories = parse_categories(options.debug or "")
     if options.debug_to_stderr and options.debug_file is None:
-        return Debug(to_stderr, stamp.now, categories - {"complaint"})  # those are there already
+        return DebugLog(to_stderr, stamp.now, categories - {"complaint"})  # those are there already
     path = Path(options.debug_file) if options.debug_file else folder / f"{session_id}.txt"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         file = private_files.open_file(path, flags, below=0 if options.debug_file else 1)
     except OSError as exc:
         raise UsageError(f"option '--debug-file': {path} cannot be written: {exc.strerror}") from None
-    return Debug(Lines(file), stamp.now, categories)
+    return DebugLog(DebugFile(file), stamp.now, categories)
 
 
-class Lines:
+class DebugFile:
     """A file that takes a line at a time. One that takes no more is let go: nothing depends on it."""
 
     def __init__(self, file: int) -> None:
@@ -91,28 +91,28 @@ class Lines:
             self._file = None
 
 
-def watched(setup: Setup, debug: Debug) -> Setup:
+def attach(setup: SessionConfig, debug: DebugLog) -> SessionConfig:
     """The same session, with its models, its log and its complaints noted."""
 
     def complain(text: str) -> None:
-        debug.note("complaint", text)
-        setup.complain(text)
+        debug.write("complaint", text)
+        setup.warn(text)
 
-    def open_model(choice: Choice) -> Model:
-        return WatchedModel(setup.open_model(choice), choice.shown, debug, setup.stamp.monotonic)
+    def open_model(choice: ModelRef) -> Model:
+        return LoggedModel(setup.open_model(choice), choice.display_name, debug, setup.clock.monotonic)
 
-    return msgspec.structs.replace(setup, complain=complain, open_model=open_model, log=WatchedLog(setup.log, debug))
+    return msgspec.structs.replace(setup, warn=complain, open_model=open_model, log=LoggedLog(setup.log, debug))
 
 
-class WatchedModel:
-    def __init__(self, model: Model, name: str, debug: Debug, clock: Callable[[], float]) -> None:
+class LoggedModel:
+    def __init__(self, model: Model, name: str, debug: DebugLog, clock: Callable[[], float]) -> None:
         self._model = model
         self._name = name
         self._debug = debug
         self._clock = clock
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        self._note(f"is asked: {len(request.messages)} messages, {len(request.tools)} tools")
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self._log(f"is asked: {len(request.messages)} messages, {len(request.tools)} tools")
         clock, stopped = self._clock, ""
         start = clock()
         try:
@@ -122,25 +122,25 @@ class WatchedModel:
                     yield event
         except ModelError as exc:
             status = f"status {exc.status}" if exc.status is not None else exc.kind or "no status"
-            self._note(f"failed after {(clock() - start) * 1000:.0f} ms: {status}")
+            self._log(f"failed after {(clock() - start) * 1000:.0f} ms: {status}")
             raise
-        self._note(f"answered in {(clock() - start) * 1000:.0f} ms: {stopped or 'no stop reason'}")
+        self._log(f"answered in {(clock() - start) * 1000:.0f} ms: {stopped or 'no stop reason'}")
 
-    def _note(self, text: str) -> None:
-        self._debug.note("api", f"{self._name} {text}")
+    def _log(self, text: str) -> None:
+        self._debug.write("api", f"{self._name} {text}")
 
     async def close(self) -> None:
         await self._model.close()
 
 
-class WatchedLog:
-    def __init__(self, log: Log, debug: Debug) -> None:
+class LoggedLog:
+    def __init__(self, log: Log, debug: DebugLog) -> None:
         self._log = log
         self._debug = debug
 
     def append(self, entry: Entry) -> None:
         self._log.append(entry)
-        self._debug.note("log", f"{entry.kind}{told(entry)}")
+        self._debug.write("log", f"{entry.kind}{describe_entry(entry)}")
 
     def sync(self) -> None:
         self._log.sync()
@@ -152,7 +152,7 @@ class WatchedLog:
         self._log.close()
 
 
-def told(entry: Entry) -> str:
+def describe_entry(entry: Entry) -> str:
     """What may be said of an entry: whose decision, which call, how it ended."""
     message = entry.message
     if entry.kind == "permission":
@@ -166,29 +166,31 @@ def told(entry: Entry) -> str:
     return ""
 
 
-class WatchedPump(Pump):
+class LoggedPump(Pump):
     """A host at the other end of a transport, with every message noted."""
 
-    def __init__(self, connection: Connection, transport: Transport, new_id: Callable[[], str], debug: Debug) -> None:
+    def __init__(
+        self, connection: Connection, transport: Transport, new_id: Callable[[], str], debug: DebugLog
+    ) -> None:
         super().__init__(connection, transport, new_id)
         self._debug = debug
 
-    def tell(self, message: Message) -> None:
-        if type(message) not in NOTES:
-            self._debug.note("wire", f"> {named(message)}")
-        super().tell(message)
+    def send(self, message: Message) -> None:
+        if type(message) not in DIALECT_EVENTS:
+            self._debug.write("wire", f"> {describe_message(message)}")
+        super().send(message)
 
     def take(self, messages: Iterable[Message], session: Session) -> None:
-        super().take(self._noted(messages), session)
+        super().handle_all(self._log_each(messages), session)
 
-    def _noted(self, messages: Iterable[Message]) -> Iterator[Message]:
+    def _log_each(self, messages: Iterable[Message]) -> Iterator[Message]:
         for message in messages:
             size = "" if message.line is None else f", {len(message.line)} bytes"
-            self._debug.note("wire", f"< {named(message)}{size}")
+            self._debug.write("wire", f"< {describe_message(message)}{size}")
             yield message
 
 
-def named(message: Message) -> str:
+def describe_message(message: Message) -> str:
     """The kind of a message, as lines spell it."""
     kind = str(message.__struct_config__.tag or type(message).__name__.lower())
     subtype = message.request.subtype if isinstance(message, ControlRequest) else getattr(message, "subtype", None)

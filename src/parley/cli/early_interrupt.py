@@ -15,25 +15,25 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from parley.cli.stdio import write
-from parley.compose.registry import dialect
-from parley.engine.clock import Stamp
-from parley.engine.session.no_session import no_session
+from parley.compose.registry import make_dialect
+from parley.engine.clock import Clock
+from parley.engine.session.no_session import no_session_result
 from parley.protocol.connection import Connection
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
 
 WORDS = "Cancelled by the user before there was a prompt"
 
 
 @contextmanager
-def waiting(options: Options) -> Iterator[int]:
+def answer_interrupts(options: CliOptions) -> Iterator[int]:
     """A descriptor that can be read when the signal has come: a read that had just begun would not notice it."""
-    stamp = Stamp()
-    connection = Connection(Role.ENGINE, dialect(options, stamp))
+    stamp = Clock()
+    connection = Connection(Role.ENGINE, make_dialect(options, stamp))
 
     def leave(_number: int, _frame: object) -> NoReturn:
         session_id = options.resume or options.session_id or stamp.new_uuid()
-        write(connection.send(no_session(WORDS, session_id, stamp, terminal_reason="aborted_streaming")))
+        write(connection.send(no_session_result(WORDS, session_id, stamp, terminal_reason="aborted_streaming")))
         os._exit(0)
 
     woken, wakes = os.pipe()

@@ -16,10 +16,10 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from parley.cli.stdio import CHUNK_BYTES, wait_for, write
-from parley.compose.registry import OVER_STDIO, dialect, dialect_name
-from parley.compose.single_session import with_conversation
-from parley.engine.clock import Stamp
+from parley.cli.stdio import CHUNK_BYTES, wait_until_ready, write
+from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.single_session import resolve_session
+from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import UNSET, Message, Refused, Struct
 from parley.protocol.connection import Connection
@@ -29,73 +29,73 @@ from parley.protocol.messages.control import ControlRequest, ControlResponse, Fa
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import HostThere, SessionOpened, SystemFault
 from parley.protocol.messages.requests import Interrupt
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
 
 
-class Guest(Struct, frozen=True):
-    options: Options
+class PendingConnection(Struct, frozen=True):
+    options: CliOptions
     connection: Connection
     messages: Iterator[Message]
 
 
-def welcome(options: Options) -> Guest | None:
+def accept(options: CliOptions) -> PendingConnection | None:
     """Hear the host out. Raises UsageError."""
-    stamp, heard = Stamp(), b""
+    stamp, heard = Clock(), b""
     if options.dialect in (None, "auto"):
         heard = first_line()
-        options = spoken_in(options, heard)
+        options = with_dialect(options, heard)
     if dialect_name(options) not in OVER_STDIO:
-        connection = Connection(Role.ENGINE, dialect(options, stamp))
-        return Guest(options, connection, connection.received(heard))
-    return converse(options, stamp, heard)
+        connection = Connection(Role.ENGINE, make_dialect(options, stamp))
+        return PendingConnection(options, connection, connection.iter_messages(heard))
+    return answer_without_session(options, stamp, heard)
 
 
-def spoken_in(options: Options, heard: bytes) -> Options:
+def with_dialect(options: CliOptions, heard: bytes) -> CliOptions:
     """The options with the dialect that the first line is in."""
-    from parley.protocol.dialects.detect import recognise
+    from parley.protocol.dialects.detect import detect
 
-    line = next((line for line in lines_of(heard) if line), b"")
-    name = recognise(line, "miriad" if options.stdio else "stream-json")
+    line = next((line for line in split_lines(heard) if line), b"")
+    name = detect(line, "miriad" if options.stdio else "stream-json")
     if options.dialect is None:  # `--stdio` alone leaves the choice between two
-        return options.but(dialect=name if name in OVER_STDIO else "miriad")
+        return options.replace(dialect=name if name in OVER_STDIO else "miriad")
     if name in OVER_STDIO:
-        return options.but(dialect=name)
-    return options.but(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
+        return options.replace(dialect=name)
+    return options.replace(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
 
 
-def converse(options: Options, stamp: Stamp, heard: bytes) -> Guest | None:
+def answer_without_session(options: CliOptions, stamp: Clock, heard: bytes) -> PendingConnection | None:
     """Answer what needs no session, until something does. Raises UsageError."""
     heard = heard or next(chunks(), b"")
     if not heard:
         return None
     options = with_session(options, stamp)
-    spoken = dialect(options, stamp)
+    spoken = make_dialect(options, stamp)
     connection = Connection(Role.ENGINE, spoken)
     spoken.encode(SessionOpened(session_id=options.resume or options.session_id or ""))
-    for coming in heard_out(connection, heard):
-        first = answered(coming)
+    for coming in iter_message_batches(connection, heard):
+        first = write_replies(coming)
         if first is not None:
-            return Guest(options, connection, chain([first], coming))
-        if wait_for(0, to_write=False, seconds=0):
+            return PendingConnection(options, connection, chain([first], coming))
+        if wait_until_ready(0, to_write=False, seconds=0):
             continue
         if (
             options.client_tools and options.resume and spoken.name == "miriad"
         ):  # a call may wait for this host, who must hear of it to answer
-            return Guest(options, connection, iter([HostThere()]))
-        prepare()
+            return PendingConnection(options, connection, iter([HostThere()]))
+        preload()
     return None
 
 
-def heard_out(connection: Connection, heard: bytes) -> Iterator[Iterator[Message]]:
+def iter_message_batches(connection: Connection, heard: bytes) -> Iterator[Iterator[Message]]:
     """What the host says, a chunk at a time, to its last word. Raises UsageError."""
-    yield connection.received(heard)
+    yield connection.iter_messages(heard)
     for chunk in chunks():
-        yield connection.received(chunk)
+        yield connection.iter_messages(chunk)
     yield iter(connection.end())
 
 
-def answered(messages: Iterator[Message]) -> Message | None:
+def write_replies(messages: Iterator[Message]) -> Message | None:
     """Write the replies, up to the first message that is for a session."""
     for message in messages:
         if not isinstance(message, Reply):
@@ -104,9 +104,9 @@ def answered(messages: Iterator[Message]) -> Message | None:
     return None
 
 
-def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, session_id: str, stamp: Stamp) -> None:
+def reject(connection: Connection, begun: Iterable[Message], flaw: str, session_id: str, stamp: Clock) -> None:
     """There is no session: everything that the host has said by now is answered, and nothing is waited for."""
-    from parley.engine.session.no_session import no_session
+    from parley.engine.session.no_session import no_session_result
 
     def answer(messages: Iterable[Message]) -> None:
         for message in messages:
@@ -117,7 +117,7 @@ def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, sessi
                     write(connection.send(SystemFault(message=flaw)))
                 case User(uuid=uuid) | Refused(kind="user", uuid=uuid):
                     named = [uuid] if uuid else UNSET
-                    write(connection.send(no_session(flaw, session_id, stamp, named)))
+                    write(connection.send(no_session_result(flaw, session_id, stamp, named)))
                 case ControlRequest(request_id=asked, request=Interrupt()):  # nothing runs, so it is done
                     done = Success(request_id=asked, response={"still_queued": []})
                     write(connection.send(ControlResponse(response=done)))
@@ -130,25 +130,25 @@ def turn_away(connection: Connection, begun: Iterable[Message], flaw: str, sessi
 
     answer(begun)
     rest = chunks()
-    while wait_for(0, to_write=False, seconds=0) and (chunk := next(rest, b"")):
-        answer(connection.received(chunk))
+    while wait_until_ready(0, to_write=False, seconds=0) and (chunk := next(rest, b"")):
+        answer(connection.iter_messages(chunk))
     answer(connection.end())
 
 
-def prepare() -> None:
+def preload() -> None:
     """Load what a session needs while the host has nothing to say."""
     from parley.cli import run  # noqa: F401
 
 
-def with_session(options: Options, stamp: Stamp) -> Options:
+def with_session(options: CliOptions, stamp: Clock) -> CliOptions:
     """The options with the id of the session, which the host may ask for. Raises UsageError."""
     try:
-        found = with_conversation(options, os.getcwd(), stamp.new_uuid)
+        found = resolve_session(options, os.getcwd(), stamp.new_uuid)
     except (SessionError, OSError):
         return options  # whoever opens it will tell
     if found.session_id or found.resume or found.continue_conversation or found.no_session_persistence:
         return found
-    return found.but(session_id=stamp.new_uuid())
+    return found.replace(session_id=stamp.new_uuid())
 
 
 def first_line() -> bytes:
@@ -156,12 +156,12 @@ def first_line() -> bytes:
     heard = bytearray()
     for chunk in chunks():
         heard += chunk
-        if (b"\n" in chunk and any(lines_of(heard)[:-1])) or len(heard) > INBOUND_CAP:
+        if (b"\n" in chunk and any(split_lines(heard)[:-1])) or len(heard) > INBOUND_CAP:
             break
     return bytes(heard)
 
 
-def lines_of(heard: bytes | bytearray) -> list[bytes]:
+def split_lines(heard: bytes | bytearray) -> list[bytes]:
     """The lines without what the framer passes over too: a byte order mark in front, and blanks around."""
     return [line.strip(b" \t\r") for line in bytes(heard).removeprefix(BOM).split(b"\n")]
 
@@ -172,7 +172,7 @@ def chunks() -> Iterator[bytes]:
         try:
             chunk = os.read(0, CHUNK_BYTES)
         except BlockingIOError:
-            wait_for(0, to_write=False)
+            wait_until_ready(0, to_write=False)
             continue
         except OSError as exc:
             raise UsageError(f"stdin cannot be read: {exc.strerror}") from None

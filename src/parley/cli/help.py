@@ -21,7 +21,7 @@ Options:
 """
 
 
-def text() -> str:
+def help_text() -> str:
     values = {"none": "", "one": " <value>", "maybe": " [value]", "many": " <values...>"}
     lines = [f"  {', '.join(row.flags)}{values[row.kind.words]}\n" for row in ROWS if row.field not in WITHOUT_EFFECT]
     return HEAD + "".join(lines)

@@ -45,7 +45,7 @@ LOADING: list[ModuleType] = []
 
 def defer() -> None:
     """From now on. What is loaded already stays as it is."""
-    sys.meta_path.insert(0, Finder)
+    sys.meta_path.insert(0, LazyFinder)
     import_without(ABSENT, "msgspec")
 
 
@@ -61,7 +61,7 @@ def import_without(absent: str, name: str) -> None:
             sys.modules[absent] = kept
 
 
-class Finder:
+class LazyFinder:
     """Finds what is deferred, and has it loaded later."""
 
     @staticmethod
@@ -70,11 +70,11 @@ class Finder:
             return None
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = Later(spec.loader)  # type: ignore[assignment]
+            spec.loader = LazyLoader(spec.loader)  # type: ignore[assignment]
         return spec
 
 
-class Later:
+class LazyLoader:
     """Stands for the loader of a module until that is touched."""
 
     def __init__(self, loader: Loader) -> None:
@@ -84,11 +84,11 @@ class Later:
         """The usual kind of module will do."""
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__class__ = Waiting
+        module.__class__ = LazyModule
         vars(module).update(KNOWN.get(module.__name__, {}))
 
 
-class Waiting(ModuleType):
+class LazyModule(ModuleType):
     """A module whose code has not run yet."""
 
     def __getattribute__(self, name: str) -> object:
@@ -100,7 +100,7 @@ class Waiting(ModuleType):
 
     def __getattr__(self, name: str) -> object:
         with LOCK:
-            if type(self) is Waiting and self not in LOADING:
+            if type(self) is LazyModule and self not in LOADING:
                 load(self)
         return ModuleType.__getattribute__(self, name)
 
@@ -108,7 +108,7 @@ class Waiting(ModuleType):
 def load(module: ModuleType) -> None:
     spec = module.__spec__
     assert spec is not None
-    assert isinstance(spec.loader, Later)
+    assert isinstance(spec.loader, LazyLoader)
     LOADING.append(module)
     try:
         spec.loader.loader.exec_module(module)

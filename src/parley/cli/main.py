@@ -9,12 +9,12 @@ import gc
 import os
 import sys
 
-from parley.cli.stdio import STDIN_PATIENCE_SECONDS, complain, mend, read_stdin, write
+from parley.cli.stdio import STDIN_WAIT_SECONDS, read_stdin, reopen_closed_streams, warn, write
 from parley.version import PROTOCOL_LEVEL, __version__
 
 TYPE_CHECKING = False  # typing takes 10 ms to load, and Ctrl-C would end in a traceback for as long
 if TYPE_CHECKING:
-    from parley.protocol.options import Options
+    from parley.protocol.options import CliOptions
 
 SUBCOMMANDS = {
     "attach": "parley.cli.commands.attach",
@@ -30,25 +30,25 @@ VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
 
 
 def run() -> None:
-    sys.exit(main([readable(word) for word in sys.argv[1:]]))
+    sys.exit(main([decode_word(word) for word in sys.argv[1:]]))
 
 
 def run_miriad() -> None:
     """`parley-miriad` is `parley --stdio`."""
-    sys.exit(main(["--stdio", *(readable(word) for word in sys.argv[1:])]))
+    sys.exit(main(["--stdio", *(decode_word(word) for word in sys.argv[1:])]))
 
 
-def readable(word: str) -> str:
+def decode_word(word: str) -> str:
     """A word of the command line without the bytes that are no text: they could not be told to anybody."""
     return os.fsencode(word).decode(sys.getfilesystemencoding(), "replace")
 
 
 def main(argv: list[str]) -> int:
     """Run the engine; returns the exit code."""
-    let_ctrl_c_end_us()
-    mend()
+    restore_sigint()
+    reopen_closed_streams()
     if argv and argv[0] in ("--version", "-v"):
-        return told(VERSION_LINE + "\n")
+        return write_text(VERSION_LINE + "\n")
     gc.disable()  # collecting while modules load finds nothing and takes 5 ms
     from parley.cli.lazy_imports import defer
 
@@ -63,14 +63,14 @@ def main(argv: list[str]) -> int:
             return int(import_module(SUBCOMMANDS[argv[0]]).main(argv[1:]))
         parsed = parse(argv)
         for warning in parsed.warnings:
-            complain(warning)
+            warn(warning)
         return start(parsed.options, " ".join(parsed.words))
     except (UsageError, SessionError) as exc:
-        complain(f"Error: {exc}")
+        warn(f"Error: {exc}")
         return 1
 
 
-def let_ctrl_c_end_us() -> None:
+def restore_sigint() -> None:
     """Where no session listens for it, Ctrl-C ends the process as every other signal does.
 
     Python would only note it, and a read or write that begins just then waits on for ever.
@@ -81,21 +81,21 @@ def let_ctrl_c_end_us() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def told(text: str) -> int:
+def write_text(text: str) -> int:
     """Say it on stdout; the exit code."""
     return 0 if write(text.encode()) else 1
 
 
-def start(options: Options, prompt: str) -> int:
+def start(options: CliOptions, prompt: str) -> int:
     """Raises UsageError."""
     from parley.errors import UsageError
 
     if options.version:
-        return told(VERSION_LINE + "\n")
+        return write_text(VERSION_LINE + "\n")
     if options.help:
-        from parley.cli.help import text
+        from parley.cli.help import help_text
 
-        return told(text())
+        return write_text(help_text())
     over_stdio = options.stdio or options.dialect in ("miriad", "jsonrpc", "auto")
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
@@ -108,33 +108,33 @@ def start(options: Options, prompt: str) -> int:
     if options.print and options.output_format == "stream-json" and not options.verbose:
         raise UsageError("When using --print, --output-format=stream-json requires --verbose")
     if options.api_key:
-        complain("warning: --api-key shows the key on the process list; ANTHROPIC_API_KEY does not")
+        warn("warning: --api-key shows the key on the process list; ANTHROPIC_API_KEY does not")
     if options.store and "://" in options.store:
         from parley.stores.selection import has_password
 
         if has_password(options.store):
-            complain("warning: --store shows the password on the process list; PARLEY_STORE does not")
+            warn("warning: --store shows the password on the process list; PARLEY_STORE does not")
     if not streaming_in:
-        prompt = with_stdin(prompt, options)
+        prompt = read_prompt(prompt, options)
         if not prompt.strip():
             raise UsageError(
                 "Input must be provided either through stdin or as a prompt argument when using --print "
-                f"(parley has no interactive screen: give a prompt, or --input-format stream-json{swallowers(options)})"
+                f"(parley has no interactive screen: give a prompt, or --input-format stream-json{describe_greedy_options(options)})"
             )
     guest = None
     if over_stdio:
-        from parley.cli.handshake import welcome
+        from parley.cli.handshake import accept
 
-        guest = welcome(options)
+        guest = accept(options)
         if guest is None:
             return 0
         options = guest.options
     from parley.cli import run as door
 
-    return door.enter(options, None if streaming_in else prompt, guest)
+    return door.run_session(options, None if streaming_in else prompt, guest)
 
 
-def swallowers(options: Options) -> str:
+def describe_greedy_options(options: CliOptions) -> str:
     """Which options may have taken the prompt for a value of theirs; empty if there are none."""
     from parley.protocol.options import ROWS
 
@@ -145,7 +145,7 @@ def swallowers(options: Options) -> str:
     return f"; what stands behind {names} belongs to that option, so put the prompt before it, or behind --"
 
 
-def with_stdin(prompt: str, options: Options) -> str:
+def read_prompt(prompt: str, options: CliOptions) -> str:
     """The prompt, with what was piped in behind it. Raises UsageError."""
     from parley.errors import UsageError
 
@@ -153,17 +153,17 @@ def with_stdin(prompt: str, options: Options) -> str:
         return prompt
     try:
         if options.dialect == "spec001" and options.output_format in ("stream-json", "message", "json"):
-            from parley.cli.early_interrupt import waiting
+            from parley.cli.early_interrupt import answer_interrupts
 
-            with waiting(options) as woken:
+            with answer_interrupts(options) as woken:
                 data = read_stdin(needed=not prompt.strip(), woken=woken)
         else:
             data = read_stdin(needed=not prompt.strip())
     except OSError as exc:
         raise UsageError(f"stdin cannot be read: {exc.strerror}") from None
     if data is None:
-        complain(
-            f"warning: nothing came from stdin in {STDIN_PATIENCE_SECONDS} s, so the prompt goes without it "
+        warn(
+            f"warning: nothing came from stdin in {STDIN_WAIT_SECONDS} s, so the prompt goes without it "
             "(< /dev/null says that nothing will come)"
         )
         return prompt

@@ -6,60 +6,62 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from parley.cli.stdio import complain, write
+from parley.cli.stdio import warn, write
 from parley.host import HostGone
-from parley.protocol.base import Message, spell
+from parley.protocol.base import Message, encode_json
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.messages.dialects import NOTES
+from parley.protocol.messages.dialects import DIALECT_EVENTS
 from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
 
 
-def canonical(message: Message) -> list[bytes]:
-    return [] if type(message) in NOTES else [spell(message)]
+def encode_lines(message: Message) -> list[bytes]:
+    return [] if type(message) in DIALECT_EVENTS else [encode_json(message)]
 
 
-def why(failure: ApiRetry) -> str:
+def failure_reason(failure: ApiRetry) -> str:
     """Without a status there was no answer, or none to its end; `server_error` would blame who never heard of us."""
     if failure.error_status is None:
         return "no whole answer came from the server"
     return f"{failure.error}, status {failure.error_status}"
 
 
-def next_try(failure: ApiRetry) -> str:
+def retry_text(failure: ApiRetry) -> str:
     return f"trying again in {failure.retry_delay_ms / 1000:.1f} s ({failure.attempt} of {failure.max_retries})"
 
 
-class Printer:
+class ResultPrinter:
     """A host that can read but not answer. What it was told is printed when it is closed."""
 
-    def __init__(self, *, as_json: bool, everything: bool, lines: Callable[[Message], list[bytes]] = canonical) -> None:
+    def __init__(
+        self, *, as_json: bool, everything: bool, lines: Callable[[Message], list[bytes]] = encode_lines
+    ) -> None:
         self._lines = lines
         """How a message is spelled."""
         self._as_json = as_json
         self._everything = as_json and everything
-        self._said: list[Message] = []
+        self._messages: list[Message] = []
         self._printing = threading.Lock()
         self._printed: bool | None = None
         self._last: Result | None = None
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         if self._everything:
-            self._said.append(message)
+            self._messages.append(message)
         if isinstance(message, Result):
             # A background task that ends may cause another turn, with a result of its own: the last one counts.
             self._last = message
         elif isinstance(message, ApiRetry) and not self._as_json:
-            complain(f"the model call failed ({why(message)}); {next_try(message)}")
+            warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")
 
-    async def ask(self, request: Request, request_id: str | None = None) -> Any:
+    async def request(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("nobody can be asked in a one-shot run")
 
-    async def reached(self) -> bool:
+    async def drain(self) -> bool:
         return True
 
-    def pending(self) -> list[ControlRequest]:
+    def pending_requests(self) -> list[ControlRequest]:
         return []
 
     @property
@@ -81,7 +83,7 @@ class Printer:
         if self._last is None:
             return True
         if self._everything:
-            lines = [line for message in self._said for line in self._lines(message)]
+            lines = [line for message in self._messages for line in self._lines(message)]
             return write(b"[" + b",".join(lines) + b"]\n")
         if self._as_json:
             return write(b"".join(line + b"\n" for line in self._lines(self._last)))

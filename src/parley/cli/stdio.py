@@ -14,10 +14,10 @@ import sys
 PIECE_BYTES = 4096
 """What a pipe that can be written at all takes without blocking (PIPE_BUF on Linux; POSIX says 512 or more)."""
 CHUNK_BYTES = 256 * 1024
-STDIN_PATIENCE_SECONDS = 3
+STDIN_WAIT_SECONDS = 3
 
 
-def mend() -> None:
+def reopen_closed_streams() -> None:
     """Put /dev/null where a standard descriptor is closed: the next file to be opened would take its place."""
     for descriptor in (0, 1, 2):
         try:
@@ -32,7 +32,7 @@ def mend() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-class Complaints:
+class StderrWriter:
     """Lines to stderr that nobody waits for."""
 
     def __init__(self, descriptor: int = 2) -> None:
@@ -62,7 +62,7 @@ class Complaints:
         return data
 
 
-complain = Complaints()
+warn = StderrWriter()
 
 
 def write(data: bytes, descriptor: int = 1) -> bool:
@@ -75,11 +75,11 @@ def write(data: bytes, descriptor: int = 1) -> bool:
         try:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
-            wait_for(descriptor, to_write=True)
+            wait_until_ready(descriptor, to_write=True)
         except BrokenPipeError:
             return True
         except OSError as exc:
-            complain(f"Error: {('stdin', 'stdout', 'stderr')[descriptor]} cannot be written: {exc.strerror}")
+            warn(f"Error: {('stdin', 'stdout', 'stderr')[descriptor]} cannot be written: {exc.strerror}")
             return False
     return True
 
@@ -91,23 +91,25 @@ def read_stdin(*, needed: bool, woken: int | None = None) -> bytes | None:
     """
     mode = os.fstat(0).st_mode
     waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-    if waits and not needed and not wait_for(0, to_write=False, seconds=STDIN_PATIENCE_SECONDS, woken=woken):
+    if waits and not needed and not wait_until_ready(0, to_write=False, seconds=STDIN_WAIT_SECONDS, woken=woken):
         return None
     chunks: list[bytes] = []
     while True:
         try:
             if waits and woken is not None:
-                wait_for(0, to_write=False, woken=woken)
+                wait_until_ready(0, to_write=False, woken=woken)
             chunk = os.read(0, CHUNK_BYTES)
         except BlockingIOError:
-            wait_for(0, to_write=False)
+            wait_until_ready(0, to_write=False)
             continue
         if not chunk:
             return b"".join(chunks)
         chunks.append(chunk)
 
 
-def wait_for(descriptor: int, *, to_write: bool, seconds: float | None = None, woken: int | None = None) -> bool:
+def wait_until_ready(
+    descriptor: int, *, to_write: bool, seconds: float | None = None, woken: int | None = None
+) -> bool:
     """Wait until it can be read or written, or `woken` can be read; whether that came in time."""
     import select
 

@@ -16,7 +16,7 @@ Trust = Callable[[], "ssl.SSLContext"]
 EXTRA = "NODE_EXTRA_CA_CERTS"
 
 
-def trust(environment: Mapping[str, str], warn: Callable[[str], None]) -> Trust:
+def make_trust(environment: Mapping[str, str], warn: Callable[[str], None]) -> Trust:
     """How to make the context of a TLS client. The maker raises OSError if the certificates cannot be read.
 
     Slow: it imports httpx2 and reads the machine's certificates, so it is called when TLS is first needed.

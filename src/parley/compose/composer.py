@@ -6,171 +6,171 @@ import os
 from collections.abc import Callable
 
 from parley.compose import limits, memory, permissions, tools
-from parley.compose.instructions import instructions
-from parley.compose.launch_context import Basis
-from parley.compose.mcp import servers
-from parley.compose.models import Models
-from parley.compose.observers import observer
-from parley.compose.paths import task_place
-from parley.compose.plugins import Extensions
-from parley.compose.registry import manners, partial
-from parley.compose.stores import Sessions
-from parley.engine.clock import Stamp
-from parley.engine.models.thinking import Wish
-from parley.engine.session.config import Setup
+from parley.compose.instructions import make_instructions
+from parley.compose.launch_context import LaunchContext
+from parley.compose.mcp import server_sources
+from parley.compose.models import ModelFactory
+from parley.compose.observers import make_observer
+from parley.compose.paths import task_output_directory
+from parley.compose.plugins import PluginLoader
+from parley.compose.registry import get_profile, include_partial_messages
+from parley.compose.stores import SessionStores
+from parley.engine.clock import Clock
+from parley.engine.models.thinking import ThinkingOptions
+from parley.engine.session.config import SessionConfig
 from parley.errors import UsageError
-from parley.protocol.options import ROWS, Options
+from parley.protocol.options import ROWS, CliOptions
 from parley.settings import credentials
-from parley.settings.base import Style
+from parley.settings.base import OutputStyle
 from parley.settings.client_profile import takes_rate_limits
-from parley.settings.env_vars import state_events, sync_policy, truthy, whole
-from parley.tools.registry import Shelf
+from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy
+from parley.tools.registry import ToolRegistry
 
-RESTRICTING_NOT_YET = ("plugin_urls",)
+UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
 OFF = ("false", "0", "off")
-LEFT_OUT = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
+SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
 """What `--safe-mode` leaves out though the command line names it."""
 
 
 class Composer:
     """Turns options and the surroundings into the parts of a session."""
 
-    def __init__(self, options: Options, environment: dict[str, str], cwd: str, stamp: Stamp | None = None) -> None:
+    def __init__(self, options: CliOptions, environment: dict[str, str], cwd: str, clock: Clock | None = None) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
-        self.basis = Basis(options, environment, cwd, stamp)
-        self.models = Models(self.basis)
-        self.sessions = Sessions(self.basis)
-        self.extensions = Extensions(self.basis)
+        self.launch = LaunchContext(options, environment, cwd, clock)
+        self.models = ModelFactory(self.launch)
+        self.stores = SessionStores(self.launch)
+        self.plugins = PluginLoader(self.launch)
 
-    def setup(self, complain: Callable[[str], None]) -> Setup:
+    def make_config(self, warn: Callable[[str], None]) -> SessionConfig:
         """Everything a session needs. Raises UsageError or SessionError."""
-        basis, models, sessions, extensions = self.basis, self.models, self.sessions, self.extensions
-        options, environment = basis.options, basis.environment
-        wanted = manners(options)
-        basis.complain = complain
-        for warning in unheeded(options):
-            complain(warning)
+        launch, models, sessions, extensions = self.launch, self.models, self.stores, self.plugins
+        options, environment = launch.options, launch.environment
+        wanted = get_profile(options)
+        launch.warn = warn
+        for warning in warn_unsupported(options):
+            warn(warning)
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
-        bounds, prices, form = limits.limits(basis), models.prices(), limits.form(basis)
+        bounds, prices, schema = limits.make_limits(launch), models.prices(), limits.output_schema(launch)
         models.check_first()
-        memory.check(basis, models)
-        for complaint in basis.settings.complaints():
-            complain(complaint)
+        memory.check_models(launch, models)
+        for complaint in launch.settings.warnings():
+            warn(complaint)
         session_id, log = sessions.open()
-        begins_in = permissions.permission_mode(basis)
-        watching = observer(environment, complain)
-        context = tools.tool_context(basis, session_id, watching)
-        style = self._style()
-        make_keeper = memory.keeper(basis, sessions, session_id)
+        begins_in = permissions.permission_mode(launch)
+        watching = make_observer(environment, warn)
+        context = tools.tool_context(launch, session_id, watching)
+        style = self._output_style()
+        make_keeper = memory.memory_opener(launch, sessions, session_id)
         if make_keeper is not None:
             context.open_memory = lambda: make_keeper().recall
         if models.is_wrapped:
-            models.wraps.tape()  # the last thing that may fail: nothing is recorded of a session that never was
-        return Setup(
+            models.wrapping.tape()  # the last thing that may fail: nothing is recorded of a session that never was
+        return SessionConfig(
             session_id=session_id,
-            cwd=basis.cwd,
+            cwd=launch.cwd,
             log=log,
-            sync=sync_policy(options.fsync, environment, basis.settings.merged.get("fsync")),
+            sync=sync_policy(options.fsync, environment, launch.settings.merged.get("fsync")),
             open_model=models.open,
             model_name=models.name(),
-            facts_of=models.facts_of,
+            get_model_info=models.get_model_info,
             fallback_models=models.fallbacks(),
-            small_model=models.small(),
-            instructions=instructions(basis, session_id, style, context, make_keeper),
+            small_model=models.small_name(),
+            instructions=make_instructions(launch, session_id, style, context, make_keeper),
             tools=self.tools(),
-            client_tools=tools.client_tools(basis),
+            client_tools=tools.client_tools(launch),
             tool_context=context,
-            task_place=task_place(basis, session_id),
-            permits=permissions.permits(basis, session_id),
-            asks_host=permissions.asks_host(basis),
-            prompt_tool=permissions.prompt_tool(basis),
+            task_output=task_output_directory(launch, session_id),
+            policy=permissions.make_policy(launch, session_id),
+            asks_host=permissions.asks_host(launch),
+            prompt_tool=permissions.prompt_tool(launch),
             guarded=options.guard,
             permission_mode=begins_in,
-            mode_is_given=options.skip_permissions or options.permission_mode is not None,
-            may_bypass=permissions.may_bypass(basis, begins_in),
-            partial=partial(options),
-            replay=options.replay_user_messages,
+            mode_is_explicit=options.skip_permissions or options.permission_mode is not None,
+            may_bypass=permissions.may_bypass(launch, begins_in),
+            include_partial_messages=include_partial_messages(options),
+            replay_user_messages=options.replay_user_messages,
             extension_fields=options.extension_fields,
-            joint=wanted.joint,
-            folds=wanted.folds,
+            prompt_separator=wanted.prompt_separator,
+            merge_prompts=wanted.merge_prompts,
             hook_events=options.include_hook_events or wanted.hook_events,
-            lists_schemas=wanted.lists_schemas,
-            suggests=options.prompt_suggestions is not None and options.prompt_suggestions not in OFF,
-            make_callbacks=tools.callback_hooks,
-            make_commands=lambda layers: tools.command_hooks(basis, layers, context),
-            mirrored=lambda log, told: sessions.mirrored(session_id, log, told),
-            mirrored_agent=lambda agent_id, meta, log, told: sessions.mirrored_agent(
+            include_tool_schemas=wanted.include_tool_schemas,
+            prompt_suggestions=options.prompt_suggestions is not None and options.prompt_suggestions not in OFF,
+            make_callback_hooks=tools.callback_hooks,
+            make_command_hooks=lambda layers: tools.command_hooks(launch, layers, context),
+            mirror_log=lambda log, told: sessions.mirror_log(session_id, log, told),
+            mirror_agent_log=lambda agent_id, meta, log, told: sessions.mirror_agent_log(
                 session_id, agent_id, meta, log, told
             ),
             transcript_path=lambda: sessions.transcript_path(session_id),
             agents=extensions.agents,
-            agent=options.agent or (None if options.safe_mode else basis.settings.merged.get("agent")),
-            model_is_given=options.model is not None,
+            agent=options.agent or (None if options.safe_mode else launch.settings.merged.get("agent")),
+            model_is_explicit=options.model is not None,
             subagent_model=environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
-            agent_memory=lambda scope, name: extensions.agent_memory(scope, name, context.hides),
+            load_agent_memory=lambda scope, name: extensions.load_agent_memory(scope, name, context.hides),
             forwards_subagent_text=options.forward_subagent_text,
             open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
-            known_agents=lambda: sessions.agents(session_id),
+            list_agents=lambda: sessions.agents(session_id),
             agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),
-            make_worktrees=None if basis.is_restricted else lambda: tools.worktrees(context),
-            begins_as=sessions.wanted().begins_as,
+            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(context),
+            start_source=sessions.open_request().begins_as,
             title=" ".join((options.name or "").split()) or None,
             thinking=self._thinking(),
             effort=options.effort
             or environment.get("CLAUDE_CODE_EFFORT_LEVEL")
-            or basis.settings.merged.get("effortLevel"),
-            mcp=servers(basis, context, extensions.plugins),
-            settings=basis.settings,
+            or launch.settings.merged.get("effortLevel"),
+            mcp=server_sources(launch, context, extensions.plugins),
+            settings=launch.settings,
             output_style=style.name,
-            styles=basis.settings.styles,
-            plugins=extensions.listed_plugins,
-            recipes=None if options.disable_slash_commands else extensions.recipes,
+            list_styles=launch.settings.styles,
+            list_plugins=extensions.list_plugins,
+            load_templates=None if options.disable_slash_commands else extensions.load_templates,
             betas=options.betas or (),
             limits=bounds,
-            compaction=limits.compaction(basis),
-            make_keeper=make_keeper,
-            form=form,
-            may_rewind=truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
+            compaction=limits.compaction_policy(launch),
+            open_memory=make_keeper,
+            output_schema=schema,
+            may_rewind=is_truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             state_events=state_events(environment),
-            tells_quota=takes_rate_limits(environment),
-            api_key_source=credentials.source(basis.credentials()),
+            send_rate_limits=takes_rate_limits(environment),
+            api_key_source=credentials.find_source(launch.credentials()),
             prices=prices,
-            stamp=basis.stamp,
-            dice=throw,
+            clock=launch.clock,
+            random=random,
             observer=watching,
-            complain=complain,
+            warn=warn,
         )
 
-    def tools(self) -> Shelf:
+    def tools(self) -> ToolRegistry:
         """The tools the model may call."""
-        return tools.shelf(self.basis, lambda: self.extensions.agents)
+        return tools.make_registry(self.launch, lambda: self.plugins.agents)
 
-    def _style(self) -> Style:
-        style = Style() if self.basis.options.safe_mode else self.basis.settings.style()
-        if style.flaw is not None:
-            self.basis.complain(str(style.flaw))
+    def _output_style(self) -> OutputStyle:
+        style = OutputStyle() if self.launch.options.safe_mode else self.launch.settings.style()
+        if style.problem is not None:
+            self.launch.warn(str(style.problem))
         return style
 
-    def _thinking(self) -> Wish:
-        options = self.basis.options
+    def _thinking(self) -> ThinkingOptions:
+        options = self.launch.options
         tokens = options.max_thinking_tokens
-        return Wish(
-            tokens=whole(self.basis.environment, "MAX_THINKING_TOKENS") if tokens is None else tokens,
+        return ThinkingOptions(
+            budget_tokens=read_int(self.launch.environment, "MAX_THINKING_TOKENS") if tokens is None else tokens,
             mode=options.thinking,
             display=options.thinking_display,
         )
 
 
-def unheeded(options: Options) -> list[str]:
+def warn_unsupported(options: CliOptions) -> list[str]:
     """A warning for every option that is given and not heeded. Raises UsageError for those that restrict."""
     flags = {row.field: row.flags[0] for row in ROWS}
-    refused = [flags[field] for field in RESTRICTING_NOT_YET if field in options.given]
+    refused = [flags[field] for field in UNSUPPORTED_RESTRICTIONS if field in options.given]
     if refused:
         raise UsageError(f"option '{refused[0]}' is not supported yet, and to go on without it could do harm")
-    left_out = [flags[field] for field in LEFT_OUT if options.safe_mode and field in options.given]
+    left_out = [flags[field] for field in SAFE_MODE_IGNORED if options.safe_mode and field in options.given]
     return [f"option '{flag}' has no effect with --safe-mode" for flag in left_out]
 
 
-def throw() -> float:
+def random() -> float:
     """A number in [0, 1); the standard library's module costs 3 ms at start-up."""
     return int.from_bytes(os.urandom(4)) / 2**32

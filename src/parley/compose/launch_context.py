@@ -6,28 +6,27 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from parley.engine.clock import Stamp
+from parley.engine.clock import Clock
 from parley.errors import UsageError
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 from parley.settings import credentials, sources
-from parley.settings.env_vars import child_environment, truthy
-from parley.settings.safe_read import Unfit
-from parley.settings.safe_read import read as read_file
-from parley.settings.session_settings import Desk
-from parley.stores.files.entry_codec import Context as LineContext
+from parley.settings.env_vars import child_environment, is_truthy
+from parley.settings.safe_read import UnreadableFile, read_file
+from parley.settings.session_settings import SessionSettings
+from parley.stores.files.entry_codec import EntryContext as LineContext
 from parley.version import PROTOCOL_LEVEL
 
 
-class Basis:
-    def __init__(self, options: Options, environment: dict[str, str], cwd: str, stamp: Stamp | None = None) -> None:
+class LaunchContext:
+    def __init__(self, options: CliOptions, environment: dict[str, str], cwd: str, clock: Clock | None = None) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
         self.options = options
         self.cwd = cwd
-        self.stamp = stamp or Stamp()
-        self.is_restricted = options.restricted or truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
+        self.clock = clock or Clock()
+        self.is_restricted = options.restricted or is_truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
         """Whether no files of settings count, no commands run, and only the working directories are open."""
         self.config = sources.config_folder(environment)
-        wanted = sources.Wanted(
+        wanted = sources.SourceSelection(
             config=self.config,
             project=os.path.normpath(os.path.join(cwd, options.project_config_root or ".")),
             given=options.settings,
@@ -36,26 +35,26 @@ class Basis:
             bare=options.bare,
             managed_hooks_only=options.safe_mode,
         )
-        self.settings = Desk(wanted, environment, child_environment)
+        self.settings = SessionSettings(wanted, environment, child_environment)
         self.environment = self.settings.environment()
         """What the process was given, and the `env` of settings that may speak for the person."""
-        self.complain: Callable[[str], None] = lambda text: None
+        self.warn: Callable[[str], None] = lambda text: None
         """Where warnings go."""
 
     @property
     def home(self) -> Path:
         return sources.home(self.environment)
 
-    def credentials(self) -> credentials.Places:
+    def credentials(self) -> credentials.CredentialSources:
         """Where a key may be found."""
-        return credentials.Places(
+        return credentials.CredentialSources(
             flag=self.options.api_key,
             environment=self.environment,
-            settings=self.settings.merged.plain(),
+            settings=self.settings.merged.to_json(),
             home=self.home,
         )
 
-    def folders(self) -> tuple[str, ...]:
+    def additional_directories(self) -> tuple[str, ...]:
         """The working directories beside the first, absolute."""
         added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
         return tuple(dict.fromkeys([*added, *self.settings.folders()]))
@@ -68,15 +67,15 @@ class Basis:
 
     def short_id(self) -> str:
         """A new id that is short enough for names the model reads."""
-        return self.stamp.new_uuid().replace("-", "")[-24:]
+        return self.clock.new_uuid().replace("-", "")[-24:]
 
 
-def git_branch(folder: Path) -> str:
+def git_branch(directory: Path) -> str:
     """The branch a folder is on, read from git's own file; "" outside a repository."""
-    for place in (folder, *folder.parents):
+    for place in (directory, *directory.parents):
         try:
             text = read_file(place / ".git" / "HEAD", most_bytes=1000).data.decode().strip()
-        except (Unfit, UnicodeDecodeError):
+        except (UnreadableFile, UnicodeDecodeError):
             continue
         return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else text[:12]
     return ""

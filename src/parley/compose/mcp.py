@@ -7,34 +7,34 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from parley.compose.launch_context import Basis
+from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import prompt_tool
-from parley.compose.registry import WIRES
+from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
 from parley.host import Host
-from parley.mcp.base import Lost, Spec, Supply, Wire
-from parley.mcp.sources import Maker, supply
+from parley.mcp.base import ConnectionLost, ServerSources, ServerSpec, ServerTransport
+from parley.mcp.sources import ServerParser, build_sources
 from parley.models.endpoint import is_loopback
-from parley.settings.base import Plugin, shown
-from parley.settings.env_vars import whole
+from parley.settings.base import Plugin, printable
+from parley.settings.env_vars import read_int
 from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.compose.certificates import Trust
-    from parley.settings.mcp_files import Written
+    from parley.settings.mcp_files import ServerDeclaration
 
-WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str, Trust], Wire]] = {
+TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Context, str, Trust], ServerTransport]] = {
     "sdk": lambda cls, spec, host, context, project, trust: cls(spec.name, host),
     "stdio": lambda cls, spec, host, context, project, trust: cls(
         spec, context.processes, project, context.environment
     ),
-    "sse": lambda cls, spec, host, context, project, trust: cls(spec, proxy_before(spec.url), trust),
-    "http": lambda cls, spec, host, context, project, trust: cls(spec, proxy_before(spec.url), trust),
+    "sse": lambda cls, spec, host, context, project, trust: cls(spec, find_proxy(spec.url), trust),
+    "http": lambda cls, spec, host, context, project, trust: cls(spec, find_proxy(spec.url), trust),
 }
 """`project` is the project folder: a server that is started again must not be another because the model did a `cd`."""
 
 
-def proxy_before(url: str) -> str | None:
+def find_proxy(url: str) -> str | None:
     """The proxy that our variables name for a server, if one is for it; never for one on this machine."""
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
@@ -50,37 +50,41 @@ def proxy_before(url: str) -> str | None:
     return named if named is None or "://" in named else f"http://{named}"
 
 
-def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]]) -> Supply:
+def server_sources(launch: LaunchContext, context: Context, plugins: Callable[[], list[Plugin]]) -> ServerSources:
     """Raises UsageError."""
-    options = basis.options
+    options = launch.options
     given = () if options.safe_mode else options.mcp_config or ()
     strict = options.strict_mcp_config or options.safe_mode
-    written, flaws = basis.settings.servers(given, basis.cwd, strict=strict)
+    written, flaws = launch.settings.servers(given, launch.cwd, strict=strict)
     if not options.strict_mcp_config:
         written += [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
-    maker = Maker(basis.environment, context.environment)
+    maker = ServerParser(launch.environment, context.environment)
     found = maker.gather(written)
-    for flaw in (*flaws, *found.flaws):
-        basis.complain(flaw)
+    for error in (*flaws, *found.problems):
+        launch.warn(error)
 
-    async def open_wire(spec: Spec, host: Host) -> Wire:
+    async def open_wire(spec: ServerSpec, host: Host) -> ServerTransport:
         if options.offline and spec.url and not is_loopback(spec.url):
-            raise Lost("this session runs with --offline, and the server is not on this machine")
-        from parley.compose.certificates import trust
+            raise ConnectionLost("this session runs with --offline, and the server is not on this machine")
+        from parley.compose.certificates import make_trust
 
-        trusted = trust(basis.environment, basis.complain)
-        module, _, cls = WIRES[spec.kind].partition(":")
+        trusted = make_trust(launch.environment, launch.warn)
+        module, _, cls = TRANSPORTS[spec.kind].partition(":")
         # What a wire stands on may take a second to load; the loop must not wait for it.
         loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
-        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context, basis.cwd, trusted)
+        made: ServerTransport = TRANSPORT_OPENERS[spec.kind](
+            getattr(loaded, cls), spec, host, context, launch.cwd, trusted
+        )
         return made
 
     # The tool that answers permission questions is not for the model.
-    denied = (*denied_tools(basis), *filter(None, [prompt_tool(basis)]))
-    return supply(maker, found.specs, open_wire, number=lambda name: whole(basis.environment, name), denied=denied)
+    denied = (*denied_tools(launch), *filter(None, [prompt_tool(launch)]))
+    return build_sources(
+        maker, found.specs, open_wire, number=lambda name: read_int(launch.environment, name), denied=denied
+    )
 
 
-def plugin_servers(plugin: Plugin) -> Written:
-    from parley.settings.mcp_files import Written
+def plugin_servers(plugin: Plugin) -> ServerDeclaration:
+    from parley.settings.mcp_files import ServerDeclaration
 
-    return Written(source="dynamic", place=shown(plugin.path), servers=plugin.servers)
+    return ServerDeclaration(source="dynamic", path=printable(plugin.path), servers=plugin.servers)

@@ -14,130 +14,134 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.compose.launch_context import Basis
+from parley.compose.launch_context import LaunchContext
 from parley.stores.files.claude import project_key
 from parley.stores.selection import choose
 
 if TYPE_CHECKING:
-    from parley.compose.models import Models
-    from parley.compose.stores import Sessions
-    from parley.memory.base import Keeper, Policy, Recall
-    from parley.memory.database import Database
-    from parley.memory.knowledge_tree import Tree
-    from parley.memory.session_memory import LocalKeeper
+    from parley.compose.models import ModelFactory
+    from parley.compose.stores import SessionStores
+    from parley.memory.base import MemoryPolicy, Recall, SessionMemory
+    from parley.memory.database import MemoryDatabase
+    from parley.memory.knowledge_tree import KnowledgeTree
+    from parley.memory.session_memory import LocalSessionMemory
 
 PROJECTS, FILE = "projects", "memory.db"
 OFF, ON = ("off", "false", "none"), ("", "on", "true")
 
 
-def place(basis: Basis) -> Path | None:
+def memory_path(launch: LaunchContext) -> Path | None:
     """The file of the memory; None if there shall be none. Raises UsageError."""
-    asked, set_to = basis.options.memory, (basis.settings.merged.get("memory") or {}).get("enabled")
-    if basis.options.no_session_persistence or (asked or "").lower() in OFF:
+    asked, set_to = launch.options.memory, (launch.settings.merged.get("memory") or {}).get("enabled")
+    if launch.options.no_session_persistence or (asked or "").lower() in OFF:
         return None
-    if asked is None and (set_to is False or (set_to is None and not basis.options.database)):
+    if asked is None and (set_to is False or (set_to is None and not launch.options.database)):
         return None
     if asked is not None and asked.lower() not in ON:
-        return Path(basis.cwd, os.path.expanduser(asked))
-    return usual_place(basis)
+        return Path(launch.cwd, os.path.expanduser(asked))
+    return default_path(launch)
 
 
-def usual_place(basis: Basis) -> Path:
+def default_path(launch: LaunchContext) -> Path:
     """Where a memory is that was not put elsewhere. Raises UsageError."""
-    chosen = choose(basis.options, basis.environment)
+    chosen = choose(launch.options, launch.environment)
     if chosen is not None and chosen.name == "sqlite":
-        return Path(basis.cwd, os.path.expanduser(chosen.place))
-    return basis.config / PROJECTS / project_key(basis.cwd) / FILE
+        return Path(launch.cwd, os.path.expanduser(chosen.place))
+    return launch.config / PROJECTS / project_key(launch.cwd) / FILE
 
 
-def policy(basis: Basis) -> Policy:
-    from parley.memory.base import Policy
+def make_policy(launch: LaunchContext) -> MemoryPolicy:
+    from parley.memory.base import MemoryPolicy
     from parley.settings.memory_options import policy_fields
 
-    return Policy(**policy_fields(basis.settings.merged.get("memory") or {}))
+    return MemoryPolicy(**policy_fields(launch.settings.merged.get("memory") or {}))
 
 
-def check(basis: Basis, models: Models) -> None:
+def check_models(launch: LaunchContext, models: ModelFactory) -> None:
     """What is wrong with a model of the memory is told at the start. Raises UsageError."""
-    if place(basis) is not None and (wished := basis.settings.merged.get("memory")):
+    if memory_path(launch) is not None and (wished := launch.settings.merged.get("memory")):
         for key in ("model", "summaryModel"):
             if named := wished.get(key):
                 models.check_first(named)
 
 
-def keeper(basis: Basis, sessions: Sessions, session_id: str) -> Callable[[], Keeper] | None:
+def memory_opener(
+    launch: LaunchContext, sessions: SessionStores, session_id: str
+) -> Callable[[], SessionMemory] | None:
     """How the memory of a session is opened; None if there is none. Raises UsageError."""
-    path = place(basis)
+    path = memory_path(launch)
     if path is None:
         return None
 
     @cache
-    def made() -> Keeper:
-        return keeper_of(basis, sessions, session_id, opened(path))
+    def made() -> SessionMemory:
+        return open_memory(launch, sessions, session_id, open_database(path))
 
     return made
 
 
-def keeper_of(basis: Basis, sessions: Sessions, session_id: str, database: Database) -> LocalKeeper:
-    from parley.memory.session_memory import LocalKeeper, Place
+def open_memory(
+    launch: LaunchContext, sessions: SessionStores, session_id: str, database: MemoryDatabase
+) -> LocalSessionMemory:
+    from parley.memory.session_memory import LocalSessionMemory, MemoryLocation
 
-    here = Place(
+    here = MemoryLocation(
         database=database,
         session_id=session_id,
         open_store=lambda: sessions.store(session_id),
-        now=basis.stamp.now,
-        redact=lambda: redaction(basis),
+        now=launch.clock.now,
+        redact=lambda: make_redactor(launch),
     )
-    return LocalKeeper(here, policy(basis))
+    return LocalSessionMemory(here, make_policy(launch))
 
 
 # For a person, who looks in from outside.
 
 
-def opened(path: Path, *, rehearsed: bool = False) -> Database:
+def open_database(path: Path, *, dry_run: bool = False) -> MemoryDatabase:
     """The file, or a copy of it that nobody keeps. Raises SessionError."""
-    from parley.memory.database import Database
+    from parley.memory.database import MemoryDatabase
 
     is_usual = path.name == FILE and path.parent.parent.name == PROJECTS
-    database = Database(path, below=2 if is_usual else 0)
-    return database.rehearsal() if rehearsed else database
+    database = MemoryDatabase(path, below=2 if is_usual else 0)
+    return database.dry_run() if dry_run else database
 
 
-def tree(basis: Basis, path: Path, author: str, *, rehearsed: bool = False) -> Tree:
+def open_tree(launch: LaunchContext, path: Path, author: str, *, dry_run: bool = False) -> KnowledgeTree:
     """Raises SessionError."""
-    from parley.memory.knowledge_tree import Tree
+    from parley.memory.knowledge_tree import KnowledgeTree
 
-    return Tree(opened(path, rehearsed=rehearsed), basis.stamp.now, author)
+    return KnowledgeTree(open_database(path, dry_run=dry_run), launch.clock.now, author)
 
 
-def recall(sessions: Sessions, path: Path) -> Recall:
+def open_recall(sessions: SessionStores, path: Path) -> Recall:
     """For all sessions that are kept in the same place."""
     from parley.memory.recall import LocalRecall
 
-    return LocalRecall(opened(path), sessions.store, "")
+    return LocalRecall(open_database(path), sessions.store, "")
 
 
-def forget(basis: Basis, session_id: str) -> None:
+def forget(launch: LaunchContext, session_id: str) -> None:
     """A session is deleted: its summaries go with it. Raises SessionError."""
-    path = place(basis) or usual_place(basis)
+    path = memory_path(launch) or default_path(launch)
     if path.exists():
         from parley.memory.summaries import Summaries
 
-        Summaries(opened(path), basis.stamp.now).forget(session_id)
+        Summaries(open_database(path), launch.clock.now).forget(session_id)
 
 
-def inherit(basis: Basis, fork: str, session_id: str) -> None:
+def inherit(launch: LaunchContext, fork: str, session_id: str) -> None:
     """A copy of a session has its summaries, and need not be looked through once more. Raises SessionError."""
-    path = place(basis) or usual_place(basis)
+    path = memory_path(launch) or default_path(launch)
     if path.exists():
         from parley.memory.summaries import Summaries
 
-        Summaries(opened(path), basis.stamp.now).inherit(fork, session_id)
+        Summaries(open_database(path), launch.clock.now).inherit(fork, session_id)
 
 
-def redaction(basis: Basis) -> Callable[[str], str]:
+def make_redactor(launch: LaunchContext) -> Callable[[str], str]:
     """What takes the secrets that we know, or know the shape of, out of a text."""
-    from parley.models.redaction import Redaction, secrets_in
+    from parley.models.redaction import Redactor, find_secrets
     from parley.settings import credentials
 
-    return Redaction([*secrets_in(basis.environment), *credentials.known(basis.credentials())]).text
+    return Redactor([*find_secrets(launch.environment), *credentials.known_secrets(launch.credentials())]).redact_text

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.compose.launch_context import Basis
-from parley.compose.limits import deadlines
-from parley.compose.registry import MODELS, variety
+from parley.compose.launch_context import LaunchContext
+from parley.compose.limits import make_deadlines
+from parley.compose.registry import MODELS, load
 from parley.errors import UsageError
 from parley.models.base import Model
-from parley.models.catalog import Choice, Facts, facts, resolve
-from parley.models.endpoint import Endpoint
+from parley.models.catalog import ModelInfo, ModelRef, model_info, resolve
+from parley.models.endpoint import ModelEndpoint
 from parley.models.prices import Prices
 from parley.settings import backends, credentials
 
@@ -23,163 +23,163 @@ if TYPE_CHECKING:
     from parley.compose.certificates import Trust
 
 CLOUDS = tuple(backends.CLOUDS)
-ADDRESSES: dict[str, Callable[[dict[str, str]], str]] = {
+BASE_URLS: dict[str, Callable[[dict[str, str]], str]] = {
     "anthropic": backends.anthropic_url,
     "openai": backends.openai_url,
 }
 """Models over the network: where their servers are."""
 
 
-class Models:
-    def __init__(self, basis: Basis) -> None:
-        self.basis = basis
+class ModelFactory:
+    def __init__(self, launch: LaunchContext) -> None:
+        self.launch = launch
 
     def name(self) -> str:
         """The model that a session begins with."""
-        asked = self.basis.options.model or self.basis.environment.get("ANTHROPIC_MODEL")
-        return str(asked or self.basis.settings.merged.get("model") or "default")
+        asked = self.launch.options.model or self.launch.environment.get("ANTHROPIC_MODEL")
+        return str(asked or self.launch.settings.merged.get("model") or "default")
 
-    def small(self) -> str:
+    def small_name(self) -> str:
         """The model for errands."""
-        return self.basis.environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku"
+        return self.launch.environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku"
 
     def check_first(self, name: str | None = None) -> None:
         """What is wrong with a model, the session's by itself, is told at the start. Raises UsageError."""
         chosen = resolve(self.name() if name is None else name)
         self.check(chosen)
-        if chosen.adapter not in ADDRESSES:
-            self.bare(chosen)  # reads the script or the tape
+        if chosen.adapter not in BASE_URLS:
+            self.open_unwrapped(chosen)  # reads the script or the tape
 
-    def check(self, choice: Choice) -> None:
+    def check(self, choice: ModelRef) -> None:
         """Raises UsageError if a model can never be asked."""
         if not choice.name:
             raise UsageError(f"the model {choice.adapter}: needs a name behind the colon")
-        service = self.service(choice)
+        service = self.find_adapter(choice)
         if service in CLOUDS:
             backends.check_cloud(service)
-        elif service in ADDRESSES:
-            ADDRESSES[service](self.basis.environment)
+        elif service in BASE_URLS:
+            BASE_URLS[service](self.launch.environment)
 
-    def service(self, choice: Choice) -> str:
+    def find_adapter(self, choice: ModelRef) -> str:
         """The adapter that asks a model: the Messages API may stand in a cloud."""
-        cloud = backends.cloud(self.basis.environment) if choice.adapter == "anthropic" else None
+        cloud = backends.selected_cloud(self.launch.environment) if choice.adapter == "anthropic" else None
         return cloud or choice.adapter
 
-    def open(self, choice: Choice) -> Model:
+    def open(self, choice: ModelRef) -> Model:
         """A model with what was asked to be put around it. Raises UsageError or ModelError."""
-        model = self.bare(choice)
-        return self.wraps.around(model) if self.is_wrapped else model
+        model = self.open_unwrapped(choice)
+        return self.wrapping.around(model) if self.is_wrapped else model
 
-    def bare(self, choice: Choice) -> Model:
+    def open_unwrapped(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
         self.check(choice)
-        adapter = self.service(choice)
-        made: Model = OPENERS[adapter](self, variety(MODELS, adapter, "model adapter"), choice)
+        adapter = self.find_adapter(choice)
+        made: Model = OPENERS[adapter](self, load(MODELS, adapter, "model adapter"), choice)
         return made
 
     @property
     def is_wrapped(self) -> bool:
-        return bool(self.basis.options.record or self.basis.options.faults)
+        return bool(self.launch.options.record or self.launch.options.faults)
 
     @cached_property
-    def wraps(self) -> Any:
+    def wrapping(self) -> Any:
         """Raises UsageError."""
-        from parley.models.wrapping import Wraps
+        from parley.models.wrapping import ModelWrapper
 
-        basis = self.basis
-        return Wraps(
-            environment=basis.environment,
-            secrets=credentials.known(basis.credentials()),
+        launch = self.launch
+        return ModelWrapper(
+            environment=launch.environment,
+            secrets=credentials.known_secrets(launch.credentials()),
             places={
-                "cwd": basis.cwd,
-                "home": str(basis.home),
-                "config": str(basis.config),
-                "tmp": basis.environment.get("TMPDIR") or "/tmp",
+                "cwd": launch.cwd,
+                "home": str(launch.home),
+                "config": str(launch.config),
+                "tmp": launch.environment.get("TMPDIR") or "/tmp",
             },
-            record=Path(basis.cwd, basis.options.record) if basis.options.record else None,
-            faults=basis.options.faults or (),
-            deadlines=deadlines(basis),
-            now=basis.stamp.now,
-            clock=basis.stamp.monotonic,
-            complain=basis.complain,
+            record=Path(launch.cwd, launch.options.record) if launch.options.record else None,
+            faults=launch.options.faults or (),
+            deadlines=make_deadlines(launch),
+            now=launch.clock.now,
+            clock=launch.clock.monotonic,
+            warn=launch.warn,
         )
 
-    def endpoint(self, find: Callable[[], Endpoint]) -> Endpoint:
+    def resolve_endpoint(self, find: Callable[[], ModelEndpoint]) -> ModelEndpoint:
         """Raises ModelError if there must be a key and is none."""
         found = find()
-        if found.auth is not None and self.basis.options.record:
-            self.wraps.redaction.add(found.auth[1].removeprefix("Bearer "))  # a helper's key is known only now
+        if found.auth is not None and self.launch.options.record:
+            self.wrapping.redaction.add(found.auth[1].removeprefix("Bearer "))  # a helper's key is known only now
         return found
 
     def trust(self) -> Trust:
-        from parley.compose.certificates import trust
+        from parley.compose.certificates import make_trust
 
-        return trust(self.basis.environment, self.basis.complain)
+        return make_trust(self.launch.environment, self.launch.warn)
 
-    def in_cloud(self, name: str, cls: Any) -> Model:
-        options = backends.cloud_options(name, self.basis.environment)
+    def open_in_cloud(self, name: str, cls: Any) -> Model:
+        options = backends.cloud_options(name, self.launch.environment)
         from parley.compose.certificates import EXTRA
 
         # What the package trusts by itself follows SSL_CERT_FILE and SSL_CERT_DIR.
-        names_more = bool(self.basis.environment.get(EXTRA))
+        names_more = bool(self.launch.environment.get(EXTRA))
         given = self.trust() if names_more else None
-        made: Model = cls(options, deadlines=deadlines(self.basis), warn=self.basis.complain, trust=given)
+        made: Model = cls(options, deadlines=make_deadlines(self.launch), warn=self.launch.warn, trust=given)
         return made
 
     def key_source(self, adapter: str) -> str:
         """Where the key of a backend comes from, never the key itself."""
         if adapter == "openai":
-            return backends.openai_key_source(self.basis.environment)
-        return credentials.source(self.basis.credentials())
+            return backends.openai_key_source(self.launch.environment)
+        return credentials.find_source(self.launch.credentials())
 
-    def facts_of(self, choice: Choice) -> Facts:
+    def get_model_info(self, choice: ModelRef) -> ModelInfo:
         """What is known of a model; of the other API's servers some things are declared."""
-        known = facts(choice.name)
+        known = model_info(choice.name)
         if choice.adapter != "openai":
             return known
-        fields = backends.declared(self.basis.environment, backends.openai_url(self.basis.environment))
+        fields = backends.declared_fields(self.launch.environment, backends.openai_url(self.launch.environment))
         return msgspec.structs.replace(
             known,
-            takes_effort="reasoning_effort" in fields,
-            knows_schemas="response_format" in fields,
+            supports_effort="reasoning_effort" in fields,
+            supports_schemas="response_format" in fields,
         )
 
     def fallbacks(self) -> tuple[str, ...]:
         """Raises UsageError if one of them can never be asked."""
-        asked = self.basis.options.fallback_model or self.basis.settings.merged.get("fallbackModel") or ""
+        asked = self.launch.options.fallback_model or self.launch.settings.merged.get("fallbackModel") or ""
         names = tuple(name.strip() for name in str(asked).split(",") if name.strip())
         for name in names:
             self.check(resolve(name))
         return names
 
     def prices(self) -> Prices:
-        path = self.basis.environment.get("PARLEY_PRICES")
+        path = self.launch.environment.get("PARLEY_PRICES")
         prices = Prices(Path(path) if path else None)
         if path:
             prices.price("")  # a broken table is told at the start, not after the first answer
         return prices
 
 
-OPENERS: dict[str, Callable[[Models, Any, Choice], Model]] = {
+OPENERS: dict[str, Callable[[ModelFactory, Any, ModelRef], Model]] = {
     "anthropic": lambda models, cls, choice: cls(
-        lambda: models.endpoint(lambda: backends.anthropic(models.basis.credentials())),
-        deadlines=deadlines(models.basis),
-        warn=models.basis.complain,
+        lambda: models.resolve_endpoint(lambda: backends.anthropic_endpoint(models.launch.credentials())),
+        deadlines=make_deadlines(models.launch),
+        warn=models.launch.warn,
         trust=models.trust(),
     ),
-    "bedrock": lambda models, cls, choice: models.in_cloud("bedrock", cls),
-    "vertex": lambda models, cls, choice: models.in_cloud("vertex", cls),
+    "bedrock": lambda models, cls, choice: models.open_in_cloud("bedrock", cls),
+    "vertex": lambda models, cls, choice: models.open_in_cloud("vertex", cls),
     "openai": lambda models, cls, choice: cls(
-        lambda: models.endpoint(lambda: backends.openai(models.basis.environment)),
+        lambda: models.resolve_endpoint(lambda: backends.openai_endpoint(models.launch.environment)),
         choice.name,
-        models.basis.short_id,
-        deadlines=deadlines(models.basis),
-        warn=models.basis.complain,
+        models.launch.short_id,
+        deadlines=make_deadlines(models.launch),
+        warn=models.launch.warn,
         trust=models.trust(),
     ),
     "scripted": lambda models, cls, choice: cls(
-        Path(models.basis.cwd, choice.name), models.basis.short_id, lambda: deadlines(models.basis)
+        Path(models.launch.cwd, choice.name), models.launch.short_id, lambda: make_deadlines(models.launch)
     ),
-    "offline": lambda models, cls, choice: cls(models.basis.short_id),
-    "replay": lambda models, cls, choice: models.wraps.replay(Path(models.basis.cwd, choice.name)),
+    "offline": lambda models, cls, choice: cls(models.launch.short_id),
+    "replay": lambda models, cls, choice: models.wrapping.replay(Path(models.launch.cwd, choice.name)),
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from parley.engine.clock import Stamp
+from parley.engine.clock import Clock
 from parley.errors import UsageError
 from parley.protocol.base import Struct
-from parley.protocol.dialects.base import Dialect, World
-from parley.protocol.options import Options
+from parley.protocol.dialects.base import Dialect, DialectContext
+from parley.protocol.options import CliOptions
 
 MODELS = {
     "anthropic": "parley.models.backends.anthropic:Anthropic",
@@ -48,8 +48,8 @@ TOOLS = {
     "memory_read": "parley.memory.tools:MemoryRead",
     "memory_search": "parley.memory.tools:MemorySearch",
 }
-WIRES = {
-    "sdk": "parley.mcp.host_transport:Bridge",
+TRANSPORTS = {
+    "sdk": "parley.mcp.host_transport:HostTransport",
     "stdio": "parley.mcp.stdio:Stdio",
     "sse": "parley.mcp.remote:Sse",
     "http": "parley.mcp.remote:Http",
@@ -61,65 +61,71 @@ STORES = {
     "postgres": "parley.stores.sql.postgres:Postgres",
     "memory": "parley.stores.memory:Memory",
 }
-OBSERVERS = {"opentelemetry": "parley.telemetry.otel:observer"}
-HOOKS = {"callback": "parley.hooks.callback:registered", "command": "parley.hooks.settings:commands"}
+OBSERVERS = {"opentelemetry": "parley.telemetry.otel:create_observer"}
+HOOKS = {"callback": "parley.hooks.callback:build_callbacks", "command": "parley.hooks.settings:load_command_hooks"}
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
     "spec001": "parley.protocol.dialects.spec001:Spec001",
     "miriad": "parley.protocol.dialects.miriad:Miriad",
-    "jsonrpc": "parley.protocol.dialects.jsonrpc:JsonRpc",
+    "jsonrpc": "parley.protocol.dialects.jsonrpc:JsonRpcDialect",
 }
 
 OVER_STDIO = ("miriad", "jsonrpc")
 """The dialects of `--stdio`: one conversation a database, and nobody who could be asked."""
 
 
-def variety(table: dict[str, str], name: str, what: str) -> Any:
+def load(table: dict[str, str], name: str, kind: str) -> Any:
     """The class of a row. Raises UsageError if there is no such row."""
     if name not in table:
-        raise UsageError(f"there is no {what} {name!r} here; there are {', '.join(table)}")
+        raise UsageError(f"there is no {kind} {name!r} here; there are {', '.join(table)}")
     module, _, cls = table[name].partition(":")
     return getattr(import_module(module), cls)
 
 
-def dialect_name(options: Options) -> str:
+def dialect_name(options: CliOptions) -> str:
     return options.dialect or ("miriad" if options.stdio else "stream-json")
 
 
-def dialect(options: Options, stamp: Stamp) -> Dialect:
+def make_dialect(options: CliOptions, clock: Clock) -> Dialect:
     """How lines are spelled. Raises UsageError."""
-    made: Dialect = variety(DIALECTS, dialect_name(options), "dialect")(World(now=stamp.now, new_uuid=stamp.new_uuid))
+    made: Dialect = load(DIALECTS, dialect_name(options), "dialect")(
+        DialectContext(now=clock.now, new_uuid=clock.new_uuid)
+    )
     return made
 
 
-class Manners(Struct, frozen=True, kw_only=True):
+class DialectProfile(Struct, frozen=True, kw_only=True):
     """What a dialect wants of the session behind it, beside words of its own."""
 
-    streams: bool = False
+    partial_messages: bool = False
     """Whether `stream-json` has the events of the model's stream in it, unasked."""
     hook_events: bool = False
     """Whether the runs of hooks are told unasked."""
-    lists_schemas: bool = False
+    include_tool_schemas: bool = False
     layouts: tuple[str, ...] = ("claude", "folder")
     """Where a session is looked for by its id when no store is named; a new one is in the first."""
-    joint: str = "\n"
+    prompt_separator: str = "\n"
     """What stands between prompts that go into the conversation together."""
-    folds: bool = True
+    merge_prompts: bool = True
     """Whether prompts that waited for the end of a turn make up the next one together; else each is one."""
 
 
-MANNERS = {
-    "spec001": Manners(streams=True, hook_events=True, lists_schemas=True, layouts=("folder", "claude")),
-    **dict.fromkeys(OVER_STDIO, Manners(joint="\n\n", folds=False)),
+PROFILES = {
+    "spec001": DialectProfile(
+        partial_messages=True, hook_events=True, include_tool_schemas=True, layouts=("folder", "claude")
+    ),
+    **dict.fromkeys(OVER_STDIO, DialectProfile(prompt_separator="\n\n", merge_prompts=False)),
 }
 
 
-def manners(options: Options) -> Manners:
-    return MANNERS.get(dialect_name(options), Manners())
+def get_profile(options: CliOptions) -> DialectProfile:
+    return PROFILES.get(dialect_name(options), DialectProfile())
 
 
-def partial(options: Options) -> bool:
+def include_partial_messages(options: CliOptions) -> bool:
     """Whether the events of the model's stream are told."""
     if options.output_format == "message":
         return False
-    return options.include_partial_messages or (manners(options).streams and options.output_format == "stream-json")
+    return options.include_partial_messages or (
+        get_profile(options).partial_messages and options.output_format == "stream-json"
+    )

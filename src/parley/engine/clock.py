@@ -25,37 +25,37 @@ def random_uuids(at_once: int = 64) -> Callable[[], str]:
                 return ready.pop()
             except IndexError:
                 many = os.urandom(16 * at_once).hex()
-                ready.extend(spelled(many[start : start + 32]) for start in range(0, len(many), 32))
+                ready.extend(format_uuid4(many[start : start + 32]) for start in range(0, len(many), 32))
 
     return new_uuid
 
 
-def spelled(digits: str) -> str:
+def format_uuid4(digits: str) -> str:
     """32 random hex digits as a version 4 UUID."""
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-async def pause(seconds: float) -> None:
+async def sleep(seconds: float) -> None:
     # What needs only ids and the time starts without the 20 ms that this import takes.
     import asyncio
 
     await asyncio.sleep(seconds)
 
 
-class Stamp(Struct, frozen=True):
+class Clock(Struct, frozen=True):
     """Gives out ids and the time, and lets it pass."""
 
     new_uuid: Callable[[], str] = field(default_factory=random_uuids)
     seconds: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    pause: Callable[[float], Awaitable[None]] = pause
+    sleep: Callable[[float], Awaitable[None]] = sleep
 
     def now(self) -> str:
         """UTC with milliseconds, as every line spells it."""
-        return iso(self.seconds())
+        return format_iso(self.seconds())
 
-    def on(self, message: Message, session_id: str) -> Message:
+    def stamp_message(self, message: Message, session_id: str) -> Message:
         """The message with the session's id and an id of its own, where it has fields for them and lacks them."""
         missing = {}
         if getattr(message, "session_id", None) is UNSET:
@@ -65,6 +65,6 @@ class Stamp(Struct, frozen=True):
         return replace(message, **missing) if missing else message
 
 
-def iso(seconds: float) -> str:
+def format_iso(seconds: float) -> str:
     whole, part = divmod(seconds, 1)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{int(part * 1000):03d}Z"

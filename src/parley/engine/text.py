@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-UNFIT = re.compile("[\0\ud800-\udfff]")
-INSTEAD = "\N{REPLACEMENT CHARACTER}"
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-def sanitized(value: Any) -> Any:
+def sanitize(value: Any) -> Any:
     """A JSON value without what cannot be kept; the same object if there is nothing to change."""
     if isinstance(value, str):
-        return UNFIT.sub(INSTEAD, value) if UNFIT.search(value) else value
+        return UNSTORABLE.sub(REPLACEMENT, value) if UNSTORABLE.search(value) else value
     if isinstance(value, dict):
-        return {sanitized(key): sanitized(item) for key, item in value.items()}
+        return {sanitize(key): sanitize(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [sanitized(item) for item in value]
+        return [sanitize(item) for item in value]
     return value

@@ -12,18 +12,18 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from parley.hooks.matcher import Matcher
-from parley.hooks.output import SPECIFIC_KEYS, Output, similar
+from parley.hooks.output import SPECIFIC_KEYS, HookOutput, find_similar
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 DEFAULT_SECONDS = 60.0
 """How long a hook may take, unless it says otherwise."""
-MOST_CONTEXT_CHARS = 100_000
+MAX_CONTEXT_CHARS = 100_000
 """So much may a hook say to the model at a time."""
-MOST_SECONDS = 365 * 24 * 3600.0
+MAX_SECONDS = 365 * 24 * 3600.0
 OnFailure = Literal["continue", "block"]
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class HookEventSpec(Struct, frozen=True, kw_only=True):
     """One kind of event."""
 
     name: str
@@ -44,19 +44,19 @@ class Event(Struct, frozen=True, kw_only=True):
     """What a failure does where the hook does not say it."""
     stops: str = ""
     """What `continue: false` ends; nothing if empty."""
-    tells_mode: bool = False
-    tells_effort: bool = False
-    takes_text: bool = False
+    includes_mode: bool = False
+    includes_effort: bool = False
+    accepts_text: bool = False
     """Whether what a command writes, if it is no JSON, is context for the model."""
 
 
 TOOL = ("tool_name", "tool_input", "tool_use_id")
 CONTEXT = "additionalContext"
 
-EVENTS: dict[str, Event] = {
+EVENTS: dict[str, HookEventSpec] = {
     event.name: event
     for event in (
-        Event(
+        HookEventSpec(
             name="PreToolUse",
             when="before a call is decided on and run",
             matched="tool_name",
@@ -65,10 +65,10 @@ EVENTS: dict[str, Event] = {
             block="the call is denied",
             on_failure="block",
             stops="the turn",
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="PermissionRequest",
             when="while a permission question is open, beside can_use_tool",
             matched="tool_name",
@@ -76,10 +76,10 @@ EVENTS: dict[str, Event] = {
             effects=("decision",),
             block="the call is denied",
             stops="the turn",
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="PostToolUse",
             when="after a call that succeeded",
             matched="tool_name",
@@ -88,10 +88,10 @@ EVENTS: dict[str, Event] = {
             block="the reason goes to the model",
             failure="the output is withheld",
             stops="the turn",
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="PostToolUseFailure",
             when="after a call that ran and failed",
             matched="tool_name",
@@ -99,39 +99,39 @@ EVENTS: dict[str, Event] = {
             effects=(CONTEXT,),
             block="the reason goes to the model",
             stops="the turn",
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="PostToolBatch",
             when="after all calls of one answer of the model",
             fields=("tool_calls",),
             effects=(CONTEXT,),
             block="the reason goes to the model",
             stops="the turn",
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="UserPromptSubmit",
             when="when a prompt is about to be taken in, before system/init",
             fields=("prompt",),
             effects=(CONTEXT,),
             block="the prompt is dropped",
             stops="the turn",
-            tells_mode=True,
-            takes_text=True,
+            includes_mode=True,
+            accepts_text=True,
         ),
-        Event(
+        HookEventSpec(
             name="SessionStart",
             when="before the first turn (commands only), and after a compaction",
             matched="source",
             fields=("source", "model"),
             effects=(CONTEXT,),
-            takes_text=True,
+            accepts_text=True,
         ),
-        Event(name="SessionEnd", when="when the session is over", matched="reason", fields=("reason",)),
-        Event(
+        HookEventSpec(name="SessionEnd", when="when the session is over", matched="reason", fields=("reason",)),
+        HookEventSpec(
             name="Stop",
             when="when the model asks for nothing more, before the result",
             fields=("stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"),
@@ -139,24 +139,24 @@ EVENTS: dict[str, Event] = {
             block="the turn goes on, the reason goes to the model",
             stops="the turn",
             failure_blocks=False,
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="StopFailure",
             when="when a turn ends because the model failed",
             fields=("error", "error_details", "last_assistant_message"),
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="SubagentStart",
             when="when a subagent begins",
             matched="agent_type",
             fields=("agent_id", "agent_type"),
             effects=(CONTEXT,),
         ),
-        Event(
+        HookEventSpec(
             name="SubagentStop",
             when="when a subagent is done",
             matched="agent_type",
@@ -168,10 +168,10 @@ EVENTS: dict[str, Event] = {
             block="the subagent goes on, the reason goes to it",
             stops="the subagent",
             failure_blocks=False,
-            tells_mode=True,
-            tells_effort=True,
+            includes_mode=True,
+            includes_effort=True,
         ),
-        Event(
+        HookEventSpec(
             name="PreCompact",
             when="before a compaction",
             matched="trigger",
@@ -179,14 +179,16 @@ EVENTS: dict[str, Event] = {
             block="there is no compaction",
             stops="the compaction",
         ),
-        Event(name="PostCompact", when="after a compaction", matched="trigger", fields=("trigger", "compact_summary")),
-        Event(
+        HookEventSpec(
+            name="PostCompact", when="after a compaction", matched="trigger", fields=("trigger", "compact_summary")
+        ),
+        HookEventSpec(
             name="Notification",
             when="when a permission question has waited for a while",
             matched="notification_type",
             fields=("message", "title", "notification_type"),
         ),
-        Event(
+        HookEventSpec(
             name="MessageDisplay",
             when="before a text of the model is told",
             fields=("turn_id", "message_id", "index", "final", "delta"),
@@ -195,10 +197,10 @@ EVENTS: dict[str, Event] = {
 }
 
 
-class Fired(Struct, frozen=True, kw_only=True):
+class HookInvocation(Struct, frozen=True, kw_only=True):
     """An event that has happened."""
 
-    event: Event
+    event: HookEventSpec
     input: Json
     tool_use_id: str
     subjects: tuple[str, ...] = ()
@@ -207,10 +209,10 @@ class Fired(Struct, frozen=True, kw_only=True):
     """How it is called in lines and texts: `PreToolUse:Bash`."""
 
 
-class Ran(Struct, frozen=True, kw_only=True):
+class HookRun(Struct, frozen=True, kw_only=True):
     """What came of one hook."""
 
-    output: Output = Output()
+    output: HookOutput = HookOutput()
     stdout: str = ""
     stderr: str = ""
     exit_code: int | UnsetType = UNSET
@@ -220,7 +222,7 @@ class Ran(Struct, frozen=True, kw_only=True):
     """Why it did not come to an answer. `onFailure` says what follows."""
     unknown: tuple[str, ...] = ()
     """The keys of its answer that are not known."""
-    later: Awaitable[Ran] | None = None
+    background: Awaitable[HookRun] | None = None
     """It goes on in the background: what comes of it in the end. Nobody waits for that."""
 
 
@@ -238,32 +240,32 @@ class Hook(Protocol):
     label: str
     """What people know it by."""
 
-    async def run(self, fired: Fired, progress: Progress) -> Ran:
+    async def run(self, fired: HookInvocation, progress: Progress) -> HookRun:
         """Ask it. Cancelling withdraws the question. Raises HookFailed."""
 
-    def listed(self) -> Json:
+    def to_json(self) -> Json:
         """For get_hooks_listing."""
 
 
-def seconds(asked: object) -> float:
+def parse_timeout(asked: object) -> float:
     """How long one may take; what is no time above zero is not heeded."""
     if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:
         return DEFAULT_SECONDS
-    return float(min(asked, MOST_SECONDS))
+    return float(min(asked, MAX_SECONDS))
 
 
-def no_such_event(event: str) -> str:
+def describe_unknown_event(event: str) -> str:
     """What is said of hooks for an event that is not known."""
-    meant = meant_event(event)
+    meant = guess_event(event)
     return "there is no such event here, so it never fires" + (f" (did you mean {meant}?)" if meant else "")
 
 
-def meant_event(event: str) -> str | None:
+def guess_event(event: str) -> str | None:
     """The event that one of another name may be a misspelling of."""
-    return None if event in SPECIFIC_KEYS else similar(event, frozenset(EVENTS))
+    return None if event in SPECIFIC_KEYS else find_similar(event, frozenset(EVENTS))
 
 
-def failure_policy(asked: object, event: str = "") -> OnFailure:
+def parse_failure_policy(asked: object, event: str = "") -> OnFailure:
     """What a failure does. A value that is not known means `block`."""
     if not asked:
         known = EVENTS.get(event)
@@ -271,8 +273,8 @@ def failure_policy(asked: object, event: str = "") -> OnFailure:
     return "continue" if asked == "continue" else "block"
 
 
-def context_text(shown: str, text: str) -> str:
+def format_context(shown: str, text: str) -> str:
     """What a hook has to say to the model, marked as such. Too much of it would leave no room for anything else."""
-    if len(text) > MOST_CONTEXT_CHARS:
-        text = f"{text[:MOST_CONTEXT_CHARS]}\n[cut here: {len(text) - MOST_CONTEXT_CHARS} more characters]"
+    if len(text) > MAX_CONTEXT_CHARS:
+        text = f"{text[:MAX_CONTEXT_CHARS]}\n[cut here: {len(text) - MAX_CONTEXT_CHARS} more characters]"
     return f"<hook-context from={shown!r}>\n{text}\n</hook-context>"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parley.hooks.base import Fired, OnFailure, Progress, Ran, failure_policy, seconds
+from parley.hooks.base import HookInvocation, HookRun, OnFailure, Progress, parse_failure_policy, parse_timeout
 from parley.hooks.matcher import Matcher
-from parley.hooks.output import HookFailed, read_answer
-from parley.host import AnswerIsError, Host, HostGone
+from parley.hooks.output import HookFailed, parse_answer
+from parley.host import Host, HostError, HostGone
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import HookCallback, HookMatcher
 
 
-class Callback:
+class CallbackHook:
     source = "callback"
 
     def __init__(self, host: Host, event: str, callback_id: str, entry: HookMatcher) -> None:
@@ -20,22 +20,22 @@ class Callback:
         self._id = callback_id
         self.event = event
         self.matcher = Matcher(entry.matcher or "")
-        self.timeout_seconds = seconds(entry.timeout)
-        self.on_failure: OnFailure = failure_policy(entry.onFailure, event)
+        self.timeout_seconds = parse_timeout(entry.timeout)
+        self.on_failure: OnFailure = parse_failure_policy(entry.onFailure, event)
         self.label = f"callback {callback_id}"
 
-    async def run(self, fired: Fired, progress: Progress) -> Ran:
+    async def run(self, fired: HookInvocation, progress: Progress) -> HookRun:
         asked = HookCallback(callback_id=self._id, input=fired.input, tool_use_id=fired.tool_use_id)
         try:
-            answer = await self._host.ask(asked)
+            answer = await self._host.request(asked)
         except HostGone as exc:
             raise HookFailed(str(exc)) from None
-        except AnswerIsError as exc:
+        except HostError as exc:
             raise HookFailed(f"the host answered with an error: {exc}") from None
-        output, unknown = read_answer(self.event, answer)
-        return Ran(output=output, unknown=unknown)
+        output, unknown = parse_answer(self.event, answer)
+        return HookRun(output=output, unknown=unknown)
 
-    def listed(self) -> Json:
+    def to_json(self) -> Json:
         return {
             "event": self.event,
             "matcher": self.matcher.text,
@@ -47,10 +47,10 @@ class Callback:
         }
 
 
-def registered(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> list[Callback]:
+def build_callbacks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> list[CallbackHook]:
     """The callbacks of one registration, in their order."""
     return [
-        Callback(host, event, callback_id, entry)
+        CallbackHook(host, event, callback_id, entry)
         for event, entries in hooks.items()
         for entry in entries
         for callback_id in entry.hookCallbackIds

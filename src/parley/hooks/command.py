@@ -21,13 +21,13 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
+from parley.hooks.base import HookEventSpec, HookInvocation, HookRun, OnFailure, Progress
 from parley.hooks.matcher import Matcher
-from parley.hooks.output import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
+from parley.hooks.output import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
 from parley.protocol.base import Json, Struct
-from parley.protocol.duplicate_keys import find_doubled
-from parley.workspace.process.processes import Command as Process
-from parley.workspace.process.processes import End, Processes
+from parley.protocol.duplicate_keys import find_duplicate_key
+from parley.workspace.process.processes import CommandEnd, Processes
+from parley.workspace.process.processes import RunningCommand as Process
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
@@ -42,7 +42,7 @@ ANSWER = r'"(hookSpecificOutput|permissionDecision|decision)"\s*:'
 """What an answer has that does not begin where it should: after a line of a log, or in a list."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class CommandEntry(Struct, frozen=True, kw_only=True):
     """One command as the settings have it."""
 
     event: str
@@ -58,7 +58,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     """Why it cannot be run at all: it fails whenever it is asked."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class HookEnvironment(Struct, frozen=True, kw_only=True):
     """Where commands run."""
 
     processes: Processes
@@ -68,7 +68,7 @@ class Place(Struct, frozen=True, kw_only=True):
     """The folder they run in. The session's shell may be elsewhere: the model moves it."""
 
 
-class Written:
+class OutputBuffer:
     """What a command wrote to one of its streams, as far as it is kept."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Written:
         self.has_line: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the first line is there."""
 
-    def take(self, data: bytes) -> None:
+    def append(self, data: bytes) -> None:
         self.total_bytes += len(data)
         self._data += data[: max(0, KEPT_BYTES - len(self._data))]
         if b"\n" in data and not self.has_line.done():
@@ -96,10 +96,10 @@ class Written:
         return bytes(line) if end else None
 
 
-class Command:
-    def __init__(self, entry: Entry, place: Place) -> None:
+class CommandHook:
+    def __init__(self, entry: CommandEntry, place: HookEnvironment) -> None:
         self._entry = entry
-        self._place = place
+        self._environment = place
         self.event = entry.event
         self.matcher = Matcher(entry.matcher)
         self.timeout_seconds = entry.timeout_seconds
@@ -107,16 +107,19 @@ class Command:
         self.source = entry.source
         self.label = f"command {entry.command!r} of {entry.source}" if not entry.unusable else f"hook of {entry.source}"
 
-    async def run(self, fired: Fired, progress: Progress) -> Ran:
+    async def run(self, fired: HookInvocation, progress: Progress) -> HookRun:
         if self._entry.unusable:
             raise HookFailed(self._entry.unusable)
-        stdout, stderr = Written(), Written()
+        stdout, stderr = OutputBuffer(), OutputBuffer()
         started = await self._start(fired.input, stdout, stderr)
         told = 0
         try:
             while not started.over.done():
-                if self._entry.in_background or asked_for(fired.event, stdout) is not None:
-                    return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
+                if self._entry.in_background or read_async_request(fired.event, stdout) is not None:
+                    return HookRun(
+                        output=HookOutput(is_async=True),
+                        background=self._wait_in_background(started, fired.event, stdout, stderr),
+                    )
                 news: set[asyncio.Future[Any]] = {started.over}
                 if not stdout.has_line.done():
                     news.add(stdout.has_line)
@@ -128,22 +131,29 @@ class Command:
         except asyncio.CancelledError:
             started.drop()
             raise
-        if asked_for(fired.event, stdout) is not None:  # it was faster than we looked
-            return Ran(output=Output(is_async=True), later=self._later(started, fired.event, stdout, stderr))
-        return ended(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
+        if read_async_request(fired.event, stdout) is not None:  # it was faster than we looked
+            return HookRun(
+                output=HookOutput(is_async=True),
+                background=self._wait_in_background(started, fired.event, stdout, stderr),
+            )
+        return build_run(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
-    async def _start(self, input: Json, stdout: Written, stderr: Written) -> Process:
+    async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
-        entry, place = self._entry, self._place
+        entry, place = self._entry, self._environment
         argv = [*SHELL, entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
         inherited = {name: value for name, value in place.environment.items() if name not in NOT_FOR_COMMANDS}
         try:
             started = await place.processes.start(
                 argv,
                 cwd=place.project,
-                environment={**inherited, "PATH": absolute_only(inherited), "CLAUDE_PROJECT_DIR": place.project},
-                take=stdout.take,
-                take_errors=stderr.take,
+                environment={
+                    **inherited,
+                    "PATH": absolute_path_entries(inherited),
+                    "CLAUDE_PROJECT_DIR": place.project,
+                },
+                take=stdout.append,
+                take_errors=stderr.append,
             )
         except ToolError as exc:
             raise HookFailed(str(exc)) from None
@@ -153,9 +163,11 @@ class Command:
                 started.feed.finish()
         return started
 
-    async def _later(self, started: Process, event: Event, stdout: Written, stderr: Written) -> Ran:
+    async def _wait_in_background(
+        self, started: Process, event: HookEventSpec, stdout: OutputBuffer, stderr: OutputBuffer
+    ) -> HookRun:
         """Wait for one that goes on in the background, no longer than it may take."""
-        asked = asked_for(event, stdout)
+        asked = read_async_request(event, stdout)
         ms = asked.asyncTimeout if asked is not None else None
         seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
@@ -164,15 +176,15 @@ class Command:
             if not started.over.done():
                 started.drop()
         if not done:
-            return Ran(
+            return HookRun(
                 stdout=stdout.text, stderr=stderr.text, failure=f"it did not end within {seconds:g} s and was ended"
             )
         text = stdout.text
         if asked is not None:
             text = text.partition("\n")[2]  # the first line only said that there is more to come
-        return ended(event, started.over.result(), text, stderr.text, is_cut=stdout.is_cut)
+        return build_run(event, started.over.result(), text, stderr.text, is_cut=stdout.is_cut)
 
-    def listed(self) -> Json:
+    def to_json(self) -> Json:
         entry = self._entry
         return {
             "event": entry.event,
@@ -187,36 +199,36 @@ class Command:
         }
 
 
-def asked_for(event: Event, stdout: Written) -> Output | None:
+def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput | None:
     """What the first line says, if it says that the rest comes later."""
     line = stdout.first_line()
     if line is None or not line.lstrip().startswith(b"{"):
         return None
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, HookFailed):
-        read, _ = read_answer(event.name, msgspec.json.decode(line))
+        read, _ = parse_answer(event.name, msgspec.json.decode(line))
         return read if read.is_async else None
     return None
 
 
-def ended(event: Event, end: End, stdout: str, stderr: str, *, is_cut: bool) -> Ran:
+def build_run(event: HookEventSpec, end: CommandEnd, stdout: str, stderr: str, *, is_cut: bool) -> HookRun:
     """What a command that is over has said."""
     code = 128 - end.exit_code if end.exit_code < 0 else end.exit_code
     told: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
-    if end.flaw:
-        return Ran(failure=end.flaw, **told)
+    if end.error:
+        return HookRun(failure=end.error, **told)
     if code == BLOCKS:
-        return Ran(blocks=(stderr.strip() or stdout.strip())[:MOST_REASON_CHARS], **told)
+        return HookRun(blocks=(stderr.strip() or stdout.strip())[:MOST_REASON_CHARS], **told)
     if code != 0:
         why = stderr.strip()[:MOST_REASON_CHARS]
-        return Ran(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
+        return HookRun(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
     try:
-        output, unknown = understood(event, stdout.strip().removeprefix("\ufeff").strip(), is_cut=is_cut)
+        output, unknown = parse_stdout(event, stdout.strip().removeprefix("\ufeff").strip(), is_cut=is_cut)
     except HookFailed as exc:
-        return Ran(failure=str(exc), unknown=exc.unknown, **told)
-    return Ran(output=output, unknown=unknown, **told)
+        return HookRun(failure=str(exc), unknown=exc.unknown, **told)
+    return HookRun(output=output, unknown=unknown, **told)
 
 
-def understood(event: Event, text: str, *, is_cut: bool) -> tuple[Output, tuple[str, ...]]:
+def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[HookOutput, tuple[str, ...]]:
     """The answer in what a command wrote, and its unknown keys. Raises HookFailed if it is a wrong one.
 
     What begins like an answer and is none must not pass for silence: it may have been a denial.
@@ -227,22 +239,22 @@ def understood(event: Event, text: str, *, is_cut: bool) -> tuple[Output, tuple[
         try:
             answer = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
-            if not event.takes_text:
+            if not event.accepts_text:
                 raise HookFailed(f"its answer is no JSON: {exc}") from None
         else:
-            if (doubled := find_doubled(text)) is not None:
+            if (doubled := find_duplicate_key(text)) is not None:
                 raise HookFailed(f"its answer cannot be understood: {doubled}")
-            return read_answer(event.name, answer)
+            return parse_answer(event.name, answer)
     if event.name in MUST_DECIDE and is_cut:
         raise HookFailed(f"its output is longer than {KEPT_BYTES} bytes")
     if event.name in MUST_DECIDE and (found := re.search(ANSWER, text.replace("\ufffd", ""))) is not None:
         raise HookFailed(f"its output has an answer in it ({found[0]}), and does not begin with it")
-    if text and event.takes_text:
-        return Output(hookSpecificOutput=Specific(additionalContext=text)), ()
-    return Output(), ()
+    if text and event.accepts_text:
+        return HookOutput(hookSpecificOutput=SpecificOutput(additionalContext=text)), ()
+    return HookOutput(), ()
 
 
-def absolute_only(environment: Mapping[str, str]) -> str:
+def absolute_path_entries(environment: Mapping[str, str]) -> str:
     """The PATH without relative entries: a program that a guard calls is not to be found in the working tree."""
     entries = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry)) or os.defpath

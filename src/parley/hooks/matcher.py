@@ -20,7 +20,7 @@ class Matcher(Struct, frozen=True):
 
     text: str = ""
 
-    def fits(self, names: Iterable[str]) -> bool:
+    def matches(self, names: Iterable[str]) -> bool:
         """Whether one of the names of a thing fits. What has no name is fitted by all."""
         if self.text in ("", "*"):
             return True
@@ -30,19 +30,19 @@ class Matcher(Struct, frozen=True):
         if PLAIN.fullmatch(self.text):
             wanted = {part.strip() for part in re.split(r"[|,]", self.text)}
             return not wanted.isdisjoint(known)
-        pattern = compiled(self.text)
+        pattern = compile_pattern(self.text)
         return pattern is None or any(pattern.search(name) for name in known)
 
     @property
-    def flaw(self) -> str | None:
+    def problem(self) -> str | None:
         """What is wrong with it."""
-        if self.text in ("", "*") or PLAIN.fullmatch(self.text) or compiled(self.text) is not None:
+        if self.text in ("", "*") or PLAIN.fullmatch(self.text) or compile_pattern(self.text) is not None:
             return None
         return f"the matcher {self.text!r} is no regular expression; it is taken to fit everything"
 
 
 @functools.lru_cache(maxsize=256)
-def compiled(text: str) -> re.Pattern[str] | None:
+def compile_pattern(text: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError):

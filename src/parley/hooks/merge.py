@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from parley.hooks.base import CONTEXT, Event, OnFailure, Ran
-from parley.hooks.output import Output, Specific
+from parley.hooks.base import CONTEXT, HookEventSpec, HookRun, OnFailure
+from parley.hooks.output import HookOutput, SpecificOutput
 from parley.protocol.base import UNSET, Json, Struct
 
 Permission = Literal["allow", "ask", "deny"]
@@ -36,16 +36,16 @@ RULES = {
 }
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HookResult(Struct, frozen=True, kw_only=True):
     """What one hook said."""
 
     label: str
     source: str
     on_failure: OnFailure
-    ran: Ran
+    run: HookRun
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class HookVerdict(Struct, frozen=True, kw_only=True):
     """What all of them come to."""
 
     permission: Permission | None = None
@@ -68,36 +68,36 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The answer to a permission question."""
 
 
-def merge(event: Event, answers: Sequence[Answer]) -> Verdict:
+def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVerdict:
     """One verdict from all answers."""
-    heard = [answer for answer in answers if not answer.ran.output.is_async]
-    outputs = [answer.ran.output for answer in heard]
+    heard = [answer for answer in answers if not answer.run.output.is_async]
+    outputs = [answer.run.output for answer in heard]
     specifics = [output.hookSpecificOutput for output in outputs if output.hookSpecificOutput is not None]
-    blocks = [reason for answer in heard if (reason := why_blocked(event, answer)) is not None]
-    permission, decider = strongest(event, heard)
-    return Verdict(
+    blocks = [reason for answer in heard if (reason := block_reason(event, answer)) is not None]
+    permission, decider = strongest_permission(event, heard)
+    return HookVerdict(
         permission=permission,
         permission_reason=reason_of(decider) if decider is not None else "",
         decided_by=decider.source if decider is not None else "",
-        updated_input=first(event, specifics, "updatedInput", None),
+        updated_input=first_value(event, specifics, "updatedInput", None),
         contexts=tuple(said.additionalContext for said in specifics if said.additionalContext)
         if CONTEXT in event.effects
         else (),
         blocked="\n".join(blocks) if blocks else None,
-        stopped=next((output.stopReason or "" for output in outputs if output.goes_on is False), None)
+        stopped=next((output.stopReason or "" for output in outputs if output.continues is False), None)
         if event.stops
         else None,
         messages=tuple(output.systemMessage for output in outputs if output.systemMessage),
-        updated_output=first(event, specifics, "updatedToolOutput", UNSET),
-        updated_mcp_output=first(event, specifics, "updatedMCPToolOutput", UNSET),
-        withheld=why_withheld(event, heard),
+        updated_output=first_value(event, specifics, "updatedToolOutput", UNSET),
+        updated_mcp_output=first_value(event, specifics, "updatedMCPToolOutput", UNSET),
+        withheld=withhold_reason(event, heard),
         answer=permission_answer(event, specifics, blocks),
     )
 
 
-def why_blocked(event: Event, answer: Answer) -> str | None:
+def block_reason(event: HookEventSpec, answer: HookResult) -> str | None:
     """The reason of one that blocks, where the event can be blocked."""
-    ran = answer.ran
+    ran = answer.run
     if not event.block:
         return None
     if ran.failure is not None:
@@ -108,17 +108,19 @@ def why_blocked(event: Event, answer: Answer) -> str | None:
     return (ran.output.reason or "blocked without a reason") if ran.output.decision == "block" else None
 
 
-def why_withheld(event: Event, answers: Sequence[Answer]) -> str | None:
+def withhold_reason(event: HookEventSpec, answers: Sequence[HookResult]) -> str | None:
     """Nobody knows what a hook that failed would have put in the place of an output."""
     if "updatedToolOutput" not in event.effects:
         return None
-    failed = [answer for answer in answers if answer.ran.failure is not None and answer.on_failure == "block"]
-    return "\n".join(f"the hook ({answer.label}) failed: {answer.ran.failure}" for answer in failed) or None
+    failed = [answer for answer in answers if answer.run.failure is not None and answer.on_failure == "block"]
+    return "\n".join(f"the hook ({answer.label}) failed: {answer.run.failure}" for answer in failed) or None
 
 
-def strongest(event: Event, answers: Sequence[Answer]) -> tuple[Permission | None, Answer | None]:
+def strongest_permission(
+    event: HookEventSpec, answers: Sequence[HookResult]
+) -> tuple[Permission | None, HookResult | None]:
     """The permission decision that wins, and whose it is."""
-    best: tuple[Permission | None, Answer | None] = (None, None)
+    best: tuple[Permission | None, HookResult | None] = (None, None)
     for answer in answers:
         said = permission_of(event, answer)
         if said is not None and (best[0] is None or STRENGTH[said] > STRENGTH[best[0]]):
@@ -126,28 +128,28 @@ def strongest(event: Event, answers: Sequence[Answer]) -> tuple[Permission | Non
     return best
 
 
-def permission_of(event: Event, answer: Answer) -> Permission | None:
+def permission_of(event: HookEventSpec, answer: HookResult) -> Permission | None:
     if "permissionDecision" not in event.effects:
         return None
-    if why_blocked(event, answer) is not None:
+    if block_reason(event, answer) is not None:
         return "deny"
-    if answer.ran.failure is not None:
+    if answer.run.failure is not None:
         return None
     # A word that is not understood denies, and of two words in one answer the stronger counts.
-    words: list[Permission] = [word if word in STRENGTH else "deny" for word in decision_words(answer.ran.output)]
+    words: list[Permission] = [word if word in STRENGTH else "deny" for word in decision_words(answer.run.output)]
     return max(words, key=STRENGTH.__getitem__, default=None)
 
 
-def decision_words(output: Output) -> list[Any]:
+def decision_words(output: HookOutput) -> list[Any]:
     """What an answer says in the two places for a decision."""
     specific = output.hookSpecificOutput
     said = (specific.permissionDecision if specific else None, OLD_WORDS.get(output.decision or "", output.decision))
     return [word for word in said if word]
 
 
-def reason_of(answer: Answer) -> str:
+def reason_of(answer: HookResult) -> str:
     """Why a hook decided as it did, in its own words."""
-    ran = answer.ran
+    ran = answer.run
     if ran.failure is not None:
         return f"the hook ({answer.label}) failed: {ran.failure}"
     specific = ran.output.hookSpecificOutput
@@ -158,14 +160,14 @@ def reason_of(answer: Answer) -> str:
     return f"the decision {unclear[0]!r} is not supported here" if unclear else ""
 
 
-def first(event: Event, specifics: Sequence[Specific], name: str, absent: Any) -> Any:
+def first_value(event: HookEventSpec, specifics: Sequence[SpecificOutput], name: str, absent: Any) -> Any:
     """The first that says something under this name, where the event heeds it."""
     if name not in event.effects:
         return absent
     return next((value for said in specifics if (value := getattr(said, name)) not in (None, UNSET)), absent)
 
 
-def permission_answer(event: Event, specifics: Sequence[Specific], blocks: Sequence[str]) -> Json | None:
+def permission_answer(event: HookEventSpec, specifics: Sequence[SpecificOutput], blocks: Sequence[str]) -> Json | None:
     if "decision" not in event.effects:
         return None
     if blocks:

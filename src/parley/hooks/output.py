@@ -17,7 +17,7 @@ MOST_KEYS = 20
 """So many unknown keys of one answer are named."""
 
 
-class Specific(Struct, frozen=True, kw_only=True):
+class SpecificOutput(Struct, frozen=True, kw_only=True):
     """`hookSpecificOutput`: what an answer says about one kind of event."""
 
     permissionDecision: str | None = None
@@ -29,10 +29,10 @@ class Specific(Struct, frozen=True, kw_only=True):
     decision: Json | None = None
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class HookOutput(Struct, frozen=True, kw_only=True):
     """A hook's answer. An empty one is no opinion."""
 
-    goes_on: bool | None = msgspec.field(default=None, name="continue")
+    continues: bool | None = msgspec.field(default=None, name="continue")
     stopReason: str | None = None
     suppressOutput: bool | None = None
     decision: str | None = None
@@ -41,10 +41,10 @@ class Output(Struct, frozen=True, kw_only=True):
     is_async: bool | None = msgspec.field(default=None, name="async")
     asyncTimeout: float | None = None
     """Milliseconds."""
-    hookSpecificOutput: Specific | None = None
+    hookSpecificOutput: SpecificOutput | None = None
 
 
-Said = TypeVar("Said", Output, Specific)
+Said = TypeVar("Said", HookOutput, SpecificOutput)
 REASONS = ("stopReason", "reason", "systemMessage", "permissionDecision", "permissionDecisionReason", "decision")
 
 
@@ -92,38 +92,38 @@ class HookFailed(Exception):
         """The keys of its answer that are not known."""
 
 
-def read_answer(event: str, answer: Any) -> tuple[Output, tuple[str, ...]]:
+def parse_answer(event: str, answer: Any) -> tuple[HookOutput, tuple[str, ...]]:
     """The answer of a hook to an event, and the keys in it that are not known.
 
     Raises HookFailed if it cannot be understood, or, for an event in MUST_DECIDE, if a decision may be hidden in it.
     """
-    read = read_output(answer)
+    read = parse_output(answer)
     unknown = unknown_keys(event, answer) if isinstance(answer, dict) else ()
     if event not in MUST_DECIDE:
         return read, unknown
-    if read.is_async and denies(read):
+    if read.is_async and is_denial(read):
         read = msgspec.structs.replace(read, is_async=None)  # what is denied does not run before the rest is known
-    named = event_named(answer)
-    if named not in (None, event) and not denies(read):
+    named = named_event(answer)
+    if named not in (None, event) and not is_denial(read):
         raise HookFailed(f"its answer is for the event {named!r:.100}, not for {event}", unknown)
     if unknown and not has_decision(read):
         raise HookFailed(f"its answer has no decision, and keys that are not known: {', '.join(unknown)}", unknown)
-    if not denies(read) and (likely := misplaced_decisions(event, answer)):
+    if not is_denial(read) and (likely := misplaced_decisions(event, answer)):
         raise HookFailed(f"its answer has a key that may be a denial: {', '.join(likely)}", unknown)
     return read, unknown
 
 
-def event_named(answer: Any) -> Any:
+def named_event(answer: Any) -> Any:
     """The event that an answer says it is for; None if it does not say."""
     specific = answer.get("hookSpecificOutput") if isinstance(answer, dict) else None
     return specific.get("hookEventName") if isinstance(specific, dict) else None
 
 
-def denies(read: Output) -> bool:
+def is_denial(read: HookOutput) -> bool:
     """Whether it denies, also with a word that is not known."""
     specific = read.hookSpecificOutput
     words = (read.decision, specific.permissionDecision if specific is not None else None)
-    return read.goes_on is False or any(word and word not in ("approve", "allow", "ask") for word in words)
+    return read.continues is False or any(word and word not in ("approve", "allow", "ask") for word in words)
 
 
 def misplaced_decisions(event: str, answer: Any) -> list[str]:
@@ -135,45 +135,45 @@ def misplaced_decisions(event: str, answer: Any) -> list[str]:
     wrong += (
         [key for key in specific if key not in own and key != "hookEventName"] if isinstance(specific, dict) else []
     )
-    return [f"{key:.100}" for key in wrong if key in DECIDING or similar(key, GENERAL_KEYS | own) in DECIDING]
+    return [f"{key:.100}" for key in wrong if key in DECIDING or find_similar(key, GENERAL_KEYS | own) in DECIDING]
 
 
-def has_decision(read: Output) -> bool:
+def has_decision(read: HookOutput) -> bool:
     specific = read.hookSpecificOutput
     decides = bool(read.decision) or (specific is not None and bool(specific.permissionDecision))
-    return decides or read.goes_on is False or read.is_async is True
+    return decides or read.continues is False or read.is_async is True
 
 
 def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
     """The keys that no answer to this event has, each with its place and a hint."""
     own = SPECIFIC_KEYS.get(event, _CONTEXT)
-    found = [described(key, GENERAL_KEYS, own) for key in answer if key not in GENERAL_KEYS]
+    found = [describe_key(key, GENERAL_KEYS, own) for key in answer if key not in GENERAL_KEYS]
     word = answer.get("decision")
     if isinstance(word, str) and word not in DECISION_WORDS and event not in MUST_DECIDE:
         found.append(f"decision: {word!r:.100} (it may be block)")
-    if (named := event_named(answer)) not in (None, event):
+    if (named := named_event(answer)) not in (None, event):
         found.append(f"hookSpecificOutput.hookEventName: {named!r:.100} (it is {event})")
     specific = answer.get("hookSpecificOutput")
     if isinstance(specific, dict):
         wrong = [key for key in specific if key not in own and key != "hookEventName"]
-        found += [f"hookSpecificOutput.{described(key, own, GENERAL_KEYS)}" for key in wrong]
+        found += [f"hookSpecificOutput.{describe_key(key, own, GENERAL_KEYS)}" for key in wrong]
         decision = specific.get("decision")
         if isinstance(decision, dict) and "decision" in own:
             wrong = [key for key in decision if key not in DECISION_KEYS]
-            found += [f"hookSpecificOutput.decision.{described(key, DECISION_KEYS)}" for key in wrong]
+            found += [f"hookSpecificOutput.decision.{describe_key(key, DECISION_KEYS)}" for key in wrong]
     return tuple(found[:MOST_KEYS])
 
 
-def described(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset()) -> str:
+def describe_key(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset()) -> str:
     """A key that is not known in its place, and what may have been meant."""
     shown = f"{key:.100}"
     if key in elsewhere:
         return f"{shown} (not its place)"
-    likely = similar(key, here | elsewhere)
+    likely = find_similar(key, here | elsewhere)
     return f"{shown} (did you mean {likely}?)" if likely else shown
 
 
-def similar(key: str, known: frozenset[str]) -> str | None:
+def find_similar(key: str, known: frozenset[str]) -> str | None:
     """The known key that this one may be a misspelling of."""
     from difflib import get_close_matches  # only a wrong answer needs it
 
@@ -182,28 +182,28 @@ def similar(key: str, known: frozenset[str]) -> str | None:
     return plain[close[0]] if close else None
 
 
-def read_output(answer: Any) -> Output:
+def parse_output(answer: Any) -> HookOutput:
     """An answer as it came. Raises HookFailed if it cannot be understood."""
     if answer is None or answer is UNSET:
-        return Output()
+        return HookOutput()
     try:
-        read: Output = convert(answer, Output)
+        read: HookOutput = convert(answer, HookOutput)
     except msgspec.ValidationError as exc:
         raise HookFailed(f"its answer cannot be understood: {exc}") from None
     specific = read.hookSpecificOutput
     if specific is not None:
-        read = msgspec.structs.replace(read, hookSpecificOutput=bounded(specific))
-    return bounded(read)
+        read = msgspec.structs.replace(read, hookSpecificOutput=shorten_reasons(specific))
+    return shorten_reasons(read)
 
 
-def bounded(said: Said) -> Said:
+def shorten_reasons(said: Said) -> Said:
     """The same with the beginnings of its reasons."""
     texts = {name: getattr(said, name, None) for name in REASONS}
-    long = {name: shortened(text) for name, text in texts.items() if isinstance(text, str)}
+    long = {name: shorten(text) for name, text in texts.items() if isinstance(text, str)}
     return msgspec.structs.replace(said, **long)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     if len(text) <= MOST_REASON_CHARS:
         return text
     return f"{text[:MOST_REASON_CHARS]}… ({len(text) - MOST_REASON_CHARS} more characters)"

@@ -10,44 +10,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from parley.hooks.base import EVENTS, failure_policy, no_such_event, seconds
-from parley.hooks.command import Command, Entry, Place
+from parley.hooks.base import EVENTS, describe_unknown_event, parse_failure_policy, parse_timeout
+from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
 from parley.hooks.matcher import Matcher
-from parley.settings.base import Flaw, Value
+from parley.settings.base import SettingsProblem, SettingsValue
 from parley.tools.base import Context
 
 GROUP_KEYS = frozenset({"matcher", "hooks", "description"})
 KNOWN = frozenset({"type", "command", "args", "timeout", "async", "onFailure", "statusMessage", "shell"})
 
 
-def commands(layers: Sequence[Value], context: Context, project: str) -> tuple[list[Command], list[Flaw]]:
+def load_command_hooks(
+    layers: Sequence[SettingsValue], context: Context, project: str
+) -> tuple[list[CommandHook], list[SettingsProblem]]:
     """The commands of all layers as hooks, and what is wrong with them."""
-    place = Place(
+    place = HookEnvironment(
         processes=context.processes,
         environment=context.environment,
         project=project,
     )
-    found, flaws = entries(layers)
-    return [Command(entry, place) for entry in found], flaws
+    found, flaws = load_entries(layers)
+    return [CommandHook(entry, place) for entry in found], flaws
 
 
-def entries(layers: Sequence[Value]) -> tuple[list[Entry], list[Flaw]]:
+def load_entries(layers: Sequence[SettingsValue]) -> tuple[list[CommandEntry], list[SettingsProblem]]:
     """All commands in the order of their layers, the strongest first, none of them twice; and what is wrong."""
-    found: dict[tuple[Any, ...], Entry] = {}
-    flaws: list[Flaw] = []
+    found: dict[tuple[Any, ...], CommandEntry] = {}
+    flaws: list[SettingsProblem] = []
     for layer in layers:
-        for event, matcher, handler, wrong in handlers(layer, flaws):
-            entry = command(layer, event, matcher, handler, wrong or why_unusable(handler), flaws)
+        for event, matcher, handler, wrong in iter_handlers(layer, flaws):
+            entry = build_entry(layer, event, matcher, handler, wrong or unusable_reason(handler), flaws)
             if entry is not None:
                 found.setdefault((entry.event, entry.matcher, entry.command, entry.args, entry.unusable), entry)
     return list(found.values()), flaws
 
 
-def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[str, Any], str]]:
+def iter_handlers(layer: SettingsValue, flaws: list[SettingsProblem]) -> Iterator[tuple[str, str, dict[str, Any], str]]:
     """Event, matcher and handler of everything that is written, and what is wrong with it."""
     for event, groups in layer.value.items():
         if event not in EVENTS:
-            flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {no_such_event(event)}"))
+            flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {describe_unknown_event(event)}"))
             continue
         for group in groups if isinstance(groups, list) else [groups]:
             matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
@@ -57,9 +59,9 @@ def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[s
                 yield event, matcher if isinstance(matcher, str) else "", {}, text
                 continue
             if more := sorted(set(group) - GROUP_KEYS):
-                flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
-            if (flaw := Matcher(matcher).flaw) is not None:
-                flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {flaw}"))
+                flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
+            if (flaw := Matcher(matcher).problem) is not None:
+                flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {flaw}"))
             for handler in listed:
                 if isinstance(handler, dict):
                     yield event, matcher, handler, ""
@@ -67,7 +69,7 @@ def handlers(layer: Value, flaws: list[Flaw]) -> Iterator[tuple[str, str, dict[s
                     yield event, matcher, {}, "a hook must be an object"
 
 
-def why_unusable(handler: dict[str, Any]) -> str:
+def unusable_reason(handler: dict[str, Any]) -> str:
     """Why a handler cannot be run; nothing if it can."""
     kind, line, words = handler.get("type", "command"), handler.get("command"), handler.get("args")
     if kind != "command":
@@ -78,35 +80,37 @@ def why_unusable(handler: dict[str, Any]) -> str:
     return ""
 
 
-def wrong_values(handler: dict[str, Any], policy: str) -> Iterator[str]:
+def find_wrong_values(handler: dict[str, Any], policy: str) -> Iterator[str]:
     """What a handler says that is not taken as it is."""
     timeout, on_failure = handler.get("timeout"), handler.get("onFailure")
-    if timeout is not None and (not isinstance(timeout, int | float) or seconds(timeout) != timeout):
-        yield f"timeout {timeout!r:.100} is not a number of seconds above 0; it is {seconds(timeout):g}"
+    if timeout is not None and (not isinstance(timeout, int | float) or parse_timeout(timeout) != timeout):
+        yield f"timeout {timeout!r:.100} is not a number of seconds above 0; it is {parse_timeout(timeout):g}"
     if on_failure not in (None, "block", "continue"):
         yield f"onFailure {on_failure!r:.100} is neither block nor continue; it is {policy}"
 
 
-def command(
-    layer: Value, event: str, matcher: str, handler: dict[str, Any], unusable: str, flaws: list[Flaw]
-) -> Entry | None:
+def build_entry(
+    layer: SettingsValue, event: str, matcher: str, handler: dict[str, Any], unusable: str, flaws: list[SettingsProblem]
+) -> CommandEntry | None:
     """One handler as a command; None if it cannot be run. One that must not fail stays: what it guards is blocked."""
-    policy = failure_policy(handler.get("onFailure"), event)
+    policy = parse_failure_policy(handler.get("onFailure"), event)
     if unusable:
         follows = f"; {EVENTS[event].block}" if policy == "block" and EVENTS[event].block else ""
-        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: {unusable}{follows}"))
+        flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {unusable}{follows}"))
         if policy != "block":
             return None
     elif more := sorted(set(handler) - KNOWN):
-        flaws.append(Flaw(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
-    flaws += [Flaw(path=layer.path, text=f"hooks.{event}: {text}") for text in wrong_values(handler, policy)]
+        flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
+    flaws += [
+        SettingsProblem(path=layer.path, text=f"hooks.{event}: {text}") for text in find_wrong_values(handler, policy)
+    ]
     words = handler.get("args")
-    return Entry(
+    return CommandEntry(
         event=event,
         matcher=matcher,
         command="" if unusable else handler["command"],
         args=tuple(words) if words is not None and not unusable else None,
-        timeout_seconds=seconds(handler.get("timeout")),
+        timeout_seconds=parse_timeout(handler.get("timeout")),
         on_failure=policy,
         in_background=handler.get("async") is True,
         source=layer.path,

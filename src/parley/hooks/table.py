@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
+from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MAX_CONTEXT_CHARS, HookEventSpec
 from parley.hooks.merge import RULES
 from parley.hooks.output import MOST_REASON_CHARS
 
@@ -81,7 +81,7 @@ REST = f"""
   is withdrawn. Of two that come together a denial counts. Where nobody can be asked, the hook alone decides.
 - **Context** for the model goes behind the prompt, or behind all results of that answer of the model; the transcript
   has it as a message with `isMeta`. The host is not told. It is not lost if the turn is interrupted or its prompt
-  blocked: then it goes with the next one. Of one context the first {MOST_CONTEXT_CHARS:,} characters count.
+  blocked: then it goes with the next one. Of one context the first {MAX_CONTEXT_CHARS:,} characters count.
 - **Stop**: the reason of a block goes to the model and the turn goes on; the next Stop has `stop_hook_active: true`.
   After eight blocks in one turn it ends all the same.
 - **continue: false** ends what the first table says: the turn, with `terminal_reason` `hook_stopped` (a prompt is
@@ -131,8 +131,8 @@ def rows(header: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> Iterator[
     yield from (f"| {' | '.join(line)} |" for line in lines)
 
 
-def event_row(event: Event) -> tuple[str, ...]:
-    mark = "\\*\\*" if event.tells_effort else "\\*" if event.tells_mode else ""
+def event_row(event: HookEventSpec) -> tuple[str, ...]:
+    mark = "\\*\\*" if event.includes_effort else "\\*" if event.includes_mode else ""
     fields = ", ".join(f"`{name}`" for name in event.fields)
     effects = ", ".join(f"`{name}`" for name in event.effects)
     matched = f"`{event.matched}`" if event.matched else ""

@@ -24,11 +24,11 @@ TAIL_BYTES = 4_096
 """As much of a server's stderr as is kept and told."""
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """A server cannot be reached, or is not there any more; the text says why."""
 
 
-class NeedsAuth(Lost):
+class NeedsAuth(ConnectionLost):
     """A server wants to know who asks."""
 
 
@@ -40,7 +40,7 @@ class ServerError(Exception):
         self.code = code
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class ServerSpec(Struct, frozen=True, kw_only=True):
     """One server, as it is configured. Variables are filled in."""
 
     name: str
@@ -61,7 +61,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     tool_timeouts: dict[str, float] = {}
     shown: Json = {}
     """What status lines show of the configuration: as it was written, and no secrets."""
-    flaw: str = ""
+    problem: str = ""
     """Why it cannot be used at all."""
 
     @property
@@ -69,36 +69,38 @@ class Spec(Struct, frozen=True, kw_only=True):
         return "dynamic" if self.source == "sdk" else self.source
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class ParsedServers(Struct, frozen=True, kw_only=True):
     """The servers of some configuration, and what is wrong with it."""
 
-    specs: tuple[Spec, ...] = ()
-    flaws: tuple[str, ...] = ()
+    specs: tuple[ServerSpec, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class McpTimeouts(Struct, frozen=True, kw_only=True):
     """How long servers are waited for, in seconds."""
 
-    connect: float = 30.0
+    connect_seconds: float = 30.0
     """Within this every server has reached a state (MCP_TIMEOUT)."""
-    call: float = 1800.0
+    call_seconds: float = 1800.0
     """The silence a tool call may have, 0 is any (MCP_TOOL_TIMEOUT); progress starts it anew."""
-    turn: float = 5.0
+    turn_seconds: float = 5.0
     """How long a turn of a session that goes on waits for servers that are still connecting."""
-    retries: tuple[float, ...] = (1.0, 2.0, 4.0)
+    retry_delays_seconds: tuple[float, ...] = (1.0, 2.0, 4.0)
     """The pauses before a lost server is tried again."""
-    stable: float = 60.0
+    stable_seconds: float = 60.0
     """Whoever stayed so long begins anew with the retries."""
 
-    def of_call(self, spec: Spec, tool: str) -> float | None:
-        chosen = spec.tool_timeouts.get(tool, self.call if spec.timeout_seconds is None else spec.timeout_seconds)
+    def for_call(self, spec: ServerSpec, tool: str) -> float | None:
+        chosen = spec.tool_timeouts.get(
+            tool, self.call_seconds if spec.timeout_seconds is None else spec.timeout_seconds
+        )
         return chosen or None
 
 
-class Wire(Protocol):
+class ServerTransport(Protocol):
     """One way to one server, used once."""
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
+    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
         """Begin: every message of the server goes to `take`, its end to `lost`. Raises Lost."""
 
     async def send(self, message: Json) -> None:
@@ -107,23 +109,23 @@ class Wire(Protocol):
     async def close(self) -> None:
         """End it; nothing is heard of it any more."""
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """What the server last said on stderr, if it has one."""
 
 
-class Supply(Struct, frozen=True, kw_only=True):
+class ServerSources(Struct, frozen=True, kw_only=True):
     """What a session knows of servers before it lives. Made by compose/."""
 
-    open_wire: Callable[[Spec, Host], Awaitable[Wire]]
-    read: Callable[[Json], Found]
+    open_transport: Callable[[ServerSpec, Host], Awaitable[ServerTransport]]
+    parse: Callable[[Json], ParsedServers]
     """What the host configures while the session lives."""
-    hosted: Callable[[Sequence[str], Json | None], Sequence[Spec]]
+    build_host_specs: Callable[[Sequence[str], Json | None], Sequence[ServerSpec]]
     """The servers that the host runs itself."""
-    of_agent: Callable[[Json, str], Found] = lambda servers, place: Found()
+    parse_agent: Callable[[Json, str], ParsedServers] = lambda servers, place: ParsedServers()
     """The servers of an agent, and where they are written."""
-    specs: tuple[Spec, ...] = ()
-    patience: Patience = Patience()
+    specs: tuple[ServerSpec, ...] = ()
+    timeouts: McpTimeouts = McpTimeouts()
     denied: tuple[str, ...] = ()
     """Tools that are not even shown."""
-    most_tokens: int = 25_000
+    max_output_tokens: int = 25_000
     """The longest result that a model reads at once (MAX_MCP_OUTPUT_TOKENS); the rest is in a file."""

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from parley.mcp.base import Lost, ServerError, Wire
+from parley.mcp.base import ConnectionLost, ServerError, ServerTransport
 from parley.mcp.content import clean
 from parley.protocol.base import Json
 from parley.version import __version__
@@ -23,23 +23,23 @@ PROTOCOL_VERSION = "2025-11-25"
 CLIENT = {"name": "parley", "title": "Parley", "version": __version__}
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
-MOST_NAME_CHARS = 200
-MOST_PAGES = 100
-MOST_LISTED = 2_000
+MAX_NAME_CHARS = 200
+MAX_PAGES = 100
+MAX_LISTED = 2_000
 """Of tools, prompts or resources. All of them are in a line to the host, which must not grow too long for it."""
 FOR_PEOPLE = ("elicitation/create",)
-MOST_QUESTIONS = 64
+MAX_QUESTIONS = 64
 """How many questions of one server are answered at a time; more are refused."""
 
 Progress = Callable[[Json], None]
 Answerer = Callable[[str, Json], Awaitable[Json]]
 
 
-class Late(Exception):
+class RequestTimeout(Exception):
     """A server did not answer in its time."""
 
 
-class Waiting:
+class PendingRequest:
     """One request that waits for its answer."""
 
     def __init__(self, answer: asyncio.Future[Json], seconds: float | None, progress: Progress | None) -> None:
@@ -48,7 +48,7 @@ class Waiting:
         self.progress = progress
         self.limit: asyncio.Timeout | None = None
 
-    def wind_up(self, *, running: bool = True) -> None:
+    def reset_timeout(self, *, running: bool = True) -> None:
         """Begin the time anew, or stop it."""
         if self.limit is None or self.answer.done() or self.limit.expired():
             return
@@ -56,7 +56,7 @@ class Waiting:
         self.limit.reschedule(now + self.seconds if running and self.seconds is not None else None)
 
 
-class Asked:
+class IncomingRequest:
     """One request of the server that is being answered."""
 
     def __init__(self, calls: set[int]) -> None:
@@ -74,42 +74,42 @@ class Asked:
                 self.task.cancel()
 
 
-class Client:
+class McpClient:
     def __init__(
         self,
-        wire: Wire,
+        transport: ServerTransport,
         *,
-        answer: Answerer,
-        notice: Callable[[str, Json], None] = lambda method, params: None,
-        lost: Callable[[str], None] = lambda reason: None,
+        on_request: Answerer,
+        on_notification: Callable[[str, Json], None] = lambda method, params: None,
+        on_lost: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.info: Json = {}
         self.capabilities: Json = {}
         self.instructions = ""
-        self._wire = wire
-        self._answer = answer
+        self._transport = transport
+        self._on_request = on_request
         """Answers the server's requests. Raises ServerError."""
-        self._notice = notice
-        self._tell_loss = lost
-        self._waiting: dict[int, Waiting] = {}
+        self._on_notification = on_notification
+        self._on_lost = on_lost
+        self._waiting: dict[int, PendingRequest] = {}
         self._next_id = 0
         self._questions = 0
         """What the server asks a person, and has no answer yet."""
-        self._chores: set[asyncio.Task[None]] = set()
-        self._serving: dict[Any, Asked] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._incoming: dict[Any, IncomingRequest] = {}
         """What the server wants to know, by its own numbers."""
-        self._loss: Lost | None = None
+        self._failure: ConnectionLost | None = None
 
     async def connect(self, capabilities: Json) -> None:
         """The handshake, up to the server's facts. Raises Lost or ServerError."""
-        await self._wire.open(self.take, self._lose)
+        await self._transport.open(self.receive, self._fail)
         params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": capabilities, "clientInfo": CLIENT}
         facts = await self.request("initialize", params, seconds=None)
         await self.notify("notifications/initialized")
         if not isinstance(facts.get("protocolVersion"), str):
-            raise Lost("answered the handshake without a protocol version")
+            raise ConnectionLost("answered the handshake without a protocol version")
         info = as_object(facts.get("serverInfo"))
-        self.info = {key: clean(value)[:MOST_NAME_CHARS] for key, value in info.items() if isinstance(value, str)}
+        self.info = {key: clean(value)[:MAX_NAME_CHARS] for key, value in info.items() if isinstance(value, str)}
         self.capabilities = as_object(facts.get("capabilities"))
         self.instructions = clean(facts["instructions"]) if isinstance(facts.get("instructions"), str) else ""
 
@@ -117,90 +117,90 @@ class Client:
         self, method: str, params: Json | None = None, *, seconds: float | None, progress: Progress | None = None
     ) -> Json:
         """The result of a request; None seconds is for ever. Raises Lost, ServerError or Late."""
-        if self._loss is not None:
-            raise self._loss
+        if self._failure is not None:
+            raise self._failure
         number, self._next_id = self._next_id, self._next_id + 1
-        waiting = Waiting(asyncio.get_running_loop().create_future(), seconds, progress)
+        waiting = PendingRequest(asyncio.get_running_loop().create_future(), seconds, progress)
         self._waiting[number] = waiting
         try:
             async with asyncio.timeout(seconds) as waiting.limit:
-                await self._wire.send(spelled(method, params, number, progress is not None))
+                await self._transport.send(format_request(method, params, number, progress is not None))
                 return await waiting.answer
         except TimeoutError:
             self._withdraw(number, "timed out")
-            raise Late(f"{method} got no answer and no sign of progress for {seconds:g} s") from None
+            raise RequestTimeout(f"{method} got no answer and no sign of progress for {seconds:g} s") from None
         except asyncio.CancelledError:
             self._withdraw(number, "cancelled")
             raise
         finally:
             del self._waiting[number]
-            let_go(waiting.answer)
+            consume_exception(waiting.answer)
 
     async def notify(self, method: str, params: Json | None = None) -> None:
         """Raises Lost."""
         message: Json = {"jsonrpc": "2.0", "method": method}
-        await self._wire.send(message if params is None else {**message, "params": params})
+        await self._transport.send(message if params is None else {**message, "params": params})
 
-    async def listed(self, method: str, key: str, seconds: float | None) -> list[Json]:
+    async def list_all(self, method: str, key: str, seconds: float | None) -> list[Json]:
         """Everything of a list, page by page. Raises Lost, ServerError or Late."""
         found: list[Json] = []
         cursor: str | None = None
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             page = await self.request(method, {"cursor": cursor} if cursor else None, seconds=seconds)
             items = page.get(key)
             found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
             cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or len(found) >= MOST_LISTED:
+            if not isinstance(cursor, str) or not cursor or len(found) >= MAX_LISTED:
                 break
-        return found[:MOST_LISTED]
+        return found[:MAX_LISTED]
 
     async def close(self) -> None:
-        self._lose("the connection was closed")
-        for chore in list(self._chores):
+        self._fail("the connection was closed")
+        for chore in list(self._tasks):
             chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
-        await self._wire.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._transport.close()
 
-    def last_words(self) -> str:
-        return self._wire.last_words()
+    def stderr_tail(self) -> str:
+        return self._transport.stderr_tail()
 
     # What the server says.
 
-    def take(self, message: Json) -> None:
+    def receive(self, message: Json) -> None:
         """A message of the server, which may be anything at all."""
         method, number = message.get("method"), message.get("id")
         if isinstance(method, str):
             params = as_object(message.get("params"))
             if number is None:
-                self._hear(method, params)
+                self._handle_notification(method, params)
             elif isinstance(number, int | str):
-                asked = self._serving[number] = Asked(set(self._waiting))
-                asked.task = self._do(self._serve(number, method, params, asked))
+                asked = self._incoming[number] = IncomingRequest(set(self._waiting))
+                asked.task = self._start_task(self._handle_request(number, method, params, asked))
         elif type(number) is int and number in self._waiting:  # true is a 1, too
-            settle(self._waiting[number].answer, message)
+            resolve(self._waiting[number].answer, message)
 
-    def _hear(self, method: str, params: Json) -> None:
+    def _handle_notification(self, method: str, params: Json) -> None:
         if method == "notifications/cancelled" and isinstance(params.get("requestId"), int | str):
-            withdrawn = self._serving.get(params["requestId"])
+            withdrawn = self._incoming.get(params["requestId"])
             if withdrawn is not None and withdrawn.task is not None:
                 withdrawn.task.cancel()
             return
         if method != "notifications/progress":
-            self._notice(method, params)
+            self._on_notification(method, params)
             return
         token = params.get("progressToken")
         waiting = self._waiting.get(token) if type(token) is int else None
         if waiting is not None:
-            waiting.wind_up(running=self._questions == 0)
+            waiting.reset_timeout(running=self._questions == 0)
             if waiting.progress is not None:
                 waiting.progress(params)
 
-    async def _serve(self, number: Any, method: str, params: Json, asked: Asked) -> None:
+    async def _handle_request(self, number: Any, method: str, params: Json, asked: IncomingRequest) -> None:
         answer: Json = {"jsonrpc": "2.0", "id": number}
         try:
-            if len(self._chores) > MOST_QUESTIONS:
+            if len(self._tasks) > MAX_QUESTIONS:
                 raise ServerError(INTERNAL_ERROR, "too many requests at a time")
-            answer["result"] = {} if method == "ping" else await self._asked(method, params)
+            answer["result"] = {} if method == "ping" else await self._answer_request(method, params)
         except ServerError as exc:
             answer["error"] = {"code": exc.code, "message": str(exc)}
         except asyncio.CancelledError:
@@ -211,57 +211,57 @@ class Client:
             # Whoever asks is answered, also where the fault is ours.
             answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(exc).__name__}"}
         finally:
-            self._serving.pop(number, None)
-        await self._wire.send(answer)
+            self._incoming.pop(number, None)
+        await self._transport.send(answer)
 
-    async def _asked(self, method: str, params: Json) -> Json:
+    async def _answer_request(self, method: str, params: Json) -> Json:
         """While a person is asked, the server cannot be expected to hurry."""
         if method not in FOR_PEOPLE:
-            return await self._answer(method, params)
+            return await self._on_request(method, params)
         self._questions += 1
-        self._wind_up()
+        self._reset_timeouts()
         try:
-            return await self._answer(method, params)
+            return await self._on_request(method, params)
         finally:
             self._questions -= 1
-            self._wind_up()
+            self._reset_timeouts()
 
-    def _wind_up(self) -> None:
+    def _reset_timeouts(self) -> None:
         for waiting in self._waiting.values():
-            waiting.wind_up(running=self._questions == 0)
+            waiting.reset_timeout(running=self._questions == 0)
 
     # The end.
 
     def _withdraw(self, number: int, reason: str) -> None:
-        if self._loss is None and number > 0:  # the handshake cannot be withdrawn
-            self._do(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
-            for asked in list(self._serving.values()):
+        if self._failure is None and number > 0:  # the handshake cannot be withdrawn
+            self._start_task(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+            for asked in list(self._incoming.values()):
                 asked.withdraw(number)
 
-    def _lose(self, reason: Lost | str) -> None:
-        if self._loss is not None:
+    def _fail(self, reason: ConnectionLost | str) -> None:
+        if self._failure is not None:
             return
-        self._loss = loss = reason if isinstance(reason, Lost) else Lost(reason)
+        self._failure = loss = reason if isinstance(reason, ConnectionLost) else ConnectionLost(reason)
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(loss)
-        self._tell_loss(str(loss))
+        self._on_lost(str(loss))
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside; a server that is gone by then does not need it."""
 
         async def quietly() -> None:
-            with contextlib.suppress(Lost):
+            with contextlib.suppress(ConnectionLost):
                 await work
 
         chore = asyncio.get_running_loop().create_task(quietly())
-        self._chores.add(chore)
-        chore.add_done_callback(self._chores.discard)
+        self._tasks.add(chore)
+        chore.add_done_callback(self._tasks.discard)
         chore.add_done_callback(lambda done: work.close())  # it may not even have begun
         return chore
 
 
-def spelled(method: str, params: Json | None, number: int, wants_progress: bool) -> Json:
+def format_request(method: str, params: Json | None, number: int, wants_progress: bool) -> Json:
     """A request. Its number is its progress token as well."""
     message: Json = {"method": method}
     if wants_progress:
@@ -272,13 +272,13 @@ def spelled(method: str, params: Json | None, number: int, wants_progress: bool)
     return {**message, "jsonrpc": "2.0", "id": number}
 
 
-def let_go(answer: asyncio.Future[Json]) -> None:
+def consume_exception(answer: asyncio.Future[Json]) -> None:
     """Nobody waits for it any more. A failure that nobody asks about would be complained of."""
     if not answer.cancel() and not answer.cancelled():
         answer.exception()
 
 
-def settle(answer: asyncio.Future[Json], message: Json) -> None:
+def resolve(answer: asyncio.Future[Json], message: Json) -> None:
     if answer.done():
         return
     error = message.get("error")

@@ -13,15 +13,15 @@ PAUSE_SECONDS = 0.1
 """Between two looks, for servers that announce a change whenever they are looked at."""
 
 
-class Lookout:
+class ListRefresher:
     def __init__(self, look: Callable[[str], Awaitable[None]]) -> None:
-        self._look = look
+        self._refresh = look
         self._is_open = False
         self._stale: set[str] = set()
         """What was announced and is not looked at yet."""
         self._looking: dict[str, asyncio.Task[None]] = {}
 
-    def announce(self, what: str) -> None:
+    def mark_stale(self, what: str) -> None:
         self._stale.add(what)
         if self._is_open and what not in self._looking:
             self._looking[what] = asyncio.get_running_loop().create_task(self._work(what))
@@ -30,9 +30,9 @@ class Lookout:
         """Look from now on, and at what was announced before."""
         self._is_open = True
         for what in tuple(self._stale):
-            self.announce(what)
+            self.mark_stale(what)
 
-    def looks(self) -> list[asyncio.Task[None]]:
+    def tasks(self) -> list[asyncio.Task[None]]:
         """Those under way."""
         return list(self._looking.values())
 
@@ -47,7 +47,7 @@ class Lookout:
         await asyncio.sleep(0)  # announcements that came together are one
         while True:
             self._stale.discard(what)
-            await self._look(what)
+            await self._refresh(what)
             if what not in self._stale:
                 break
             await asyncio.sleep(PAUSE_SECONDS)

@@ -8,18 +8,18 @@ from fnmatch import fnmatchcase
 
 from parley.mcp.base import PREFIX
 
-LONGEST_NAME = 128
+MAX_NAME_CHARS = 128
 """What the model API takes for the name of a tool."""
 
 
-def normal(name: str) -> str:
+def normalize(name: str) -> str:
     """A name with everything else than letters, digits, `_` and `-` as `_`."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
 
 
-def qualified(server: str, name: str) -> str:
+def qualify(server: str, name: str) -> str:
     """The name under which a tool or prompt of a server is known here."""
-    return f"{PREFIX}{normal(server)}__{normal(name)}"
+    return f"{PREFIX}{normalize(server)}__{normalize(name)}"
 
 
 def title(name: str) -> str:
@@ -30,8 +30,8 @@ def title(name: str) -> str:
 
 def is_denied(server: str, name: str, patterns: Iterable[str]) -> bool:
     """Whether one of the bare names denies a tool of a server: its own full name, its server's, or a glob."""
-    own = (name, f"{PREFIX}{normal(server)}")
-    return any(normal(pattern) in own or fnmatchcase(name, pattern) for pattern in patterns)
+    own = (name, f"{PREFIX}{normalize(server)}")
+    return any(normalize(pattern) in own or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def find_clash(server: str, others: Iterable[str]) -> str | None:
@@ -39,8 +39,8 @@ def find_clash(server: str, others: Iterable[str]) -> str | None:
 
     `a.b` and `a_b` are called the same, and so are the tool `b__c` of `a` and the tool `c` of `a__b`.
     """
-    own = qualified(server, "")
-    return next((other for other in others if clashes(own, qualified(other, ""))), None)
+    own = qualify(server, "")
+    return next((other for other in others if clashes(own, qualify(other, ""))), None)
 
 
 def clashes(one: str, other: str) -> bool:
@@ -51,5 +51,5 @@ def clash_reason(server: str, other: str) -> str:
     """Why a server is refused whose name clashes with another's."""
     return (
         f"its tools could not be told apart from those of the server {other!r:.100}: their names begin with "
-        f"{qualified(server, '')} and {qualified(other, '')}; give one of the two another name"
+        f"{qualify(server, '')} and {qualify(other, '')}; give one of the two another name"
     )

@@ -14,12 +14,12 @@ import httpx2
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-from parley.mcp.base import Lost, Spec
+from parley.mcp.base import ConnectionLost, ServerSpec
 
 NEEDED = ("clientId", "clientSecret", "issuer")
 
 
-class Kept:
+class InMemoryTokenStorage:
     """Tokens for as long as the connection lives; the next one asks for others."""
 
     def __init__(self) -> None:
@@ -39,18 +39,18 @@ class Kept:
         self._client = client_info
 
 
-def provider(spec: Spec) -> httpx2.Auth | None:
+def create_provider(spec: ServerSpec) -> httpx2.Auth | None:
     """Who authorizes our requests to a server; None if nobody has to. Raises Lost if the configuration is wrong."""
     if spec.oauth is None:
         return None
     given: dict[str, Any] = spec.oauth
     missing = [key for key in NEEDED if not isinstance(given.get(key), str) or not given[key]]
     if missing:
-        raise Lost(f"its oauth lacks {', '.join(missing)}")
+        raise ConnectionLost(f"its oauth lacks {', '.join(missing)}")
     scope = given.get("scope")
     return ClientCredentialsOAuthProvider(
         server_url=spec.url,
-        storage=Kept(),
+        storage=InMemoryTokenStorage(),
         client_id=given["clientId"],
         client_secret=given["clientSecret"],
         scope=scope if isinstance(scope, str) else None,

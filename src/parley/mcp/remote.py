@@ -24,9 +24,9 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from parley.mcp.base import Lost, NeedsAuth, Spec
+from parley.mcp.base import ConnectionLost, NeedsAuth, ServerSpec
 from parley.mcp.client import METHOD_NOT_FOUND
-from parley.mcp.oauth import provider
+from parley.mcp.oauth import create_provider
 from parley.protocol.base import Json
 
 MOST_BYTES = 32 << 20
@@ -44,19 +44,22 @@ for name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(name).propagate = False
 
 
-class TooMuch(httpx2.StreamError):
+class ResponseTooLarge(httpx2.StreamError):
     """A server sent more than anybody can want."""
 
 
-class Forgotten(Lost):
+class SessionExpired(ConnectionLost):
     """A server does not know the session any more: it was started anew, most likely."""
 
 
-class Remote:
+class RemoteTransport:
     """What both transports have in common: two streams, and a task that lives between them."""
 
     def __init__(
-        self, spec: Spec, proxy: str | None = None, trust: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context
+        self,
+        spec: ServerSpec,
+        proxy: str | None = None,
+        trust: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
     ) -> None:
         self._spec = spec
         self._proxy = proxy
@@ -64,30 +67,32 @@ class Remote:
         """Makes the context of a TLS client."""
         self._context: ssl.SSLContext | bool = True
         self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[Lost | str], None] = lambda reason: None
+        self._lost: Callable[[ConnectionLost | str], None] = lambda reason: None
         self._write: Any = None
         self._version: str | None = None
-        self._trouble: list[Exception] = []
+        self._errors: list[Exception] = []
         """What went wrong below, where the package tells only that something did."""
-        self._life: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
-    telling: tuple[str, ...] = ("GET", "POST")
+    checked_methods: tuple[str, ...] = ("GET", "POST")
     """The requests whose failure is one of the connection."""
 
     def transport(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
         """Raises Lost."""
         self._take, self._lost = take, lost
         loop = asyncio.get_running_loop()
         try:
             self._context = await asyncio.to_thread(self._trust)
         except OSError as exc:
-            raise Lost(f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read: {exc}") from None
+            raise ConnectionLost(
+                f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read: {exc}"
+            ) from None
         self._opened = loop.create_future()
-        self._life = loop.create_task(self._live(self._opened))
+        self._task = loop.create_task(self._run(self._opened))
         await asyncio.shield(self._opened)
 
     async def send(self, message: Json) -> None:
@@ -101,70 +106,73 @@ class Remote:
 
     async def close(self) -> None:
         self._take, self._lost = lambda message: None, lambda reason: None
-        if self._life is None:
+        if self._task is None:
             return
         for _ in range(2):  # the package takes its leave of the server, which may never answer
-            self._life.cancel()
-            if (await asyncio.wait({self._life}, timeout=GRACE_SECONDS))[0]:
+            self._task.cancel()
+            if (await asyncio.wait({self._task}, timeout=GRACE_SECONDS))[0]:
                 break
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         return ""
 
-    async def _live(self, opened: asyncio.Future[None]) -> None:
+    async def _run(self, opened: asyncio.Future[None]) -> None:
         """Hold the transport open: its scopes must be left by the task that entered them."""
         try:
             async with self.transport() as (read, self._write):
                 opened.set_result(None)
                 async for item in read:
-                    self._hear(item)
+                    self._receive(item)
             reason = self._reason("the connection was closed")
         except Exception as exc:
-            self._trouble.append(exc)
+            self._errors.append(exc)
             reason = self._reason("the connection failed")
         if opened.done():
             self._lost(reason)
         else:
             opened.set_exception(reason)
 
-    def _hear(self, item: SessionMessage | Exception) -> None:
+    def _receive(self, item: SessionMessage | Exception) -> None:
         if isinstance(item, Exception):
-            self._trouble.append(item)
+            self._errors.append(item)
             return
         message: Json = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         result = message.get("result")
         if self._version is None and isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
         error = message.get("error")
-        if isinstance(error, dict) and self._trouble:
+        if isinstance(error, dict) and self._errors:
             # The package says "an error response"; we know which.
             reason = self._reason(str(error.get("message", "")))
             if isinstance(reason, NeedsAuth) or (
-                isinstance(reason, Forgotten) and error.get("code") != METHOD_NOT_FOUND
+                isinstance(reason, SessionExpired) and error.get("code") != METHOD_NOT_FOUND
             ):
                 self._lost(reason)
             message["error"] = {**error, "message": str(reason)}
         self._take(message)
 
-    def _reason(self, otherwise: str) -> Lost:
-        return next((told for flaw in reversed(self._trouble) if (told := why(flaw)) is not None), Lost(otherwise))
+    def _reason(self, otherwise: str) -> ConnectionLost:
+        return next(
+            (told for flaw in reversed(self._errors) if (told := describe_failure(flaw)) is not None),
+            ConnectionLost(otherwise),
+        )
 
     def client(self, **more: Any) -> httpx2.AsyncClient:
         """An HTTP client for this server. Raises Lost if it cannot be had."""
         try:
             inner = httpx2.AsyncHTTPTransport(verify=self._context, proxy=self._proxy)
         except (ImportError, ValueError, httpx2.InvalidURL):  # its own words would show a password in the proxy's URL
-            raise Lost(BAD_PROXY) from None
+            raise ConnectionLost(BAD_PROXY) from None
         given: dict[str, Any] = {
             "headers": self._spec.headers,
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
-            "auth": provider(self._spec),
-            "transport": Bounded(inner, self._trouble, self.telling),
+            "auth": create_provider(self._spec),
+            "transport": BoundedTransport(inner, self._errors, self.checked_methods),
         }
         return httpx2.AsyncClient(**{**given, **{key: value for key, value in more.items() if value is not None}})
 
 
-class Http(Remote):
+class Http(RemoteTransport):
     telling = ("POST",)  # a server need not have the stream that GET asks for
 
     @contextlib.asynccontextmanager
@@ -176,7 +184,7 @@ class Http(Remote):
             yield streams
 
 
-class Sse(Remote):
+class Sse(RemoteTransport):
     def transport(self) -> AbstractAsyncContextManager[Any]:
         def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
             return self.client(headers=headers, auth=auth)
@@ -184,7 +192,7 @@ class Sse(Remote):
         return sse_client(self._spec.url, headers=self._spec.headers, httpx_client_factory=factory)
 
 
-class Bounded(httpx2.AsyncBaseTransport):
+class BoundedTransport(httpx2.AsyncBaseTransport):
     """A transport that notes what fails, and stops reading an answer that does not end."""
 
     def __init__(
@@ -206,14 +214,14 @@ class Bounded(httpx2.AsyncBaseTransport):
         elif response.status_code < 300:
             self._trouble.clear()
         if "text/event-stream" not in response.headers.get("content-type", ""):
-            response.stream = Counted(response.stream)
+            response.stream = CountedStream(response.stream)
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class Counted(httpx2.AsyncByteStream):
+class CountedStream(httpx2.AsyncByteStream):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
@@ -222,32 +230,32 @@ class Counted(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             total += len(chunk)
             if total > MOST_BYTES:
-                raise TooMuch(f"an answer of more than {MOST_BYTES >> 20} MB is not read")
+                raise ResponseTooLarge(f"an answer of more than {MOST_BYTES >> 20} MB is not read")
             yield chunk
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def why(flaw: BaseException) -> Lost | None:
+def describe_failure(flaw: BaseException) -> ConnectionLost | None:
     """What a person reads of a failure; None if it says nothing."""
     match flaw:
         case BaseExceptionGroup():
-            return next((told for inner in flaw.exceptions if (told := why(inner)) is not None), None)
-        case Lost():
+            return next((told for inner in flaw.exceptions if (told := describe_failure(inner)) is not None), None)
+        case ConnectionLost():
             return flaw
         case httpx2.HTTPStatusError() if flaw.response.status_code in UNAUTHORIZED:
             return NeedsAuth(f"the server wants authorization (HTTP {flaw.response.status_code})")
         case httpx2.HTTPStatusError() if flaw.response.status_code == 404 and SESSION_HEADER in flaw.request.headers:
-            return Forgotten("the server does not know the session any more (HTTP 404)")
+            return SessionExpired("the server does not know the session any more (HTTP 404)")
         case httpx2.HTTPStatusError():
-            return Lost(f"the server answered with HTTP {flaw.response.status_code}")
+            return ConnectionLost(f"the server answered with HTTP {flaw.response.status_code}")
         case httpx2.TimeoutException():
-            return Lost("the server did not answer in time")
+            return ConnectionLost("the server did not answer in time")
         case httpx2.TransportError() | OSError():
-            return Lost(f"the server cannot be reached: {flaw}")
-        case TooMuch() | httpx2.SSEError():
-            return Lost(str(flaw))
+            return ConnectionLost(f"the server cannot be reached: {flaw}")
+        case ResponseTooLarge() | httpx2.SSEError():
+            return ConnectionLost(str(flaw))
     if type(flaw).__module__.startswith("mcp.client.auth"):
         return NeedsAuth(f"authorization failed: {flaw}")
-    return Lost(f"{type(flaw).__name__}: {flaw}") if str(flaw) else None
+    return ConnectionLost(f"{type(flaw).__name__}: {flaw}") if str(flaw) else None

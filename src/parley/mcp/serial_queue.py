@@ -7,12 +7,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Turnstile:
+class SerialQueue:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._steps: set[asyncio.Task[None]] = set()
 
-    async def do(self, step: Coroutine[Any, Any, None]) -> None:
+    async def run(self, step: Coroutine[Any, Any, None]) -> None:
         async def in_turn() -> None:
             async with self._lock:
                 await step

@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from parley.errors import ToolError
-from parley.mcp.base import Lost, NeedsAuth, Patience, ServerError, Spec, Status, Wire
-from parley.mcp.client import METHOD_NOT_FOUND, Client, Late, Progress
-from parley.mcp.content import clean, cleaned
-from parley.mcp.list_changed import Lookout
-from parley.mcp.naming import qualified
-from parley.mcp.serial_queue import Turnstile
+from parley.mcp.base import ConnectionLost, McpTimeouts, NeedsAuth, ServerError, ServerSpec, ServerTransport, Status
+from parley.mcp.client import METHOD_NOT_FOUND, McpClient, Progress, RequestTimeout
+from parley.mcp.content import clean, clean_value
+from parley.mcp.list_changed import ListRefresher
+from parley.mcp.naming import qualify
+from parley.mcp.serial_queue import SerialQueue
 from parley.protocol.base import Json
 
-MOST_TEXT = 2_000
+MAX_TEXT_CHARS = 2_000
 """Characters of a reason, or of stderr, that are told."""
 CHANGES = {
     "notifications/tools/list_changed": "tools",
@@ -31,22 +31,27 @@ CHANGES = {
 }
 
 
-class Ears(Protocol):
+class ServerListener(Protocol):
     """Who wants to know."""
 
-    def changed(self, server: Server) -> None:
+    def changed(self, server: McpServer) -> None:
         """Its state, or what it offers, is another now."""
 
-    async def asked(self, server: Server, method: str, params: Json) -> Json:
+    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
         """A request of the server. Raises ServerError."""
 
-    def noticed(self, server: Server, method: str, params: Json) -> None:
+    def noticed(self, server: McpServer, method: str, params: Json) -> None:
         """A notification that is not about what it offers."""
 
 
-class Server:
+class McpServer:
     def __init__(
-        self, spec: Spec, make_wire: Callable[[], Awaitable[Wire]], ears: Ears, patience: Patience, capabilities: Json
+        self,
+        spec: ServerSpec,
+        open_transport: Callable[[], Awaitable[ServerTransport]],
+        listener: ServerListener,
+        timeouts: McpTimeouts,
+        capabilities: Json,
     ) -> None:
         self.spec = spec
         self.status: Status = "pending"
@@ -58,22 +63,22 @@ class Server:
         self.prompts: list[Json] = []
         self.settled = asyncio.Event()
         """Set while it is known what has become of it."""
-        self._make_wire = make_wire
-        self._ears = ears
-        self._patience = patience
+        self._open_transport = open_transport
+        self._listener = listener
+        self._timeouts = timeouts
         self._capabilities = capabilities
-        self._client: Client | None = None
-        self.wire: Wire | None = None
-        self._life: asyncio.Task[None] | None = None
+        self._client: McpClient | None = None
+        self.transport: ServerTransport | None = None
+        self._task: asyncio.Task[None] | None = None
         self._loss: asyncio.Future[str] | None = None
-        self._lookout = Lookout(self._look)
-        self._wishes = Turnstile()
+        self._refresher = ListRefresher(self._refresh)
+        self._queue = SerialQueue()
         self._is_closed = False
 
     @property
     def prefix(self) -> str:
         """How the names of its tools begin."""
-        return qualified(self.spec.name, "")
+        return qualify(self.spec.name, "")
 
     @property
     def info(self) -> Json:
@@ -91,164 +96,169 @@ class Server:
 
     def start(self) -> None:
         """Begin to connect, unless that has happened."""
-        if self._life is None and self.status != "disabled":
-            self._life = asyncio.get_running_loop().create_task(self._live())
+        if self._task is None and self.status != "disabled":
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def reconnect(self) -> None:
         """Begin anew, and wait until it is known what comes of it."""
-        await self._wishes.do(self._begin_anew())
+        await self._queue.run(self._restart())
         await self.settled.wait()
 
     async def enable(self) -> None:
         """Begin anew unless it is there, and wait until it is known what comes of it."""
-        await self._wishes.do(self._begin_anew(unless_there=True))
+        await self._queue.run(self._restart(unless_there=True))
         await self.settled.wait()
 
     async def disable(self) -> None:
-        await self._wishes.do(self._go())
+        await self._queue.run(self._disable())
 
     async def close(self) -> None:
         """End it for good; nothing is told any more, and nobody waits for it any more."""
         self._is_closed = True
-        await self._wishes.do(self._end())
+        await self._queue.run(self._end())
         self.status, self.reason = "disabled", "it was removed"
         self.settled.set()
 
-    async def _begin_anew(self, *, unless_there: bool = False) -> None:
+    async def _restart(self, *, unless_there: bool = False) -> None:
         if unless_there and self.status == "connected":
             return
         await self._end()
         if not self._is_closed:
-            self._change("pending")
+            self._set_status("pending")
             self.start()
 
-    async def _go(self) -> None:
+    async def _disable(self) -> None:
         await self._end()
         if not self._is_closed:
-            self._change("disabled")
+            self._set_status("disabled")
 
-    async def _live(self) -> None:
-        if self.spec.flaw:
-            self._change("failed", self.spec.flaw)
+    async def _run(self) -> None:
+        if self.spec.problem:
+            self._set_status("failed", self.spec.problem)
             return
         await self._connect()
-        pauses = list(self._patience.retries)
+        pauses = list(self._timeouts.retry_delays_seconds)
         loop = asyncio.get_running_loop()
         while self._loss is not None:
             since = loop.time()
             reason = await self._loss
-            await self._leave()
-            if loop.time() - since > self._patience.stable:
-                pauses = list(self._patience.retries)
-            await self._come_back(reason, pauses)
+            await self._disconnect()
+            if loop.time() - since > self._timeouts.stable_seconds:
+                pauses = list(self._timeouts.retry_delays_seconds)
+            await self._retry(reason, pauses)
 
-    async def _come_back(self, reason: str, pauses: list[float]) -> None:
+    async def _retry(self, reason: str, pauses: list[float]) -> None:
         """Try again after each pause that is left."""
         while pauses:
-            self._change("pending", f"{reason}; it is tried again")
+            self._set_status("pending", f"{reason}; it is tried again")
             await asyncio.sleep(pauses.pop(0))
             await self._connect(last=not pauses)
             if self.status != "pending":
                 return
             reason = self.reason
-        self._change("failed", f"{reason}; it is given up")
+        self._set_status("failed", f"{reason}; it is given up")
 
     async def _connect(self, last: bool = True) -> None:
         """One try. If it is not the last one, a failure leaves the state as it is."""
         status: Status = "failed"
         try:
-            async with asyncio.timeout(self._patience.connect):
-                await self._shake_hands()
-            self._change("connected")
-            self._lookout.open()
+            async with asyncio.timeout(self._timeouts.connect_seconds):
+                await self._handshake()
+            self._set_status("connected")
+            self._refresher.open()
             return
         except TimeoutError:
-            reason = f"did not answer within {self._patience.connect:g} s"
+            reason = f"did not answer within {self._timeouts.connect_seconds:g} s"
         except NeedsAuth as exc:
             status, reason = "needs-auth", str(exc)
-        except Lost as exc:
+        except ConnectionLost as exc:
             reason = str(exc)
         except ServerError as exc:
             reason = f"refused the handshake: {exc}"
         except Exception as exc:
             # A fault of ours, or of a library, costs this server and not the session.
             reason = f"internal error: {type(exc).__name__}: {exc}"
-        await self._leave()
+        await self._disconnect()
         if last or status == "needs-auth":
-            self._change(status, reason)
+            self._set_status(status, reason)
         else:
             self.reason = reason
 
-    async def _shake_hands(self) -> None:
+    async def _handshake(self) -> None:
         """Raises Lost or ServerError."""
         self._loss = asyncio.get_running_loop().create_future()
-        self.wire = await self._make_wire()
-        client = self._client = Client(
-            self.wire, answer=self._answer, notice=self._hear, lost=lambda reason: self._lost(client, reason)
+        self.transport = await self._open_transport()
+        client = self._client = McpClient(
+            self.transport,
+            on_request=self._answer,
+            on_notification=self._handle_notification,
+            on_lost=lambda reason: self._lost(client, reason),
         )
         await client.connect(self._capabilities)
-        self.tools = await self._listed("tools")
-        self.prompts = await self._listed("prompts")
+        self.tools = await self._list("tools")
+        self.prompts = await self._list("prompts")
 
-    async def _listed(self, what: str) -> list[Json]:
+    async def _list(self, what: str) -> list[Json]:
         if self._client is None or what not in self._client.capabilities:
             return []
-        found = await self._client.listed(f"{what}/list", what, None)
-        return [item for item in found if isinstance(item.get("name"), str) and 0 < len(item["name"]) < MOST_TEXT]
+        found = await self._client.list_all(f"{what}/list", what, None)
+        return [item for item in found if isinstance(item.get("name"), str) and 0 < len(item["name"]) < MAX_TEXT_CHARS]
 
-    def _lost(self, client: Client, reason: str) -> None:
+    def _lost(self, client: McpClient, reason: str) -> None:
         if client is self._client and self._loss is not None and not self._loss.done():
             self._loss.set_result(reason)
 
-    async def _leave(self) -> None:
+    async def _disconnect(self) -> None:
         """Let go of the connection; what it said on stderr is kept."""
         client, self._client, self._loss = self._client, None, None
-        self._lookout.close()
+        self._refresher.close()
         self.tools, self.prompts = [], []
         if client is not None:
             await client.close()
-            self.stderr = clean(client.last_words())[-MOST_TEXT:]
+            self.stderr = clean(client.stderr_tail())[-MAX_TEXT_CHARS:]
 
     async def _end(self) -> None:
-        life, self._life = self._life, None
+        life, self._task = self._task, None
         if life is not None:
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
-        await self._leave()
+        await self._disconnect()
 
-    def _change(self, status: Status, reason: str = "") -> None:
-        self.status, self.reason = status, clean(reason)[:MOST_TEXT]
+    def _set_status(self, status: Status, reason: str = "") -> None:
+        self.status, self.reason = status, clean(reason)[:MAX_TEXT_CHARS]
         if status == "connected":
             self.stderr = ""
         if status == "pending":
             self.settled.clear()
         else:
             self.settled.set()
-        self._ears.changed(self)
+        self._listener.changed(self)
 
     # What it says.
 
     async def _answer(self, method: str, params: Json) -> Json:
-        return await self._ears.asked(self, method, params)
+        return await self._listener.asked(self, method, params)
 
-    def _hear(self, method: str, params: Json) -> None:
+    def _handle_notification(self, method: str, params: Json) -> None:
         what = CHANGES.get(method)
         if what is None:
-            self._ears.noticed(self, method, params)
+            self._listener.noticed(self, method, params)
         else:
-            self._lookout.announce(what)
+            self._refresher.mark_stale(what)
 
-    async def _look(self, what: str) -> None:
-        with contextlib.suppress(Lost, ServerError, TimeoutError):  # a loss tells itself, and what was listed stays
-            async with asyncio.timeout(self._patience.connect):
-                found = await self._listed(what)
+    async def _refresh(self, what: str) -> None:
+        with contextlib.suppress(
+            ConnectionLost, ServerError, TimeoutError
+        ):  # a loss tells itself, and what was listed stays
+            async with asyncio.timeout(self._timeouts.connect_seconds):
+                found = await self._list(what)
             if found != getattr(self, what):
                 setattr(self, what, found)
-                self._ears.changed(self)
+                self._listener.changed(self)
 
-    def looks(self) -> list[asyncio.Task[None]]:
+    def refresh_tasks(self) -> list[asyncio.Task[None]]:
         """The looks at its lists that are under way."""
-        return self._lookout.looks()
+        return self._refresher.tasks()
 
     # What it does.
 
@@ -259,47 +269,49 @@ class Server:
         params: Json = {"name": tool, "arguments": arguments}
         if meta:
             params["_meta"] = meta
-        return await self._ask("tools/call", params, seconds, progress or (lambda news: None))
+        return await self._request("tools/call", params, seconds, progress or (lambda news: None))
 
     async def resources(self) -> list[Json]:
         """Raises ToolError."""
-        client = self._there()
+        client = self._connected_client()
         try:
-            found = await client.listed("resources/list", "resources", self._patience.connect)
-        except (Lost, Late, ServerError) as exc:
-            raise self._trouble(exc) from None
-        return [cleaned({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
+            found = await client.list_all("resources/list", "resources", self._timeouts.connect_seconds)
+        except (ConnectionLost, RequestTimeout, ServerError) as exc:
+            raise self._tool_error(exc) from None
+        return [clean_value({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
 
     async def read(self, uri: str) -> list[Json]:
         """Raises ToolError."""
-        answer = await self._ask("resources/read", {"uri": uri}, self._patience.of_call(self.spec, ""))
+        answer = await self._request("resources/read", {"uri": uri}, self._timeouts.for_call(self.spec, ""))
         contents = answer.get("contents")
-        return [cleaned(item) for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
+        return [clean_value(item) for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Json:
         """Raises ToolError."""
         params: Json = {"name": name, "arguments": arguments}
-        return await self._ask("prompts/get", params, self._patience.of_call(self.spec, ""))
+        return await self._request("prompts/get", params, self._timeouts.for_call(self.spec, ""))
 
-    async def _ask(self, method: str, params: Json, seconds: float | None, progress: Progress | None = None) -> Json:
+    async def _request(
+        self, method: str, params: Json, seconds: float | None, progress: Progress | None = None
+    ) -> Json:
         try:
-            return await self._there().request(method, params, seconds=seconds, progress=progress)
-        except (Lost, Late, ServerError) as exc:
-            raise self._trouble(exc) from None
+            return await self._connected_client().request(method, params, seconds=seconds, progress=progress)
+        except (ConnectionLost, RequestTimeout, ServerError) as exc:
+            raise self._tool_error(exc) from None
 
-    def _there(self) -> Client:
+    def _connected_client(self) -> McpClient:
         if self._client is None or self.status != "connected":
             why = f": {self.reason}" if self.reason else ""
             raise ToolError(f"The MCP server {self.spec.name!r} is not there ({self.status}){why}")
         return self._client
 
-    def _trouble(self, flaw: Exception) -> ToolError:
+    def _tool_error(self, flaw: Exception) -> ToolError:
         code = f" (error {flaw.code})" if isinstance(flaw, ServerError) else ""
-        return ToolError(f"MCP server {self.spec.name!r}: {clean(str(flaw))[:MOST_TEXT]}{code}")
+        return ToolError(f"MCP server {self.spec.name!r}: {clean(str(flaw))[:MAX_TEXT_CHARS]}{code}")
 
 
 RESOURCE_FIELDS = ("uri", "name", "title", "mimeType", "description", "size")
 
 
-def refused(method: str) -> ServerError:
+def method_not_found(method: str) -> ServerError:
     return ServerError(METHOD_NOT_FOUND, f"{method} is not offered")

@@ -16,53 +16,53 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.mcp.base import TAIL_BYTES, Lost, Spec
-from parley.protocol.base import Json, mend_surrogates, spell
-from parley.protocol.framing import Framer, Line, OverLong
-from parley.workspace.process.processes import Command, Processes
+from parley.mcp.base import TAIL_BYTES, ConnectionLost, ServerSpec
+from parley.protocol.base import Json, encode_json, replace_lone_surrogates
+from parley.protocol.framing import Framer, Line, OverlongLine
+from parley.workspace.process.processes import Processes, RunningCommand
 
-MOST_LINE_BYTES = 32 << 20
+MAX_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5
 """From the end of its input to SIGTERM, and from the end of its output to the loss of it."""
 
 
 class Stdio:
-    def __init__(self, spec: Spec, processes: Processes, cwd: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, spec: ServerSpec, processes: Processes, cwd: str, environment: Mapping[str, str]) -> None:
         self._spec = spec
         self._processes = processes
         self._cwd = os.path.join(cwd, spec.cwd or "")
         self._environment = {**environment, **spec.env}
-        self._command: Command | None = None
-        self._framer = Framer(MOST_LINE_BYTES)
+        self._command: RunningCommand | None = None
+        self._framer = Framer(MAX_LINE_BYTES)
         self._errors = bytearray()
         self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[Lost | str], None] = lambda reason: None
+        self._lost: Callable[[ConnectionLost | str], None] = lambda reason: None
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[Lost | str], None]) -> None:
+    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
         """Raises Lost."""
         self._take, self._lost = take, lost
-        argv = [program(self._spec.command, self._cwd, self._environment), *self._spec.args]
+        argv = [find_program(self._spec.command, self._cwd, self._environment), *self._spec.args]
         try:
             self._command = await self._processes.start(
-                argv, cwd=self._cwd, environment=self._environment, take=self._read, take_errors=self._note
+                argv, cwd=self._cwd, environment=self._environment, take=self._read, take_errors=self._append_stderr
             )
         except ToolError as exc:
-            raise Lost(str(exc)) from None
-        self._command.over.add_done_callback(self._ended)
-        self._command.output_ended.add_done_callback(self._closed)
+            raise ConnectionLost(str(exc)) from None
+        self._command.over.add_done_callback(self._on_exit)
+        self._command.output_ended.add_done_callback(self._on_output_closed)
 
     async def send(self, message: Json) -> None:
         """Raises Lost."""
         command = self._command
         if command is None or command.feed is None:
-            raise Lost("was never started")
+            raise ConnectionLost("was never started")
         try:
-            command.feed.put(spell(message) + b"\n")
+            command.feed.put(encode_json(message) + b"\n")
         except BrokenPipeError as exc:
             await asyncio.wait({command.over}, timeout=GRACE_SECONDS)  # it has ended, most likely, which says more
-            raise Lost(self._end() or f"does not read what it is told: {exc.strerror}") from None
+            raise ConnectionLost(self._exit_text() or f"does not read what it is told: {exc.strerror}") from None
         except OSError as exc:
-            raise Lost(f"does not read what it is told: {exc.strerror}") from None
+            raise ConnectionLost(f"does not read what it is told: {exc.strerror}") from None
 
     async def close(self) -> None:
         self._take, self._lost = lambda message: None, lambda reason: None
@@ -76,43 +76,43 @@ class Stdio:
         finally:
             command.stop()
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         return bytes(self._errors).decode(errors="replace")
 
-    def _ended(self, over: object) -> None:
-        self._lost(self._end() or "ended")
+    def _on_exit(self, over: object) -> None:
+        self._lost(self._exit_text() or "ended")
 
-    def _closed(self, ended: object) -> None:
+    def _on_output_closed(self, ended: object) -> None:
         """It cannot answer any more, whether it lives or not. How it ended says more, if that is known in a moment."""
         asyncio.get_running_loop().call_later(GRACE_SECONDS, lambda: self._lost("has closed its output"))
 
-    def _end(self) -> str:
+    def _exit_text(self) -> str:
         """How it ended; nothing if it has not."""
         if self._command is None or not self._command.over.done():
             return ""
         return f"ended with exit code {self._command.over.result().exit_code}"
 
-    def _note(self, data: bytes) -> None:
+    def _append_stderr(self, data: bytes) -> None:
         self._errors = (self._errors + data)[-TAIL_BYTES:]
 
     def _read(self, data: bytes) -> None:
         for line in self._framer.feed(data):
-            self._hear(line)
+            self._handle_line(line)
 
-    def _hear(self, line: Line) -> None:
-        if isinstance(line, OverLong):
+    def _handle_line(self, line: Line) -> None:
+        if isinstance(line, OverlongLine):
             self._lost(f"sent a line of more than {line.cap_bytes >> 20} MB")
             if self._command is not None:
                 self._command.stop()
             return
-        said = messages(line)
+        said = parse_messages(line)
         if not said and line.strip():  # a stray print may be all that tells why it fails
-            self._note(line[:TAIL_BYTES] + b"\n")
+            self._append_stderr(line[:TAIL_BYTES] + b"\n")
         for message in said:
             self._take(message)
 
 
-def decoded(line: bytes) -> Any:
+def decode_line(line: bytes) -> Any:
     """What a line says. Half a character, as a text that was cut has, costs that character and not the answer.
 
     Raises DecodeError and RecursionError.
@@ -121,19 +121,19 @@ def decoded(line: bytes) -> Any:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         whole = line.decode(errors="replace").encode()
-        return msgspec.json.decode(mend_surrogates(whole) or whole)
+        return msgspec.json.decode(replace_lone_surrogates(whole) or whole)
 
 
-def messages(line: bytes) -> list[Json]:
+def parse_messages(line: bytes) -> list[Json]:
     """The messages of a line: one, or several in a list as old servers send them; none in a stray print."""
     try:
-        said = decoded(line)
+        said = decode_line(line)
     except (msgspec.DecodeError, RecursionError):
         return []
     return [message for message in (said if isinstance(said, list) else [said]) if isinstance(message, dict)]
 
 
-def program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
+def find_program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
     """The file that a command names. Raises Lost."""
     if os.sep in command:
         return os.path.join(cwd, os.path.expanduser(command))
@@ -141,5 +141,5 @@ def program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
 
     found = shutil.which(command, path=environment.get("PATH", os.defpath))
     if found is None:
-        raise Lost(f"cannot be started: there is no program {command!a} in the PATH")
+        raise ConnectionLost(f"cannot be started: there is no program {command!a} in the PATH")
     return found

@@ -14,19 +14,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from parley.protocol.base import Json, Struct
-from parley.stores.base import Hit
+from parley.stores.base import SearchHit
 
 CURATOR, PERSON = "curator", "person"
 """Who makes versions."""
 
 
-Ask = Callable[[str, list[Json], list[Json]], Awaitable[list[Json]]]
+AskModel = Callable[[str, list[Json], list[Json]], Awaitable[list[Json]]]
 """A model call: instructions, messages and tools; the blocks of the answer. Raises ModelError."""
-Decide = Callable[[str, str, Json], None]
+DecideCall = Callable[[str, str, Json], None]
 """Puts on record that a call (its id, its tool, its input) is allowed. Raises SessionError."""
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class MemoryPolicy(Struct, frozen=True, kw_only=True):
     """What the person wants of a memory."""
 
     model: str | None = None
@@ -46,7 +46,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     """For all of a consolidation."""
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class ConsolidationReport(Struct, frozen=True, kw_only=True):
     """What a consolidation came to."""
 
     created: int = 0
@@ -56,7 +56,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     """What the curator says of it, or what went wrong."""
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class EntrySource(Struct, frozen=True, kw_only=True):
     """A message that an entry came from."""
 
     session: str
@@ -64,7 +64,7 @@ class Source(Struct, frozen=True, kw_only=True):
     uuid: str
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class KnowledgeEntry(Struct, frozen=True, kw_only=True):
     """A version of a piece of knowledge."""
 
     slug: str
@@ -75,7 +75,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     """Markdown."""
     links: tuple[str, ...] = ()
     """The slugs of entries it speaks of."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[EntrySource, ...] = ()
     archived: bool = False
     """Whether it is deleted, as far as anybody looks for it: its versions stay."""
     at: str
@@ -97,7 +97,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     at: str = ""
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class LogMessage(Struct, frozen=True, kw_only=True):
     """A message of the log."""
 
     seq: int
@@ -107,39 +107,39 @@ class Line(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Findings(Struct, frozen=True, kw_only=True):
+class RecallResults(Struct, frozen=True, kw_only=True):
     """What a search came to, the best first."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[KnowledgeEntry, ...] = ()
     summaries: tuple[Summary, ...] = ()
-    messages: tuple[Hit, ...] = ()
+    messages: tuple[SearchHit, ...] = ()
 
 
 class Recall(Protocol):
     """Where an agent looks things up. Each may wait for a disk: call it beside the event loop. Raise SessionError."""
 
-    def search(self, text: str, limit: int, *, everywhere: bool = False) -> Findings:
+    def search(self, text: str, limit: int, *, everywhere: bool = False) -> RecallResults:
         """What has to do with a text: in the tree, in summaries and in all that was said.
 
         Messages and summaries are those of this session, or `everywhere` of all that are kept in the same place.
         """
 
-    def entry(self, slug: str) -> Entry | None: ...
+    def entry(self, slug: str) -> KnowledgeEntry | None: ...
 
-    def below(self, slug: str) -> list[Entry]:
+    def below(self, slug: str) -> list[KnowledgeEntry]:
         """The entries whose parent it is."""
 
     def summary(self, id: int) -> tuple[Summary, list[Summary]] | None:
         """A summary, and the summaries it stands for."""
 
-    def messages(self, first: int, last: int, session_id: str | None = None) -> list[Line]:
+    def messages(self, first: int, last: int, session_id: str | None = None) -> list[LogMessage]:
         """What was said from one record to another, in this session or another. Raises UnknownSession."""
 
 
-class Keeper(Protocol):
+class SessionMemory(Protocol):
     """What an engine needs of the memory of a session. What may wait for a disk is awaited."""
 
-    policy: Policy
+    policy: MemoryPolicy
     recall: Recall
 
     def outline(self) -> str:
@@ -148,10 +148,10 @@ class Keeper(Protocol):
     def progress(self) -> int:
         """The last record that was looked through; -1 if none was. Raises SessionError."""
 
-    async def keep(self, summaries: Sequence[Summary]) -> None:
+    async def store(self, summaries: Sequence[Summary]) -> None:
         """Raises SessionError."""
 
-    async def consolidate(self, ask: Ask, decide: Decide, note: Callable[[Tally], None]) -> None:
+    async def consolidate(self, ask: AskModel, decide: DecideCall, note: Callable[[ConsolidationReport], None]) -> None:
         """Look through all that was said since the last time. `note` hears what it has come to so far.
 
         Raises ModelError, SessionError. May be cancelled: what was done by then is done.

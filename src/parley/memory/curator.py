@@ -18,12 +18,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import Refusal
-from parley.memory.base import Ask, Decide, Entry, Line, Source, Tally
-from parley.memory.knowledge_tree import Draft, Tree
+from parley.memory.base import AskModel, ConsolidationReport, DecideCall, EntrySource, KnowledgeEntry, LogMessage
+from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
 from parley.memory.outline import outline
-from parley.memory.transcript_excerpt import told
+from parley.memory.transcript_excerpt import format_line
 from parley.protocol.base import Json, Struct
 from parley.tools.base import input_schema
 
@@ -76,17 +76,17 @@ class ArchiveInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     version: int
 
 
-class SearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CuratorSearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: str
     limit: Annotated[int, Meta(ge=1, le=20)] = 8
 
 
-class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CuratorReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slug: str
 
 
 class Curator:
-    def __init__(self, tree: Tree, ask: Ask, decide: Decide, max_calls: int) -> None:
+    def __init__(self, tree: KnowledgeTree, ask: AskModel, decide: DecideCall, max_calls: int) -> None:
         self._tree = tree
         self._ask = ask
         self._decide = decide
@@ -94,22 +94,22 @@ class Curator:
         self._created: set[str] = set()
         self._updated: set[str] = set()
         self._archived: set[str] = set()
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, EntrySource] = {}
 
-    def tally(self, words: str = "") -> Tally:
+    def tally(self, words: str = "") -> ConsolidationReport:
         """What has come of it so far."""
-        return Tally(
+        return ConsolidationReport(
             created=len(self._created),
             updated=len(self._updated - self._created),
             archived=len(self._archived),
             words=words,
         )
 
-    async def look_through(self, lines: Sequence[Line], session_id: str) -> str:
+    async def process(self, lines: Sequence[LogMessage], session_id: str) -> str:
         """What the model says of it at the end. Raises ModelError, SessionError."""
-        self._sources = {line.seq: Source(session=session_id, seq=line.seq, uuid=line.uuid) for line in lines}
-        known = outline(await aside(self._tree.entries)) or "The tree is empty."
-        text = f"{known}\n\nThe stretch:\n\n" + "\n\n".join(map(told, lines))
+        self._sources = {line.seq: EntrySource(session=session_id, seq=line.seq, uuid=line.uuid) for line in lines}
+        known = outline(await run_in_thread(self._tree.entries)) or "The tree is empty."
+        text = f"{known}\n\nThe stretch:\n\n" + "\n\n".join(map(format_line, lines))
         messages: list[Json] = [{"role": "user", "content": [{"type": "text", "text": text}]}]
         for _ in range(self._max_calls):
             blocks = await self._ask(PROMPT, messages, schemas())
@@ -131,7 +131,7 @@ class Curator:
             kind, _, run = OPERATIONS[name]
             wanted = msgspec.convert(given, kind)
             self._decide(id, name, given if isinstance(given, dict) else {})
-            text = await unparted(lambda: run(self, wanted))
+            text = await run_to_completion(lambda: run(self, wanted))
         except (Refusal, msgspec.ValidationError) as exc:
             return {"type": "tool_result", "tool_use_id": id, "content": str(exc), "is_error": True}
         return {"type": "tool_result", "tool_use_id": id, "content": text}
@@ -139,7 +139,7 @@ class Curator:
     # What it can do. Raises Refusal, SessionError.
 
     def create(self, call: CreateInput) -> str:
-        draft = Draft(
+        draft = EntryDraft(
             slug=call.slug,
             title=call.title,
             body=call.body,
@@ -163,25 +163,25 @@ class Curator:
         self._archived.add(entry.slug)
         return f"{entry.slug!r} is archived."
 
-    def search(self, call: SearchInput) -> str:
+    def search(self, call: CuratorSearchInput) -> str:
         found = self._tree.search(call.query, call.limit)
-        return "\n\n".join(map(shown, found)) or "Nothing was found."
+        return "\n\n".join(map(format_entry, found)) or "Nothing was found."
 
-    def read(self, call: ReadInput) -> str:
+    def read(self, call: CuratorReadInput) -> str:
         entry = self._tree.get(call.slug)
         if entry is None or entry.archived:
             raise Refusal(f"there is no entry {call.slug!r}")
-        return shown(entry)
+        return format_entry(entry)
 
-    def _named(self, numbers: list[int]) -> tuple[Source, ...]:
+    def _named(self, numbers: list[int]) -> tuple[EntrySource, ...]:
         if strange := [number for number in numbers if number not in self._sources]:
             raise Refusal(f"#{strange[0]} is no message of this stretch: sources are the numbers it shows")
         return tuple(self._sources[number] for number in dict.fromkeys(numbers))
 
 
-async def unparted(work: Callable[[], str]) -> str:
+async def run_to_completion(work: Callable[[], str]) -> str:
     """Do it in a thread. Whoever is cancelled meanwhile leaves when it is done, so that what was done is known."""
-    doing = asyncio.ensure_future(aside(work))
+    doing = asyncio.ensure_future(run_in_thread(work))
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
@@ -191,7 +191,7 @@ async def unparted(work: Callable[[], str]) -> str:
         raise
 
 
-def shown(entry: Entry) -> str:
+def format_entry(entry: KnowledgeEntry) -> str:
     place = f", below {entry.parent}" if entry.parent else ""
     links = f"\nlinks: {', '.join(entry.links)}" if entry.links else ""
     return f"{entry.slug} (version {entry.version}{place}): {entry.title}{links}\n{entry.body}"
@@ -201,8 +201,8 @@ OPERATIONS: dict[str, tuple[type[Struct], str, Callable[[Curator, Any], str]]] =
     "memory_create": (CreateInput, "Creates an entry.", Curator.create),
     "memory_update": (UpdateInput, "Changes an entry; what is left out stays as it is.", Curator.update),
     "memory_archive": (ArchiveInput, "Takes an entry out of the tree.", Curator.archive),
-    "memory_search": (SearchInput, "Finds entries by their words.", Curator.search),
-    "memory_read": (ReadInput, "Shows an entry, with its version.", Curator.read),
+    "memory_search": (CuratorSearchInput, "Finds entries by their words.", Curator.search),
+    "memory_read": (CuratorReadInput, "Shows an entry, with its version.", Curator.read),
 }
 
 

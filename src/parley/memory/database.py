@@ -19,7 +19,7 @@ from parley.errors import SessionError
 from parley.workspace import private_files
 
 VERSION = 1
-PATIENCE_SECONDS = 10
+BUSY_TIMEOUT_SECONDS = 10
 TOKENIZER = 'tokenize="unicode61 remove_diacritics 0"'
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
@@ -64,7 +64,7 @@ TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progr
 HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
 
 
-class Database:
+class MemoryDatabase:
     def __init__(self, path: Path, below: int = 0) -> None:
         """`below`: how many of the folders above the file are ours, and no links."""
         self.path = path
@@ -73,7 +73,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction. Raises SessionError."""
-        with self._told(), self._opened() as database:
+        with self._translate_errors(), self._open() as database:
             database.execute("BEGIN IMMEDIATE")
             try:
                 prepare(database, self.path)
@@ -89,21 +89,21 @@ class Database:
         if not self._exists():
             yield None
             return
-        with self._told(), self._opened() as database:
+        with self._translate_errors(), self._open() as database:
             yield database if is_prepared(database, self.path) else None
 
-    def rehearsal(self) -> Database:
+    def dry_run(self) -> MemoryDatabase:
         """A copy in memory, to see what a change would come to. Raises SessionError."""
-        return Rehearsal(self)
+        return DryRunDatabase(self)
 
     def _exists(self) -> bool:
         return self.path.exists()
 
-    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return closing(connect(self.path, self._below))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """What SQLite has to complain about, as an error of ours."""
         try:
             yield
@@ -111,10 +111,10 @@ class Database:
             raise SessionError(f"the memory {self.path} cannot be used: {exc}") from None
 
 
-class Rehearsal(Database):
+class DryRunDatabase(MemoryDatabase):
     """The memory as it is now, where nothing that is written is kept."""
 
-    def __init__(self, of: Database) -> None:
+    def __init__(self, of: MemoryDatabase) -> None:
         super().__init__(of.path)
         self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         with self.writing() as mine, of.reading() as theirs:
@@ -138,9 +138,9 @@ def connect(path: Path, below: int = 0) -> sqlite3.Connection:
     """`below`: how many of the folders above it are ours. Raises SessionError, sqlite3.Error."""
     try:
         real = private_files.prepare_database(path, below=below)
-        made = sqlite3.connect(real, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+        made = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            private_files.must_be_database(made, real)
+            private_files.check_database(made, real)
             made.execute("PRAGMA journal_mode = WAL")
             made.execute("PRAGMA synchronous = NORMAL")
         except BaseException:

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from parley.memory.base import Entry
+from parley.memory.base import KnowledgeEntry
 
 MOST_CHARS = 6_000
 
 
-def outline(entries: Sequence[Entry], most_chars: int = MOST_CHARS) -> str:
+def outline(entries: Sequence[KnowledgeEntry], most_chars: int = MOST_CHARS) -> str:
     """As many as fit, those near the root first; how many are left out."""
-    rows = ordered(entries)
+    rows = order_entries(entries)
     kept, room = set[str](), most_chars
     for depth, entry in sorted(rows, key=lambda row: row[0]):
-        room -= len(row_text(depth, entry)) + 1
+        room -= len(format_row(depth, entry)) + 1
         if room < 0:
             break
         kept.add(entry.slug)
-    told = [row_text(depth, entry) for depth, entry in rows if entry.slug in kept]
+    told = [format_row(depth, entry) for depth, entry in rows if entry.slug in kept]
     left = len(rows) - len(told)
     return "\n".join([*told, *([f"… and {left} more"] if left else [])])
 
 
-def ordered(entries: Sequence[Entry]) -> list[tuple[int, Entry]]:
+def order_entries(entries: Sequence[KnowledgeEntry]) -> list[tuple[int, KnowledgeEntry]]:
     """Each below its parent, with its depth; those whose parent is not among them come last."""
-    rows = list(indented(entries, None, 0))
+    rows = list(walk_children(entries, None, 0))
     placed = {entry.slug for _, entry in rows}
     return rows + [(0, entry) for entry in entries if entry.slug not in placed]
 
 
-def indented(entries: Sequence[Entry], parent: str | None, depth: int) -> Iterator[tuple[int, Entry]]:
+def walk_children(
+    entries: Sequence[KnowledgeEntry], parent: str | None, depth: int
+) -> Iterator[tuple[int, KnowledgeEntry]]:
     for entry in entries:
         if entry.parent == parent:
             yield depth, entry
-            yield from indented(entries, entry.slug, depth + 1)
+            yield from walk_children(entries, entry.slug, depth + 1)
 
 
-def row_text(depth: int, entry: Entry) -> str:
+def format_row(depth: int, entry: KnowledgeEntry) -> str:
     return f"{'  ' * depth}- {entry.slug}: {entry.title}"

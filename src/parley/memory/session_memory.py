@@ -7,15 +7,15 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from parley._threads import aside
-from parley.memory.base import Ask, Decide, Line, Policy, Recall, Summary, Tally
+from parley._threads import run_in_thread
+from parley.memory.base import AskModel, ConsolidationReport, DecideCall, LogMessage, MemoryPolicy, Recall, Summary
 from parley.memory.curator import Curator
-from parley.memory.database import Database
-from parley.memory.knowledge_tree import Tree
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import KnowledgeTree
 from parley.memory.outline import outline
 from parley.memory.recall import LocalRecall
 from parley.memory.summaries import Summaries
-from parley.memory.transcript_excerpt import lines, pieces
+from parley.memory.transcript_excerpt import excerpt_lines, split_pieces
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Struct
 from parley.stores.base import Store
@@ -26,10 +26,10 @@ KNOWN = (
 )
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class MemoryLocation(Struct, frozen=True, kw_only=True):
     """Where a memory is, and whose it is."""
 
-    database: Database
+    database: MemoryDatabase
     session_id: str
     open_store: Callable[[], Store]
     now: Callable[[], str]
@@ -37,8 +37,8 @@ class Place(Struct, frozen=True, kw_only=True):
     """What takes secrets out of a text; made when it is first needed."""
 
 
-class LocalKeeper:
-    def __init__(self, place: Place, policy: Policy) -> None:
+class LocalSessionMemory:
+    def __init__(self, place: MemoryLocation, policy: MemoryPolicy) -> None:
         self.policy = policy
         self.recall: Recall = LocalRecall(place.database, place.open_store, place.session_id)
         self._place = place
@@ -53,8 +53,8 @@ class LocalKeeper:
         return self._redaction(text)
 
     @cached_property
-    def tree(self) -> Tree:
-        return Tree(self._place.database, self._place.now, redact=self._clean)
+    def tree(self) -> KnowledgeTree:
+        return KnowledgeTree(self._place.database, self._place.now, redact=self._clean)
 
     def outline(self) -> str:
         told = outline(self.tree.entries())
@@ -71,22 +71,22 @@ class LocalKeeper:
         with self._place.database.writing() as run:
             run.execute("INSERT OR REPLACE INTO memory_progress VALUES (?, ?)", (self._place.session_id, seq))
 
-    async def keep(self, summaries: Sequence[Summary]) -> None:
+    async def store(self, summaries: Sequence[Summary]) -> None:
         redacted = [replace(summary, text=self._clean(summary.text)) for summary in summaries]
-        await aside(lambda: self._summaries.add(redacted))
+        await run_in_thread(lambda: self._summaries.add(redacted))
 
-    async def consolidate(self, ask: Ask, decide: Decide, note: Callable[[Tally], None]) -> None:
+    async def consolidate(self, ask: AskModel, decide: DecideCall, note: Callable[[ConsolidationReport], None]) -> None:
         curator = Curator(self.tree, ask, decide, self.policy.max_calls)
         said: list[str] = []
         try:
-            for piece in await aside(self._pending):
-                said.append(await curator.look_through(piece, self._place.session_id))
-                await aside(lambda last=piece[-1].seq: self._advance(last))  # type: ignore[misc]  # bound, not given
+            for piece in await run_in_thread(self._pending):
+                said.append(await curator.process(piece, self._place.session_id))
+                await run_in_thread(lambda last=piece[-1].seq: self._advance(last))  # type: ignore[misc]  # bound, not given
         finally:
             note(curator.tally("\n".join(filter(None, said))))
 
-    def _pending(self) -> list[list[Line]]:
+    def _pending(self) -> list[list[LogMessage]]:
         """What has not been looked through, without secrets. Raises SessionError."""
         entries = self._place.open_store().read(self._place.session_id, after=self.progress())
-        clean = (replace(line, text=self._clean(line.text)) for line in lines(entries))
-        return list(pieces(clean, self.policy.piece_tokens * CHARS_PER_TOKEN))
+        clean = (replace(line, text=self._clean(line.text)) for line in excerpt_lines(entries))
+        return list(split_pieces(clean, self.policy.piece_tokens * CHARS_PER_TOKEN))

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from parley.memory.base import Summary
-from parley.memory.database import Database
-from parley.stores.search_text import queries, telling
+from parley.memory.database import MemoryDatabase
+from parley.stores.search_text import build_queries, significant_words
 
 COLUMNS = "memory_summaries.id, session, memory_summaries.rank, first, last, memory_summaries.text, at"
 
 
 class Summaries:
-    def __init__(self, database: Database, now: Callable[[], str]) -> None:
+    def __init__(self, database: MemoryDatabase, now: Callable[[], str]) -> None:
         self._database = database
         self._now = now
 
@@ -43,7 +43,7 @@ class Summaries:
         where = "WHERE session = ? AND first >= ? AND last <= ? AND rank < ? ORDER BY first, rank DESC"
         inside = self._select(where, above.session, above.first, above.last, above.order)
         # One that lies within another of these is stood for by that one.
-        return [each for each in inside if not any(is_over(other, each) for other in inside)]
+        return [each for each in inside if not any(covers(other, each) for other in inside)]
 
     def search(self, text: str, limit: int, session: str | None = None) -> list[Summary]:
         """Those with all the words, then those with some. Raises SessionError."""
@@ -54,7 +54,7 @@ class Summaries:
         )
         hits: dict[int, Summary] = {}
         with self._database.reading() as run:
-            for query in queries(telling(text)) if run is not None else ():
+            for query in build_queries(significant_words(text)) if run is not None else ():
                 for row in run.execute(wanted, (query, session, session, limit)) if run is not None else ():
                     hits.setdefault(row[0], as_summary(row))
         return list(hits.values())[:limit]
@@ -90,7 +90,7 @@ class Summaries:
             return [as_summary(row) for row in rows]
 
 
-def is_over(one: Summary, other: Summary) -> bool:
+def covers(one: Summary, other: Summary) -> bool:
     return one.order > other.order and one.first <= other.first and one.last >= other.last
 
 

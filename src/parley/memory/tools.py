@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import SessionError, ToolError
-from parley.memory.base import Entry, Findings, Line, Recall, Summary
-from parley.protocol.base import Json, Struct, plain
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.memory.base import KnowledgeEntry, LogMessage, Recall, RecallResults, Summary
+from parley.protocol.base import Json, Struct, to_builtins
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 MOST_FOUND = 50
 MOST_CHARS = 40_000
@@ -27,13 +27,13 @@ REPEATS = {"recalled": True}
 RANGE = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.)\s*#?(\d{1,15}))?")
 
 
-class SearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemorySearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1, description="Words to look for; those with most of them come first")]
     limit: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="How many of each kind")] = 8
     everywhere: Annotated[bool, Meta(description="Also what was said in other sessions")] = False
 
 
-class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemoryReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slug: Annotated[str | None, Meta(description="An entry of the knowledge tree")] = None
     messages: Annotated[str | None, Meta(description="Messages by their numbers: 120 or 120-140")] = None
     session: Annotated[str | None, Meta(description="The session whose messages are meant, if not this one")] = None
@@ -46,83 +46,93 @@ class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class MemorySearch:
     name: ClassVar[str] = "memory_search"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = SearchInput
+    input: ClassVar[type[Struct]] = MemorySearchInput
     description: ClassVar[str] = (
         "Looks for words in what you know from before: the knowledge tree (facts that were learned in any session), "
         "summaries, and every message of this session, also those that you no longer see. Use it whenever something "
         "may have been said or learned before that is not in front of you. memory_read then shows the whole of it."
     )
 
-    async def run(self, call: SearchInput, context: Context, reach: Reach) -> Result:
-        recall = opened(context)
+    async def run(self, call: MemorySearchInput, context: Context, reach: Scope) -> ToolOutput:
+        recall = open_recall(context)
         try:
-            found = await aside(lambda: recall.search(call.query, call.limit * SPARE, everywhere=call.everywhere))
+            found = await run_in_thread(
+                lambda: recall.search(call.query, call.limit * SPARE, everywhere=call.everywhere)
+            )
         except SessionError as exc:
             raise ToolError(str(exc)) from None
-        found = news_first(found, context.in_view(), call.limit)
+        found = drop_visible(found, context.in_view(), call.limit)
         detail = {
             **REPEATS,
             "entries": [entry.slug for entry in found.entries],
             "summaries": [summary.id for summary in found.summaries],
             "messages": [{"session_id": hit.id, "seq": hit.seq} for hit in found.messages],
         }
-        return Result(content=report(found) or "Nothing was found. Try other words, or fewer.", detail=detail)
+        return ToolOutput(
+            content=format_results(found) or "Nothing was found. Try other words, or fewer.", detail=detail
+        )
 
 
 class MemoryRead:
     name: ClassVar[str] = "memory_read"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ReadInput
+    input: ClassVar[type[Struct]] = MemoryReadInput
     description: ClassVar[str] = (
         "Shows the whole of something from your memory: an entry of the knowledge tree by its slug, messages by "
         "their numbers, word for word, or a summary by its id. Give exactly one of the three. "
         f"At most {MOST_CHARS:,} characters are shown at a time."
     )
 
-    async def run(self, call: ReadInput, context: Context, reach: Reach) -> Result:
-        recall = opened(context)
+    async def run(self, call: MemoryReadInput, context: Context, reach: Scope) -> ToolOutput:
+        recall = open_recall(context)
         if sum(given is not None for given in (call.slug, call.messages, call.summary)) != 1:
             raise ToolError("Give exactly one of `slug`, `messages` and `summary`.")
         try:
-            return await aside(lambda: shown(recall, call))
+            return await run_in_thread(lambda: read_memory(recall, call))
         except SessionError as exc:
             raise ToolError(str(exc)) from None
 
 
-def opened(context: Context) -> Recall:
+def open_recall(context: Context) -> Recall:
     if context.open_memory is None:
         raise ToolError("This session has no memory.")
     return context.open_memory()
 
 
-def shown(recall: Recall, call: ReadInput) -> Result:
+def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
     """Raises ToolError, SessionError."""
     if call.slug is not None:
         entry = recall.entry(call.slug)
         if entry is None or entry.archived:
             raise ToolError(f"There is no entry {call.slug!r}. memory_search finds entries by their words.")
-        return Result(content=cut(whole(entry, recall.below(call.slug))), detail={**REPEATS, **plain(entry)})
+        return ToolOutput(
+            content=cut(format_entry(entry, recall.below(call.slug))), detail={**REPEATS, **to_builtins(entry)}
+        )
     if call.summary is not None:
         found = recall.summary(call.summary)
         if found is None:
             raise ToolError(f"There is no summary {call.summary}.")
         above, below = found
-        return Result(content=cut("\n\n".join(map(summarised, [above, *below]))), detail={**REPEATS, **plain(above)})
-    first, last = range_of(call.messages or "")
+        return ToolOutput(
+            content=cut("\n\n".join(map(format_summary, [above, *below]))), detail={**REPEATS, **to_builtins(above)}
+        )
+    first, last = parse_range(call.messages or "")
     lines = recall.messages(first, last, call.session)
     if not lines:
         raise ToolError(f"Nothing was said from #{first} to #{last}.")
     detail: Json = {**REPEATS, "first": first, "last": last, "messages": len(lines)}
-    return Result(content=fitting(lines), detail=detail)
+    return ToolOutput(content=fit_messages(lines), detail=detail)
 
 
-def news_first(found: Findings, in_view: Collection[tuple[str, int]], limit: int) -> Findings:
+def drop_visible(found: RecallResults, in_view: Collection[tuple[str, int]], limit: int) -> RecallResults:
     """As many of each as are wanted; messages that the model sees anyway come behind the others."""
     messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
-    return Findings(entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit]))
+    return RecallResults(
+        entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit])
+    )
 
 
-def range_of(text: str) -> tuple[int, int]:
+def parse_range(text: str) -> tuple[int, int]:
     """Raises ToolError."""
     found = RANGE.fullmatch(text.strip())
     if found is None:
@@ -131,17 +141,17 @@ def range_of(text: str) -> tuple[int, int]:
     return first, max(first, int(found[2] or first))
 
 
-def report(found: Findings) -> str:
-    entries = [f"- {entry.slug} ({entry.title}): {short(entry.body)}" for entry in found.entries]
+def format_results(found: RecallResults) -> str:
+    entries = [f"- {entry.slug} ({entry.title}): {shorten(entry.body)}" for entry in found.entries]
     summaries = [
-        f"- summary {each.id}, of #{each.first} to #{each.last}: {short(each.text)}" for each in found.summaries
+        f"- summary {each.id}, of #{each.first} to #{each.last}: {shorten(each.text)}" for each in found.summaries
     ]
     messages = [f"- #{hit.seq} {hit.kind}, {hit.at[:16]}, session {hit.id}: {hit.excerpt}" for hit in found.messages]
     parts = (("Knowledge", entries), ("Summaries", summaries), ("Messages", messages))
     return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in parts if lines)
 
 
-def whole(entry: Entry, below: list[Entry]) -> str:
+def format_entry(entry: KnowledgeEntry, below: list[KnowledgeEntry]) -> str:
     about = [f"# {entry.title}", f"slug {entry.slug}, version {entry.version}, of {entry.at[:10]}"]
     if entry.parent:
         about.append(f"below {entry.parent}")
@@ -154,11 +164,11 @@ def whole(entry: Entry, below: list[Entry]) -> str:
     return "\n".join([*about, "", entry.body])
 
 
-def summarised(summary: Summary) -> str:
+def format_summary(summary: Summary) -> str:
     return f"[summary {summary.id}, order {summary.order}, of #{summary.first} to #{summary.last}]\n{summary.text}"
 
 
-def fitting(lines: list[Line]) -> str:
+def fit_messages(lines: list[LogMessage]) -> str:
     """As many messages as fit, whole; where to go on if some do not."""
     told, room = list[str](), MOST_CHARS
     for line in lines:
@@ -178,6 +188,6 @@ def cut(text: str) -> str:
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n[… {len(text) - MOST_CHARS} characters more …]"
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= EXCERPT_CHARS else flat[:EXCERPT_CHARS].rstrip() + "…"

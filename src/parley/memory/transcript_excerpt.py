@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from parley.memory.base import Line
+from parley.memory.base import LogMessage
 from parley.protocol.base import Json
 from parley.stores.base import Entry
 
@@ -18,18 +18,18 @@ SAID = ("user", "assistant")
 RESULT_CHARS, INPUT_CHARS = 600, 300
 
 
-def lines(entries: Iterable[Entry]) -> Iterator[Line]:
+def excerpt_lines(entries: Iterable[Entry]) -> Iterator[LogMessage]:
     """What was said in the records of a log, without what stands for it in short."""
     for entry in entries:
         if entry.kind in SAID and not entry.context.get("isCompactSummary"):
             inner = entry.message.get("message")
-            text = "\n".join(texts(inner.get("content"))) if isinstance(inner, dict) else ""
+            text = "\n".join(block_texts(inner.get("content"))) if isinstance(inner, dict) else ""
             if text:
                 uuid = str(entry.message.get("uuid"))
-                yield Line(seq=entry.seq, kind=entry.kind, at=entry.at, uuid=uuid, text=text)
+                yield LogMessage(seq=entry.seq, kind=entry.kind, at=entry.at, uuid=uuid, text=text)
 
 
-def texts(content: object) -> Iterator[str]:
+def block_texts(content: object) -> Iterator[str]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for block in blocks if isinstance(blocks, list) else ():
         if isinstance(block, dict) and (told := block_text(block)):
@@ -45,7 +45,7 @@ def block_text(block: Json) -> str:
             return f"[calls {block.get('name')} with {given}]"
         case "tool_result":
             content = block.get("content")
-            inner = content if isinstance(content, str) else "\n".join(texts(content))
+            inner = content if isinstance(content, str) else "\n".join(block_texts(content))
             return f"[result: {cut(inner, RESULT_CHARS)}]"
         case "thinking" | "redacted_thinking":
             return ""
@@ -57,16 +57,16 @@ def cut(text: str, most_chars: int) -> str:
     return text if len(text) <= most_chars else f"{text[:most_chars]}… ({len(text)} characters)"
 
 
-def told(line: Line) -> str:
+def format_line(line: LogMessage) -> str:
     return f"[#{line.seq} {line.kind}, {line.at[:10]}]\n{line.text}"
 
 
-def pieces(lines: Iterable[Line], most_chars: int) -> Iterator[list[Line]]:
+def split_pieces(lines: Iterable[LogMessage], most_chars: int) -> Iterator[list[LogMessage]]:
     """Cut where a piece would be too long; a message that is too long by itself is one."""
-    piece: list[Line] = []
+    piece: list[LogMessage] = []
     size = 0
     for line in lines:
-        chars = len(told(line))
+        chars = len(format_line(line))
         if piece and size + chars > most_chars:
             yield piece
             piece, size = [], 0

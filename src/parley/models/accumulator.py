@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.base import Delta, Event
+from parley.models.base import Delta, ModelEvent
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import Block, Text, ToolUse, read
 from parley.protocol.messages.conversation import AssistantContent
@@ -45,7 +45,7 @@ class _Part(Struct):
     citations: list[Any]
 
 
-class Growing:
+class MessageAccumulator:
     """Collects the events of one message."""
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class Growing:
         self.finished = False
         self.blocks: list[Block] = []
         self._open: dict[int, _Part] = {}
-        self._begun = 0
+        self._started_message = 0
         """The number behind the last block that began."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is missing but, at most, the event that says so."""
         return self.finished or (self.stop_reason is not None and not self._open)
 
@@ -96,30 +96,30 @@ class Growing:
 
     def first_lost(self) -> int:
         """The number of the first block that did not finish, or of the one that would have come next."""
-        return min(self._open, default=self._begun)
+        return min(self._open, default=self._started_message)
 
-    def feed(self, event: Event) -> Block | None:
+    def feed(self, event: ModelEvent) -> Block | None:
         """Take an event. A block that it finishes is returned. Raises ModelError where events make no sense."""
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 self._grow(event.index, event.delta)
             case "content_block_start" if event.content_block is not None:
                 if event.index in self._open:
-                    raise out_of_order("a block began twice")
+                    raise order_error("a block began twice")
                 self._open[event.index] = _Part(json=event.content_block, pieces={}, citations=[])
-                self._begun = max(self._begun, event.index + 1)
+                self._started_message = max(self._started_message, event.index + 1)
             case "content_block_stop":
                 return self._close(event.index)
             case "message_start" if event.message is not None:
                 if self.started:
-                    raise out_of_order("a message began twice")
+                    raise order_error("a message began twice")
                 self._start(event.message, event.request_id)
                 self.quota = event.quota
             case "message_delta":
                 self._end(event)
             case "message_stop":
                 if self._open:
-                    raise out_of_order("the message ended before a block of it did")
+                    raise order_error("the message ended before a block of it did")
                 self.finished = True
         return None
 
@@ -136,7 +136,7 @@ class Growing:
         left: list[Block] = []
         for part in texts:
             with suppress(ModelError):
-                left.append(finished(part))
+                left.append(finish_block(part))
         return [block for block in left if isinstance(block, Text) and block.text]
 
     def _start(self, message: Json, request_id: str | None) -> None:
@@ -144,21 +144,21 @@ class Growing:
         self.id = message.get("id") or ""
         self.model = message.get("model") or ""
         self.request_id = request_id
-        self.usage = self.final_usage = countable(message.get("usage"))
+        self.usage = self.final_usage = sanitize_usage(message.get("usage"))
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: ModelEvent) -> None:
         if event.delta is not None:
             self.stop_reason = event.delta.stop_reason
             self.stop_sequence = event.delta.stop_sequence
         if event.usage:
-            told = {key: value for key, value in countable(event.usage).items() if value is not None}
+            told = {key: value for key, value in sanitize_usage(event.usage).items() if value is not None}
             self.final_usage = {**self.final_usage, **told}
 
     def _grow(self, index: int, delta: Delta) -> None:
         part = self._open.get(index)
         if part is None:
             # What it carries would be lost without a word.
-            raise out_of_order("a block that is not open grew")
+            raise order_error("a block that is not open grew")
         if delta.type == "citations_delta":
             part.citations.append(delta.citation)
             return
@@ -174,12 +174,12 @@ class Growing:
         part = self._open.pop(index, None)
         if part is None:
             return None
-        block = finished(part)
+        block = finish_block(part)
         self.blocks.append(block)
         return block
 
 
-def finished(part: _Part) -> Block:
+def finish_block(part: _Part) -> Block:
     """Raises ModelError if what grew is no block."""
     try:
         return read(assemble(part))
@@ -200,7 +200,7 @@ def assemble(part: _Part) -> Json:
     return json
 
 
-def countable(usage: Any) -> Json:
+def sanitize_usage(usage: Any) -> Json:
     """A usage without what is said to be a count and is none: a bill is made of it."""
     if not isinstance(usage, dict):
         return {}
@@ -217,7 +217,7 @@ def is_count(value: Any) -> bool:
     return value is None or (is_number and 0 <= value <= MOST_TOKENS)
 
 
-def out_of_order(what: str) -> ModelError:
+def order_error(what: str) -> ModelError:
     return ModelError(f"the model's events came in the wrong order: {what}", kind="bad_stream", retryable=True)
 
 
@@ -226,11 +226,11 @@ def parse_input(text: str) -> Json:
     try:
         value = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
-        return unreadable(text)
-    return value if isinstance(value, dict) else unreadable(text)
+        return mark_unreadable(text)
+    return value if isinstance(value, dict) else mark_unreadable(text)
 
 
-def unreadable(text: str) -> Json:
+def mark_unreadable(text: str) -> Json:
     return {UNREADABLE: {"raw": text, "len": len(text)}}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from parley.protocol.base import Json, Struct, mend_surrogates
+from parley.protocol.base import Json, Struct, replace_lone_surrogates
 from parley.protocol.messages.notices import RateLimitInfo
 
 
@@ -29,7 +29,7 @@ class Delta(Struct, gc=False):
     stop_sequence: str | None = None
 
 
-class Event(Struct, gc=False):
+class ModelEvent(Struct, gc=False):
     """One event of the stream. `raw` is its JSON, byte for byte."""
 
     type: str
@@ -47,7 +47,7 @@ class Event(Struct, gc=False):
     """The state of the quota, on message_start, where the backend tells it."""
 
 
-class _Head(Struct):
+class _EventHead(Struct):
     """All that an event of an unknown kind must have."""
 
     type: str
@@ -68,25 +68,25 @@ KNOWN = frozenset(
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[Event]:
+def _decoder() -> msgspec.json.Decoder[ModelEvent]:
     """Made when the first event comes: it takes 0.5 ms, and a played model has no use for it."""
-    return msgspec.json.Decoder(Event)
+    return msgspec.json.Decoder(ModelEvent)
 
 
-def read_event(data: bytes) -> Event:
+def read_event(data: bytes) -> ModelEvent:
     """The event of one SSE data field. Raises msgspec.DecodeError."""
     try:
         event = _decoder().decode(data)
     except msgspec.ValidationError:
         # A kind we do not know may use our names for other things.
-        kind = msgspec.json.decode(data, type=_Head).type
+        kind = msgspec.json.decode(data, type=_EventHead).type
         if kind in KNOWN:
             raise
-        event = Event(type=kind)
+        event = ModelEvent(type=kind)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deep") from None
     except msgspec.DecodeError:
-        mended = mend_surrogates(data)
+        mended = replace_lone_surrogates(data)
         if mended is None:
             raise
         return read_event(mended)
@@ -118,7 +118,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 class Model(Protocol):
     """A source of answers."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The answer's events. Raises ModelError. Closing the iterator aborts the call."""
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class ModelEndpoint(Struct, frozen=True, kw_only=True):
     """A server, and what goes along with every request to it. Its repr shows no secret."""
 
     base_url: str
@@ -33,7 +33,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return f"{base.rstrip('/')}{path}{mark}{query}"
 
 
-def checked(url: str, variable: str) -> str:
+def check_url(url: str, variable: str) -> str:
     """Raises UsageError if a base URL is none that we can ask."""
     scheme, slashes, rest = url.partition("://")
     if scheme.lower() not in ("http", "https") or not slashes or not rest.strip("/"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from parley.models.base import Event, read_event
+from parley.models.base import ModelEvent, read_event
 from parley.protocol.base import Json
 
 # How each type of block grows: the field that fills up, and the delta that carries it.
@@ -32,7 +32,7 @@ def message_json(blocks: list[Json], *, id: str, model: str, usage: Json, stop_r
     }
 
 
-def events_of(message: Json, chunk_chars: int = 40) -> Iterator[Event]:
+def synthesize_events(message: Json, chunk_chars: int = 40) -> Iterator[ModelEvent]:
     """The events that stream this message."""
     for event in event_objects(message, chunk_chars):
         yield read_event(msgspec.json.encode(event))

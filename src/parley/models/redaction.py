@@ -34,14 +34,14 @@ SHAPES = (
 )
 
 
-def secrets_in(environment: Mapping[str, str]) -> list[str]:
+def find_secrets(environment: Mapping[str, str]) -> list[str]:
     """The values of variables whose names say that they are secret."""
     found = [value for name, value in environment.items() if any(word in name.upper() for word in NAMES)]
     # Headers are lines of `name: value`, and it is the value that is secret.
     return [*found, *(line.partition(":")[2] for value in found for line in value.splitlines() if ":" in line)]
 
 
-class Redaction:
+class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: set[str] = set()
         self._pattern = re.compile("|".join(SHAPES), re.DOTALL)
@@ -59,20 +59,20 @@ class Redaction:
         values = sorted(map(re.escape, self._secrets), key=len, reverse=True)
         self._pattern = re.compile("|".join([*values, *SHAPES]), re.DOTALL)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         return self._pattern.sub(REDACTED, text)
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """The same JSON without secrets."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, list):
-            return [self.value(item) for item in value]
+            return [self.redact_value(item) for item in value]
         if isinstance(value, dict):
-            return {self.text(key): self.value(item) for key, item in value.items()}
+            return {self.redact_text(key): self.redact_value(item) for key, item in value.items()}
         return value
 
-    def pieces(self, pieces: Sequence[str]) -> list[str]:
+    def redact_pieces(self, pieces: Sequence[str]) -> list[str]:
         """As many pieces; the mark stands in the piece in which a secret begins, and the rest of it is gone."""
         spans = [found.span() for found in self._pattern.finditer("".join(pieces))]
         if not spans:

@@ -18,7 +18,7 @@ from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import DELEGATES, EDITORS, READERS, Rules
 from parley.protocol.base import Json, Struct
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
 Standing = Literal["harmless", "edit", "other"]
@@ -54,7 +54,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it would be asked about, where the standing alone does not say it."""
     reason_type: str = ""
-    reach: Reach = Reach(anywhere=True)
+    reach: Scope = Scope(anywhere=True)
     """How far an allow goes that is about this very call."""
     blocked_path: str | None = None
     suggestions: tuple[Json, ...] = ()
@@ -161,10 +161,10 @@ def targets(request: Request) -> list[str]:
     return [path]
 
 
-def reach_of(ways: Sequence[Way], *, beneath: bool) -> Reach:
+def reach_of(ways: Sequence[Way], *, beneath: bool) -> Scope:
     """Exactly what was judged: a name that leads elsewhere a moment later is not followed."""
     reals = tuple(way.real for way in ways if way.real is not None)
-    return Reach(folders=reals, files=reals) if beneath else Reach(files=reals)
+    return Scope(folders=reals, files=reals) if beneath else Scope(files=reals)
 
 
 # The network, delegates, and all the rest.

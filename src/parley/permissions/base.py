@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 from parley.permissions.rule import Rule
 from parley.protocol.base import Json, Struct
-from parley.settings.base import Merged
-from parley.workspace.base import Reach, Worktree
+from parley.settings.base import MergedSettings
+from parley.workspace.base import Scope, Worktree
 
 
 class Way(Struct, frozen=True):
@@ -111,7 +111,7 @@ class Allow(Struct, frozen=True, kw_only=True):
     reason_type: str = "mode"
     """As the wire calls it: `mode`, `rule`, `subcommandResults` or `other`."""
     rule: Rule | None = None
-    reach: Reach = Reach(anywhere=True)
+    reach: Scope = Scope(anywhere=True)
     """How far the call may go with it."""
 
 
@@ -140,7 +140,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     suggestions: tuple[Json, ...] = ()
     """What the host may answer with as `updatedPermissions`."""
     blocked_path: str | None = None
-    reach: Reach = Reach(anywhere=True)
+    reach: Scope = Scope(anywhere=True)
     """How far the call may go once it is approved."""
 
 
@@ -165,7 +165,7 @@ class Permits(Protocol):
         Raises BadUpdate if one of them is not possible in this session: then nothing is applied and nothing stored.
         """
 
-    def settle(self, merged: Merged) -> None:
+    def settle(self, merged: MergedSettings) -> None:
         """Take in what the settings say now."""
 
     def listed(self) -> Json:

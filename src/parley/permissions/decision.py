@@ -19,7 +19,7 @@ from parley.permissions.paths.filesystem import Glance
 from parley.permissions.rule import Rule
 from parley.permissions.rules import EDITORS, READERS, Rules
 from parley.tools.selection import ALIASES
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -72,7 +72,7 @@ def facts_of(request: Request, rules: Rules, mode: str, view: Links) -> Facts:
         return gathered(request, rules, mode, Glance(view))
     except OverBudget as exc:
         deny, ask = rules.bare("deny", request.tool), rules.bare("ask", request.tool)
-        return Facts(deny=deny, ask=ask, grave=str(exc), reach=Reach(anywhere=request.tool not in READERS | EDITORS))
+        return Facts(deny=deny, ask=ask, grave=str(exc), reach=Scope(anywhere=request.tool not in READERS | EDITORS))
 
 
 def by_mode(request: Request, facts: Facts, mode: str) -> Decision:
@@ -80,7 +80,7 @@ def by_mode(request: Request, facts: Facts, mode: str) -> Decision:
     if verdict == "allow":
         # Denies hold in every mode, so a single file stays the one that was judged.
         searches = bool(facts.reach.folders)
-        reach = Reach(anywhere=True) if mode == "bypassPermissions" and searches else facts.reach
+        reach = Scope(anywhere=True) if mode == "bypassPermissions" and searches else facts.reach
         kind = "subcommandResults" if request.tool == "Bash" and mode != "bypassPermissions" else "mode"
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, reach=reach)
     if verdict == "deny":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from parley.permissions.base import Decision, Permits, Request
 from parley.protocol.base import Json
-from parley.settings.base import Merged
+from parley.settings.base import MergedSettings
 
 
 class Later:
@@ -28,7 +28,7 @@ class Later:
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         return self.open().update(updates, may_bypass=may_bypass)
 
-    def settle(self, merged: Merged) -> None:
+    def settle(self, merged: MergedSettings) -> None:
         self.open().settle(merged)
 
     def listed(self) -> Json:

@@ -27,7 +27,7 @@ from parley.permissions.updates import (
     read_updates,
 )
 from parley.protocol.base import Json, Struct
-from parley.settings.base import Merged, NotWritten
+from parley.settings.base import MergedSettings, SettingsWriteError
 
 WIRE_NAMES = {
     "managed": "policySettings",
@@ -123,7 +123,7 @@ class Book:
         folders = [{"path": folder} for folder in self.rules.folders]
         return {"rules": rows, "workspaceDirectories": folders, "originalCwd": self._given.cwd, "managedOnly": False}
 
-    def settle(self, merged: Merged) -> None:
+    def settle(self, merged: MergedSettings) -> None:
         found: list[Rule] = []
         for text in merged.rules:
             place = text.path if text.line is None else f"{text.path}:{text.line}"
@@ -229,7 +229,7 @@ class Book:
             return
         try:
             KEEPERS[type(update)](self._keeper, update)
-        except NotWritten as exc:
+        except SettingsWriteError as exc:
             self._complain(f"{update.destination} was not changed, the update counts for this session only: {exc}")
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from parley.permissions.base import BadUpdate, Decision, Deny, Permits, Request
 from parley.protocol.base import Json
-from parley.settings.base import Merged
-from parley.workspace.base import Reach
+from parley.settings.base import MergedSettings
+from parley.workspace.base import Scope
 
 FILE_TOOLS = frozenset({"Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep"})
 OUTSIDE = "The session is restricted to its working directories"
@@ -30,7 +30,7 @@ class Confined:
         text = f"{request.tool} was denied: this session is restricted to its working directories."
         return Deny(message=text, source="mode", reason=OUTSIDE, reason_type="workingDir")
 
-    def _holds(self, reach: Reach) -> bool:
+    def _holds(self, reach: Scope) -> bool:
         """Whether a call goes no further than our folders."""
         places = (*reach.files, *reach.folders)
         return not reach.anywhere and all(self._is_inside(os.path.realpath(place)) for place in places)
@@ -51,7 +51,7 @@ class Confined:
                     raise BadUpdate(f"{folder!r:.200} is outside of the directories that this session is restricted to")
         return self._permits.update(updates, may_bypass=False)
 
-    def settle(self, merged: Merged) -> None:
+    def settle(self, merged: MergedSettings) -> None:
         self._permits.settle(merged)
 
     def listed(self) -> Json:

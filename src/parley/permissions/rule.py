@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.tools.selection import canonical
+from parley.tools.selection import canonical_name
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session")
@@ -64,7 +64,7 @@ def read_rule(text: str, behavior: Behavior, source: str, root: str) -> Rule | M
     reason = flaw(name, spec, behavior)
     if reason:
         return Malformed(text, reason, source)
-    return Rule(behavior, canonical(name), spec, source, root, text.strip())
+    return Rule(behavior, canonical_name(name), spec, source, root, text.strip())
 
 
 def taken_apart(text: str) -> tuple[str, str | None]:
@@ -94,12 +94,12 @@ def flaw(name: str, spec: str | None, behavior: Behavior) -> str:
 
 
 def of_path(spec: str, behavior: Behavior) -> str:
-    from parley.workspace.globs import BadGlob, Glob
+    from parley.workspace.globs import BadGlob, PathGlob
 
     if spec.startswith("!"):
         return "a path pattern cannot be negated"
     try:
-        Glob.of(spec)
+        PathGlob.of(spec)
     except BadGlob as exc:
         return str(exc)
     return ""

@@ -22,7 +22,7 @@ from parley.permissions.paths import patterns
 from parley.permissions.paths.filesystem import Glance
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.protocol.base import Json, Struct
-from parley.tools.selection import known_as
+from parley.tools.selection import names_of
 from parley.workspace.base import WORKTREES
 
 READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
@@ -235,7 +235,7 @@ def names_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str
             if pattern.startswith(MCP)
             else ("*" in pattern and wildcards.fits(pattern, tool))
         )
-    return any(wildcards.fits(pattern, name) if "*" in pattern else pattern == name for name in known_as(tool))
+    return any(wildcards.fits(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
 
 
 def names_to_allow(pattern: str, tool: str, server: str) -> bool:

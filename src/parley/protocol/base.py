@@ -65,7 +65,7 @@ class Refused(Message, frozen=True, kw_only=True, tag="refused"):
     """Where the line was a prompt, what its client calls the session."""
 
 
-class Carried:
+class JsonBacked:
     """A value that travels as the JSON object it came as.
 
     msgspec hands such values to our hooks: `read` on the way in, `json` on the way
@@ -92,21 +92,21 @@ class Carried:
         return f"{type(self).__name__}({self.json!r})"
 
 
-def on_the_way_in(kind: type, value: Any) -> Any:
+def dec_hook(kind: type, value: Any) -> Any:
     """msgspec's decoding hook."""
-    if issubclass(kind, Carried):
+    if issubclass(kind, JsonBacked):
         return kind.read(value)
     raise NotImplementedError(f"cannot decode {kind}")
 
 
-def on_the_way_out(value: Any) -> Any:
+def enc_hook(value: Any) -> Any:
     """msgspec's encoding hook."""
-    if isinstance(value, Carried):
+    if isinstance(value, JsonBacked):
         return value.json
     raise NotImplementedError(f"cannot encode {type(value)}")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=on_the_way_out)
+_encoder = msgspec.json.Encoder(enc_hook=enc_hook)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 _catalogue: dict[tuple[str, str | None], type[Message]] = {}
 
@@ -155,7 +155,7 @@ def decoder(kind: type) -> msgspec.json.Decoder[Any]:
     """The decoder of one class, made when it is first needed."""
     found = _decoders.get(kind)
     if found is None:
-        found = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=on_the_way_in)
+        found = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=dec_hook)
     return found
 
 
@@ -168,7 +168,7 @@ def decode(line: bytes) -> Message:
     except msgspec.ValidationError as exc:
         return Refused(reason=str(exc))
     except msgspec.DecodeError as exc:
-        mended = mend_surrogates(line)
+        mended = replace_lone_surrogates(line)
         if mended is not None:
             return decode(mended)
         return Refused(reason=f"the line is not JSON: {exc}")
@@ -179,7 +179,7 @@ def decode(line: bytes) -> Message:
 def _decode(line: bytes) -> Message:
     if not line.isascii():
         line.decode()  # fields we skip must be UTF-8 too: the line may be passed on
-    if too_deep(line):
+    if is_too_deep(line):
         return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
     try:
         head = _head.decode(line)
@@ -195,18 +195,18 @@ def _decode(line: bytes) -> Message:
     if cls is None:
         # The whole line must be JSON, also where we look at its head only.
         msgspec.json.decode(line)
-        return kept(Unknown(kind=kind, subkind=subkind), line)
+        return attach_raw(Unknown(kind=kind, subkind=subkind), line)
     try:
-        return kept(decoder(cls).decode(line), line)
+        return attach_raw(decoder(cls).decode(line), line)
     except msgspec.ValidationError as exc:
         # Other lines have a `request_id` as well, but nobody waits for an answer to them.
         asked = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
-        about = identity(line) if kind == "user" else {}
-        answers = answered(line) if kind == "control_response" else None
+        about = read_identity(line) if kind == "user" else {}
+        answers = read_answered_id(line) if kind == "control_response" else None
         return Refused(reason=f"{kind}: {exc}", kind=kind, request_id=asked, answers=answers, **about)
 
 
-def identity(line: bytes) -> dict[str, str]:
+def read_identity(line: bytes) -> dict[str, str]:
     """What a prompt that cannot be taken says of itself, as far as it can be read."""
     try:
         found = msgspec.json.decode(line, type=dict)
@@ -215,7 +215,7 @@ def identity(line: bytes) -> dict[str, str]:
     return {name: found[name] for name in ("uuid", "session_id") if isinstance(found.get(name), str) and found[name]}
 
 
-def answered(line: bytes) -> str | int | None:
+def read_answered_id(line: bytes) -> str | int | None:
     """The id of the request that an answer is for which cannot be taken, as far as it can be read."""
     try:
         response = msgspec.json.decode(line, type=dict).get("response")
@@ -225,7 +225,7 @@ def answered(line: bytes) -> str | int | None:
     return found if type(found) in (str, int) else None
 
 
-def kept(message: Message, line: bytes) -> Message:
+def attach_raw(message: Message, line: bytes) -> Message:
     """The message, with the line it came from attached."""
     message.__dict__["line"] = line
     return message
@@ -237,10 +237,10 @@ def encode(message: Message) -> bytes:
     A message that was decoded gives back its own line: a relay loses nothing.
     """
     line = message.line
-    return line if line is not None else spell(message)
+    return line if line is not None else encode_json(message)
 
 
-def spell(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """JSON for any message or value.
 
     The line and paragraph separators are escaped: some line readers split at them.
@@ -255,7 +255,7 @@ def spell(value: Any) -> bytes:
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
-def too_deep(line: bytes) -> bool:
+def is_too_deep(line: bytes) -> bool:
     """Whether a line nests deeper than the cap. Two counts in C settle it for almost every line."""
     if line.count(b"[") + line.count(b"{") <= NESTING_CAP:
         return False
@@ -276,7 +276,7 @@ _ESCAPE = re.compile(
 )
 
 
-def mend_surrogates(line: bytes) -> bytes | None:
+def replace_lone_surrogates(line: bytes) -> bytes | None:
     """The line with lone surrogate escapes replaced by U+FFFD; None if there are none.
 
     JavaScript strings may hold half a character, and its JSON writer then sends one.
@@ -291,19 +291,19 @@ def mend_surrogates(line: bytes) -> bytes | None:
 
 def convert(value: Any, kind: type[Any]) -> Any:
     """A plain JSON value as the given class. Raises msgspec.ValidationError."""
-    return msgspec.convert(value, kind, dec_hook=on_the_way_in)
+    return msgspec.convert(value, kind, dec_hook=dec_hook)
 
 
-def plain(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """A message or struct as plain JSON values."""
-    return msgspec.to_builtins(value, enc_hook=on_the_way_out)
+    return msgspec.to_builtins(value, enc_hook=enc_hook)
 
 
 __all__ = [
     "NESTING_CAP",
     "UNSET",
-    "Carried",
     "Json",
+    "JsonBacked",
     "Message",
     "Number",
     "Refused",
@@ -315,10 +315,10 @@ __all__ = [
     "decode",
     "decoder",
     "encode",
-    "mend_surrogates",
+    "encode_json",
+    "is_too_deep",
     "message",
     "message_of",
-    "plain",
-    "spell",
-    "too_deep",
+    "replace_lone_surrogates",
+    "to_builtins",
 ]

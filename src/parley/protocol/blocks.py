@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import msgspec
 
-from parley.protocol.base import Carried, Json
+from parley.protocol.base import Json, JsonBacked
 
 T = TypeVar("T")
 NAMES = {str: "string", dict: "object", list: "array", bool: "boolean"}
@@ -60,7 +60,7 @@ class Key(Generic[T]):
             raise msgspec.ValidationError(f"`{self.name}` of a `{kind}` block must be {wanted}")
 
 
-class Block(Carried):
+class Block(JsonBacked):
     """One content block."""
 
     __slots__ = ()

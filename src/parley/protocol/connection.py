@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from parley.errors import LocalProtocolError, UnexpectedAnswer
 from parley.protocol.base import Message, Refused
 from parley.protocol.dialects.base import Dialect, Reply
-from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverLong
+from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,
@@ -28,8 +28,8 @@ from parley.protocol.messages.control import (
     RequestId,
 )
 from parley.protocol.messages.conversation import StreamEvent
-from parley.protocol.roles import Role, may_say
-from parley.protocol.truncated import members
+from parley.protocol.roles import Role, may_send
+from parley.protocol.truncated import read_members
 
 
 class Connection:
@@ -37,28 +37,28 @@ class Connection:
 
     def __init__(self, role: Role, dialect: Dialect, cap_bytes: int = INBOUND_CAP) -> None:
         self.role = role
-        self.asked_by_us: set[RequestId] = set()
-        self.asked_by_peer: set[RequestId] = set()
+        self.our_requests: set[RequestId] = set()
+        self.peer_requests: set[RequestId] = set()
         self._dialect = dialect
         self._framer = Framer(cap_bytes)
 
     @property
-    def can_ask(self) -> bool:
+    def can_request(self) -> bool:
         """Whether the peer's dialect has words for an answer."""
-        return self._dialect.asks
+        return self._dialect.can_request
 
     def receive(self, chunk: bytes) -> list[Message]:
         """The messages that these bytes complete."""
-        return list(self.received(chunk))
+        return list(self.iter_messages(chunk))
 
-    def received(self, chunk: bytes) -> Iterator[Message]:
+    def iter_messages(self, chunk: bytes) -> Iterator[Message]:
         """The same one by one: no line is looked at before the messages of the last one were taken."""
         for line in self._framer.feed(chunk):
-            yield from self._take(line)
+            yield from self._handle_line(line)
 
     def end(self) -> list[Message]:
         """The peer hung up: what its last, unfinished line says."""
-        return [message for line in self._framer.end() for message in self._take(line)]
+        return [message for line in self._framer.end() for message in self._handle_line(line)]
 
     def send(self, message: Message) -> bytes:
         """The bytes that say this message. Raises LocalProtocolError if we may not say it."""
@@ -69,47 +69,50 @@ class Connection:
         return lines[0] + b"\n" if len(lines) == 1 else b"".join(line + b"\n" for line in lines)
 
     def _check(self, message: Message) -> None:
-        if not may_say(self.role, message):
+        if not may_send(self.role, message):
             raise LocalProtocolError(f"the {self.role.value} may not say {type(message).__name__}")
         match message:
             case ControlRequest(request_id=asked):
-                if asked in self.asked_by_us:
+                if asked in self.our_requests:
                     raise LocalProtocolError(f"request id {asked!r} is still open")
-                self.asked_by_us.add(asked)
+                self.our_requests.add(asked)
             case ControlCancelRequest(request_id=asked):
-                self.asked_by_us.discard(asked)
+                self.our_requests.discard(asked)
             case ControlResponse(response=answer) if isinstance(answer.request_id, str | int):
-                if answer.request_id not in self.asked_by_peer:
+                if answer.request_id not in self.peer_requests:
                     raise LocalProtocolError(f"the peer does not wait for an answer to {answer.request_id!r}")
-                self.asked_by_peer.discard(answer.request_id)
+                self.peer_requests.discard(answer.request_id)
 
-    def _take(self, line: Line) -> list[Message]:
-        if isinstance(line, OverLong):
-            return [self._judge(dropped(line))]
+    def _handle_line(self, line: Line) -> list[Message]:
+        if isinstance(line, OverlongLine):
+            return [self._validate(refuse_overlong(line))]
         said = self._dialect.decode(line)
         if self.role is Role.ENGINE:
-            said = [unambiguous(message, line) if type(message) is ControlResponse else message for message in said]
-        return [message if type(message) is Reply else self._judge(message) for message in said]
+            said = [
+                refuse_duplicate_keys(message, line) if type(message) is ControlResponse else message
+                for message in said
+            ]
+        return [message if type(message) is Reply else self._validate(message) for message in said]
 
-    def _judge(self, message: Message) -> Message:
+    def _validate(self, message: Message) -> Message:
         """The message, or why it is refused."""
         match message:
             case Refused(request_id=str() | int() as asked):
-                return self._opened(asked, message)
+                return self._open_request(asked, message)
             case Refused(answers=str() | int() as asked):
-                self.asked_by_us.discard(asked)
-            case _ if not may_say(self.role.peer, message):
+                self.our_requests.discard(asked)
+            case _ if not may_send(self.role.peer, message):
                 return self._refuse(message)
             case ControlRequest(request_id=asked):
-                return self._opened(asked, message)
+                return self._open_request(asked, message)
             case ControlResponse(response=answer):
-                if answer.request_id not in self.asked_by_us:
-                    waiting = [str(asked) for asked in self.asked_by_us]
+                if answer.request_id not in self.our_requests:
+                    waiting = [str(asked) for asked in self.our_requests]
                     reason = str(UnexpectedAnswer(answer.request_id, waiting))
                     return Refused(reason=reason, kind="control_response")
-                self.asked_by_us.discard(answer.request_id)
+                self.our_requests.discard(answer.request_id)
             case ControlCancelRequest(request_id=asked):
-                self.asked_by_peer.discard(asked)
+                self.peer_requests.discard(asked)
         return message
 
     def _refuse(self, message: Message) -> Message:
@@ -117,22 +120,22 @@ class Connection:
         if isinstance(message, ControlRequest):
             reason = f"the {peer} may not ask {message.request.subtype}"
             refused = Refused(reason=reason, kind="control_request", request_id=message.request_id)
-            return self._opened(message.request_id, refused)
+            return self._open_request(message.request_id, refused)
         return Refused(reason=f"the {peer} may not say {name}", kind=name.lower())
 
-    def _opened(self, asked: RequestId, message: Message) -> Message:
+    def _open_request(self, asked: RequestId, message: Message) -> Message:
         """Note that the peer waits for an answer. An id that is open already must not be answered twice."""
-        if asked in self.asked_by_peer:
+        if asked in self.peer_requests:
             return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
-        self.asked_by_peer.add(asked)
+        self.peer_requests.add(asked)
         return message
 
 
-def unambiguous(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
+def refuse_duplicate_keys(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
     """The answer of a host, which decides something: it is refused if a key is there twice, at whatever depth."""
-    from parley.protocol.duplicate_keys import find_doubled
+    from parley.protocol.duplicate_keys import find_duplicate_key
 
-    wrong = find_doubled(line)
+    wrong = find_duplicate_key(line)
     if wrong is None:
         return message
     answers = message.response.request_id
@@ -143,15 +146,15 @@ def unambiguous(message: ControlResponse, line: bytes) -> ControlResponse | Refu
     )
 
 
-def dropped(line: OverLong) -> Refused:
+def refuse_overlong(line: OverlongLine) -> Refused:
     """A line that was too long. Whoever waits for what follows from it must be told, so far as its head names him."""
     reason = f"a line is longer than {line.cap_bytes} bytes; it was dropped"
-    found = members(line.head)
+    found = read_members(line.head)
     match found:
         case {"type": "control_request", "request_id": str() | int() as asked} if not isinstance(asked, bool):
             return Refused(reason=reason, kind="control_request", request_id=asked)
         case {"type": "control_response"}:
-            answers = members(line.head.partition(b'"response":')[2]).get("request_id")
+            answers = read_members(line.head.partition(b'"response":')[2]).get("request_id")
             is_id = isinstance(answers, str | int) and not isinstance(answers, bool)
             return Refused(reason=reason, kind="control_response", answers=answers if is_id else None)
         case {"type": str() as kind}:

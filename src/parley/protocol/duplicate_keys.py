@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 
-class _Doubled(Exception):
+class _DuplicateKey(Exception):
     pass
 
 
-def find_doubled(data: bytes | str) -> str | None:
+def find_duplicate_key(data: bytes | str) -> str | None:
     """What is wrong with the keys of a JSON text that was decoded before: one is there twice, however it is spelled."""
     import json  # not needed for a session in which the peer is asked nothing
 
@@ -21,7 +21,7 @@ def find_doubled(data: bytes | str) -> str | None:
     try:
         # Numbers stay texts: a long one is an error otherwise, and their values do not matter here.
         json.loads(text, object_pairs_hook=_check, parse_int=str, parse_float=str)
-    except _Doubled as exc:
+    except _DuplicateKey as exc:
         return f"the key {str(exc)!r:.100} is there twice"
     except (ValueError, RecursionError) as exc:
         return f"its keys cannot be checked: {exc}"
@@ -33,5 +33,5 @@ def _check(pairs: list[tuple[str, Any]]) -> None:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Doubled(key)
+                raise _DuplicateKey(key)
             seen.add(key)

@@ -19,7 +19,7 @@ HEAD_BYTES = 1024
 BOM = b"\xef\xbb\xbf"
 
 
-class OverLong(Struct, frozen=True):
+class OverlongLine(Struct, frozen=True):
     """A line was dropped because it was too long."""
 
     cap_bytes: int
@@ -27,7 +27,7 @@ class OverLong(Struct, frozen=True):
     """How it began: enough to see what it was and who waits for an answer to it."""
 
 
-Line = bytes | OverLong
+Line = bytes | OverlongLine
 
 
 class Framer:
@@ -43,19 +43,19 @@ class Framer:
     def feed(self, chunk: bytes) -> list[Line]:
         """The lines that this chunk completes."""
         if b"\n" not in chunk:
-            return self._keep(chunk)
+            return self._append(chunk)
         first, *middle, last = chunk.split(b"\n")
-        lines = self._keep(first)
+        lines = self._append(first)
         lines += self._finish()
         for piece in middle:
-            lines += self._tidy(piece) if len(piece) <= self._cap_bytes else [self._over_long([piece])]
-        return lines + self._keep(last)
+            lines += self._strip(piece) if len(piece) <= self._cap_bytes else [self._over_long([piece])]
+        return lines + self._append(last)
 
     def end(self) -> list[Line]:
         """The last line, if the stream ended without a line feed."""
         return self._finish()
 
-    def _keep(self, piece: bytes) -> list[Line]:
+    def _append(self, piece: bytes) -> list[Line]:
         """Hold a piece of an unfinished line; the first piece that goes over the cap reports the line."""
         if self._draining or not piece:
             return []
@@ -72,18 +72,18 @@ class Framer:
         line = b"".join(self._pieces)
         drained, self._draining, self._size = self._draining, False, 0
         self._pieces.clear()
-        return [] if drained else self._tidy(line)
+        return [] if drained else self._strip(line)
 
-    def _over_long(self, pieces: list[bytes]) -> OverLong:
+    def _over_long(self, pieces: list[bytes]) -> OverlongLine:
         size = min(HEAD_BYTES, self._cap_bytes)
         # No piece is empty, so this many pieces hold the head at least.
         head = b"".join(piece[:size] for piece in pieces[:size])[:size]
         if self._at_start:
             self._at_start = False
             head = head.removeprefix(BOM)
-        return OverLong(self._cap_bytes, head)
+        return OverlongLine(self._cap_bytes, head)
 
-    def _tidy(self, line: bytes) -> list[Line]:
+    def _strip(self, line: bytes) -> list[Line]:
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(BOM)

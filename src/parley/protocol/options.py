@@ -32,7 +32,7 @@ SYNC_POLICIES = ("always", "turn", "off")
 """When a session's log is forced to the device."""
 
 
-class Kind(Struct, frozen=True):
+class OptionKind(Struct, frozen=True):
     """How the words of an option become its value, and back."""
 
     words: str
@@ -46,22 +46,22 @@ class Kind(Struct, frozen=True):
 class Option(Generic[T]):
     """One row of the table."""
 
-    def __init__(self, kind: Kind, *flags: str) -> None:
+    def __init__(self, kind: OptionKind, *flags: str) -> None:
         self.kind = kind
         self.flags = flags
         self.field = ""
 
-    def __set_name__(self, owner: type[Options], name: str) -> None:
+    def __set_name__(self, owner: type[CliOptions], name: str) -> None:
         self.field = name
         ROWS.append(self)
         for flag in self.flags:
             BY_FLAG[flag] = self
 
     @overload
-    def __get__(self, options: None, owner: type[Options]) -> Option[T]: ...
+    def __get__(self, options: None, owner: type[CliOptions]) -> Option[T]: ...
     @overload
-    def __get__(self, options: Options, owner: type[Options]) -> T: ...
-    def __get__(self, options: Options | None, owner: type[Options]) -> Option[T] | T:
+    def __get__(self, options: CliOptions, owner: type[CliOptions]) -> T: ...
+    def __get__(self, options: CliOptions | None, owner: type[CliOptions]) -> Option[T] | T:
         if options is None:
             return self
         value: T = options.given.get(self.field, self.kind.empty)
@@ -72,11 +72,11 @@ ROWS: list[Option[Any]] = []
 BY_FLAG: dict[str, Option[Any]] = {}
 
 
-def one(flag: str, words: list[str]) -> str:
+def read_one(flag: str, words: list[str]) -> str:
     return words[-1]
 
 
-def number(make: Callable[[str], Any], what: str) -> Callable[[str, list[str]], Any]:
+def read_number(make: Callable[[str], Any], what: str) -> Callable[[str, list[str]], Any]:
     def read(flag: str, words: list[str]) -> Any:
         try:
             return make(words[-1])
@@ -86,7 +86,7 @@ def number(make: Callable[[str], Any], what: str) -> Callable[[str, list[str]], 
     return read
 
 
-def finite(text: str) -> float:
+def parse_finite(text: str) -> float:
     """`nan` and `inf` would be limits that never apply. Raises ValueError."""
     value = float(text)
     if value - value != 0:
@@ -109,35 +109,35 @@ def split_rules(text: str) -> Iterator[str]:
         yield rule
 
 
-def rules(flag: str, words: list[str]) -> tuple[str, ...]:
+def read_rules(flag: str, words: list[str]) -> tuple[str, ...]:
     return tuple(rule for word in words for rule in split_rules(word))
 
 
-def tool_list(flag: str, words: list[str]) -> tuple[str, ...]:
+def read_tool_list(flag: str, words: list[str]) -> tuple[str, ...]:
     """Rules; some clients send `{"type":"preset",...}` for "all of them"."""
-    return ("default",) if words[-1].startswith("{") else rules(flag, words)
+    return ("default",) if words[-1].startswith("{") else read_rules(flag, words)
 
 
-def commas(flag: str, words: list[str]) -> tuple[str, ...]:
+def read_commas(flag: str, words: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
 
 
-TEXT = Kind("one", one, lambda value: [value])
-MAYBE = Kind("maybe", lambda flag, words: words[-1] if words else "", lambda value: [value])
-SWITCH = Kind("none", lambda flag, words: True, lambda value: [], empty=False)
-INTEGER = Kind("one", number(int, "a whole number"), lambda value: [str(value)])
-NUMBER = Kind("one", number(finite, "a number"), lambda value: [repr(value)])
-RULES = Kind("many", rules, lambda value: [",".join(value)])
-TOOL_LIST = Kind("many", tool_list, lambda value: [",".join(value)])
-WORDS = Kind("many", lambda flag, words: tuple(words), list)
-EACH = Kind("one", lambda flag, words: tuple(words), list)
+TEXT = OptionKind("one", read_one, lambda value: [value])
+MAYBE = OptionKind("maybe", lambda flag, words: words[-1] if words else "", lambda value: [value])
+SWITCH = OptionKind("none", lambda flag, words: True, lambda value: [], empty=False)
+INTEGER = OptionKind("one", read_number(int, "a whole number"), lambda value: [str(value)])
+NUMBER = OptionKind("one", read_number(parse_finite, "a number"), lambda value: [repr(value)])
+RULES = OptionKind("many", read_rules, lambda value: [",".join(value)])
+TOOL_LIST = OptionKind("many", read_tool_list, lambda value: [",".join(value)])
+WORDS = OptionKind("many", lambda flag, words: tuple(words), list)
+EACH = OptionKind("one", lambda flag, words: tuple(words), list)
 """One word each time, and as often as needed."""
-COMMAS = Kind("many", commas, lambda value: [",".join(value)])
-REPEATED = Kind("one", commas, lambda value: [",".join(value)])
-COMMA_TEXT = Kind("one", lambda flag, words: commas(flag, words[-1:]), lambda value: [",".join(value)])
+COMMAS = OptionKind("many", read_commas, lambda value: [",".join(value)])
+REPEATED = OptionKind("one", read_commas, lambda value: [",".join(value)])
+COMMA_TEXT = OptionKind("one", lambda flag, words: read_commas(flag, words[-1:]), lambda value: [",".join(value)])
 
 
-def choice(*allowed: str) -> Kind:
+def one_of(*allowed: str) -> OptionKind:
     def read(flag: str, words: list[str]) -> str:
         if words[-1] not in allowed:
             raise UsageError(
@@ -145,10 +145,10 @@ def choice(*allowed: str) -> Kind:
             )
         return words[-1]
 
-    return Kind("one", read, lambda value: [value])
+    return OptionKind("one", read, lambda value: [value])
 
 
-class Options:
+class CliOptions:
     """What was asked for. Frozen: `options.but(model="x")` makes another."""
 
     def __init__(self, **given: Any) -> None:
@@ -157,11 +157,11 @@ class Options:
             raise TypeError(f"no such option: {', '.join(strange)}")
         self.given = {name: value for name, value in given.items() if value is not empty[name]}
 
-    def but(self, **changes: Any) -> Options:
-        return Options(**{**self.given, **changes})
+    def replace(self, **changes: Any) -> CliOptions:
+        return CliOptions(**{**self.given, **changes})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and other.given == self.given
+        return isinstance(other, CliOptions) and other.given == self.given
 
     __hash__ = None  # type: ignore[assignment]  # values may be lists
 
@@ -171,13 +171,13 @@ class Options:
 
     # How to run.
     print = Option[bool](SWITCH, "--print", "-p")
-    output_format = Option[str | None](choice("text", "json", "stream-json", "message"), "--output-format")
-    input_format = Option[str | None](choice("text", "stream-json"), "--input-format")
+    output_format = Option[str | None](one_of("text", "json", "stream-json", "message"), "--output-format")
+    input_format = Option[str | None](one_of("text", "stream-json"), "--input-format")
     verbose = Option[bool](SWITCH, "--verbose")
     version = Option[bool](SWITCH, "--version", "-v")
     help = Option[bool](SWITCH, "--help", "-h")
     stdio = Option[bool](SWITCH, "--stdio")
-    dialect = Option[str | None](choice("stream-json", "spec001", "miriad", "jsonrpc", "auto"), "--dialect")
+    dialect = Option[str | None](one_of("stream-json", "spec001", "miriad", "jsonrpc", "auto"), "--dialect")
     include_partial_messages = Option[bool](SWITCH, "--include-partial-messages")
     include_hook_events = Option[bool](SWITCH, "--include-hook-events")
     replay_user_messages = Option[bool](SWITCH, "--replay-user-messages")
@@ -192,9 +192,9 @@ class Options:
     api_key = Option[str | None](TEXT, "--api-key")
     betas = Option[tuple[str, ...] | None](COMMAS, "--betas")
     max_thinking_tokens = Option[int | None](INTEGER, "--max-thinking-tokens")
-    thinking = Option[str | None](choice("adaptive", "disabled", "enabled"), "--thinking")
+    thinking = Option[str | None](one_of("adaptive", "disabled", "enabled"), "--thinking")
     thinking_display = Option[str | None](TEXT, "--thinking-display")
-    effort = Option[str | None](choice("low", "medium", "high", "xhigh", "max"), "--effort")
+    effort = Option[str | None](one_of("low", "medium", "high", "xhigh", "max"), "--effort")
     offline = Option[bool](SWITCH, "--offline")
     record = Option[str | None](TEXT, "--record")
     faults = Option[tuple[str, ...] | None](REPEATED, "--fault")
@@ -221,9 +221,9 @@ class Options:
     allowed_tools = Option[tuple[str, ...] | None](RULES, "--allowedTools", "--allowed-tools")
     disallowed_tools = Option[tuple[str, ...] | None](RULES, "--disallowedTools", "--disallowed-tools")
     client_tools = Option[str | None](TEXT, "--client-tools")
-    permission_mode = Option[str | None](choice(*MODES, "manual"), "--permission-mode")
+    permission_mode = Option[str | None](one_of(*MODES, "manual"), "--permission-mode")
     permission_prompt_tool = Option[str | None](TEXT, "--permission-prompt-tool")
-    permission_prompts = Option[str | None](choice("host", "none"), "--permission-prompts")
+    permission_prompts = Option[str | None](one_of("host", "none"), "--permission-prompts")
     skip_permissions = Option[bool](SWITCH, "--dangerously-skip-permissions")
     allow_skip_permissions = Option[bool](SWITCH, "--allow-dangerously-skip-permissions")
     guard = Option[bool](SWITCH, "--guard")
@@ -250,7 +250,7 @@ class Options:
     store = Option[str | None](TEXT, "--store")
     database = Option[str | None](TEXT, "--db")
     memory = Option[str | None](MAYBE, "--memory")
-    fsync = Option[str | None](choice(*SYNC_POLICIES), "--fsync")
+    fsync = Option[str | None](one_of(*SYNC_POLICIES), "--fsync")
 
     # Settings.
     settings = Option[str | None](TEXT, "--settings")
@@ -300,16 +300,16 @@ class Options:
 WITHOUT_EFFECT = frozenset(row.field for row in ROWS[[row.field for row in ROWS].index("files") :])
 
 
-class Parsed(Struct, frozen=True):
+class ParsedArgs(Struct, frozen=True):
     """A command line, read."""
 
-    options: Options
+    options: CliOptions
     words: tuple[str, ...]
     """What is no option: the prompt."""
     warnings: tuple[str, ...]
 
 
-def parse(argv: Sequence[str]) -> Parsed:
+def parse(argv: Sequence[str]) -> ParsedArgs:
     """Read a command line. Raises UsageError."""
     given: dict[str, list[str]] = {}
     flags: dict[str, str] = {}
@@ -327,15 +327,15 @@ def parse(argv: Sequence[str]) -> Parsed:
         flag, has_value, value = word.partition("=")
         row = BY_FLAG.get(flag)
         if row is None:
-            ignored = _values("maybe", flag, has_value, value, rest)
+            ignored = _take_values("maybe", flag, has_value, value, rest)
             behind = f" {ignored[0]!r}" if ignored else ""
             warnings.append(f"unknown option '{flag}'{behind} is ignored")
             continue
         flags[row.field] = flag
-        given.setdefault(row.field, []).extend(_values(row.kind.words, flag, has_value, value, rest))
+        given.setdefault(row.field, []).extend(_take_values(row.kind.words, flag, has_value, value, rest))
     values = {field: BY_FLAG[flags[field]].kind.read(flags[field], found) for field, found in given.items()}
     warnings += [f"option '{flags[field]}' has no effect here" for field in values if field in WITHOUT_EFFECT]
-    return Parsed(Options(**values), tuple(word for word in words if word), tuple(warnings))
+    return ParsedArgs(CliOptions(**values), tuple(word for word in words if word), tuple(warnings))
 
 
 def is_flag(word: str) -> bool:
@@ -343,7 +343,7 @@ def is_flag(word: str) -> bool:
     return len(word) > 1 and word.startswith("-")
 
 
-def _values(takes: str, flag: str, has_value: str, value: str, rest: list[str]) -> list[str]:
+def _take_values(takes: str, flag: str, has_value: str, value: str, rest: list[str]) -> list[str]:
     """The words that belong to a flag; those that come from the rest are taken off it."""
     if takes == "none":
         if has_value and value not in ("", "true"):
@@ -364,12 +364,14 @@ def _values(takes: str, flag: str, has_value: str, value: str, rest: list[str]) 
     return found
 
 
-def spell(options: Options) -> list[str]:
+def format_args(options: CliOptions) -> list[str]:
     """The command line that says these options. Values are bound with `=`, so they may begin with a dash."""
-    return [word for row in ROWS if row.field in options.given for word in _spell_one(row, options.given[row.field])]
+    return [
+        word for row in ROWS if row.field in options.given for word in _format_option(row, options.given[row.field])
+    ]
 
 
-def _spell_one(row: Option[Any], value: Any) -> Iterable[str]:
+def _format_option(row: Option[Any], value: Any) -> Iterable[str]:
     flag = row.flags[0]
     if row.kind.words == "none":
         return [flag]

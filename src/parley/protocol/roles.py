@@ -43,7 +43,7 @@ class Role(Enum):
 BOTH = frozenset(Role)
 
 # Whatever is not listed is the engine's to say: assistant, result, system, stream_event, notices.
-SPEAKERS: dict[type[Message], frozenset[Role]] = {
+SENDERS: dict[type[Message], frozenset[Role]] = {
     User: BOTH,
     ControlRequest: BOTH,
     ControlResponse: BOTH,
@@ -60,7 +60,7 @@ SPEAKERS: dict[type[Message], frozenset[Role]] = {
 }
 
 # Whatever is not listed is the host's to ask: initialize, interrupt, set_model and the rest.
-ASKERS: dict[type[Request], frozenset[Role]] = {
+REQUESTERS: dict[type[Request], frozenset[Role]] = {
     CanUseTool: frozenset({Role.ENGINE}),
     HookCallback: frozenset({Role.ENGINE}),
     Elicitation: frozenset({Role.ENGINE}),
@@ -70,10 +70,10 @@ ASKERS: dict[type[Request], frozenset[Role]] = {
 }
 
 
-def may_say(role: Role, message: Message) -> bool:
+def may_send(role: Role, message: Message) -> bool:
     """Whether this end may say this message."""
-    if role not in SPEAKERS.get(type(message), frozenset({Role.ENGINE})):
+    if role not in SENDERS.get(type(message), frozenset({Role.ENGINE})):
         return False
     if isinstance(message, ControlRequest) and isinstance(message.request, Request):
-        return role in ASKERS.get(type(message.request), frozenset({Role.HOST}))
+        return role in REQUESTERS.get(type(message.request), frozenset({Role.HOST}))
     return True

@@ -15,19 +15,19 @@ import msgspec
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
 from parley.protocol.messages.requests import SUBTYPES
-from parley.protocol.roles import ASKERS, SPEAKERS, Role
+from parley.protocol.roles import REQUESTERS, SENDERS, Role
 
 FOLDER = "docs/protocol"
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
 
 
-def schema() -> Json:
+def build_schema() -> Json:
     """The schema of a line, draft 2020-12: a message each, and under `$defs` all that messages are made of."""
-    lines = messages()
+    lines = list_messages()
     questions = dict(sorted(SUBTYPES.items()))
     classes: list[type[Struct]] = [*lines.values(), *questions.values()]
     classes += [cls.answer for cls in questions.values() if cls.answer]
-    found, defs = msgspec.json.schema_components(classes, schema_hook=carried, ref_template="#/$defs/{name}")
+    found, defs = msgspec.json.schema_components(classes, schema_hook=raw_schema, ref_template="#/$defs/{name}")
     refs = dict(zip(classes, found, strict=True))
     for (kind, subkind), cls in lines.items():
         if subkind or kind == "jsonrpc":
@@ -37,8 +37,8 @@ def schema() -> Json:
         if question.answer:
             defs[question.__name__]["x-answer"] = refs[question.answer]
     defs |= {f"{cls.__name__}Block": block_schema(cls) for cls in KINDS.values()}
-    defs["Block"] = open_union("type", [{"$ref": f"#/$defs/{name}"} for name in block_names()], sorted(KINDS))
-    defs["Payload"] = open_union("subtype", [refs[cls] for cls in questions.values()], list(questions))
+    defs["Block"] = build_open_union("type", [{"$ref": f"#/$defs/{name}"} for name in block_names()], sorted(KINDS))
+    defs["Payload"] = build_open_union("subtype", [refs[cls] for cls in questions.values()], list(questions))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of the agent wire protocol",
@@ -47,17 +47,17 @@ def schema() -> Json:
     }
 
 
-def messages() -> dict[tuple[str, str | None], type[Message]]:
+def list_messages() -> dict[tuple[str, str | None], type[Message]]:
     """The catalogue in alphabetical order."""
     return dict(sorted(catalogue().items(), key=lambda item: (item[0][0], item[0][1] or "")))
 
 
-def carried(kind: type) -> Json:
+def raw_schema(kind: type) -> Json:
     """msgspec's hook for the values that travel as objects."""
     return {"$ref": "#/$defs/Block" if issubclass(kind, Block) else "#/$defs/Payload"}
 
 
-def open_union(tag: str, members: list[Json], known: list[str]) -> Json:
+def build_open_union(tag: str, members: list[Json], known: list[str]) -> Json:
     """One of the members, or an object with a tag that none of them has."""
     other = {"type": "object", "properties": {tag: {"type": "string", "not": {"enum": known}}}, "required": [tag]}
     return {"anyOf": [*members, other]}
@@ -78,44 +78,44 @@ def block_schema(cls: type[Block]) -> Json:
     return {"title": f"{cls.__name__}Block", **about, "type": "object", "properties": properties, "required": required}
 
 
-def page() -> str:
+def render_page() -> str:
     """The reference page: a table for each message, question, block and part."""
-    defs = schema()["$defs"]
+    defs = build_schema()["$defs"]
     lines = ["# Messages", "", "Made from the classes by `python -m parley.protocol.schema`; do not edit.", ""]
     lines += ["## Lines", ""]
-    for (kind, subkind), cls in messages().items():
-        said = f"`{cls.__name__}`, said by {who(SPEAKERS.get(cls, {Role.ENGINE}))}."
-        lines += section(f"{kind}/{subkind}" if subkind else kind, said, defs.pop(cls.__name__))
+    for (kind, subkind), cls in list_messages().items():
+        said = f"`{cls.__name__}`, said by {format_roles(SENDERS.get(cls, {Role.ENGINE}))}."
+        lines += render_section(f"{kind}/{subkind}" if subkind else kind, said, defs.pop(cls.__name__))
     lines += ["## Control requests", ""]
     for subtype, question in sorted(SUBTYPES.items()):
-        asked = f"`{question.__name__}`, asked by {who(ASKERS.get(question, {Role.HOST}))}."
-        lines += section(subtype, asked, defs.pop(question.__name__))
+        asked = f"`{question.__name__}`, asked by {format_roles(REQUESTERS.get(question, {Role.HOST}))}."
+        lines += render_section(subtype, asked, defs.pop(question.__name__))
     lines += ["## Content blocks", ""]
     for name in block_names():
-        lines += section(name, "", defs.pop(name))
+        lines += render_section(name, "", defs.pop(name))
     lines += ["## Parts and answers", ""]
     for name, part in defs.items():
         if "properties" in part:
-            lines += section(name, "", part)
+            lines += render_section(name, "", part)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def who(roles: Set[Role]) -> str:
+def format_roles(roles: Set[Role]) -> str:
     return " and ".join(sorted(f"the {role.value}" for role in roles))
 
 
-def section(title: str, about: str, shape: Json) -> Iterator[str]:
+def render_section(title: str, about: str, shape: Json) -> Iterator[str]:
     """The heading, the class's own words and the table of one class."""
-    answer = f"Answered by {words(shape['x-answer'])}." if "x-answer" in shape else ""
+    answer = f"Answered by {describe_type(shape['x-answer'])}." if "x-answer" in shape else ""
     yield from (f"### {title}", "")
     yield from (" ".join(filter(None, (about, shape.get("description", ""), answer))), "")
     yield from ("| field | type | required |", "|---|---|---|")
     for name, value in shape["properties"].items():
-        yield f"| `{name}` | {words(value)} | {'yes' if name in shape['required'] else ''} |"
+        yield f"| `{name}` | {describe_type(value)} | {'yes' if name in shape['required'] else ''} |"
     yield ""
 
 
-def words(shape: Json) -> str:
+def describe_type(shape: Json) -> str:
     """A schema in a table's cell."""
     match shape:
         case {"$ref": ref}:
@@ -124,13 +124,13 @@ def words(shape: Json) -> str:
         case {"enum": values}:
             return " or ".join(f"`{value}`" for value in values)
         case {"anyOf": [{"type": "integer"}, {"type": "number"}, *others]}:
-            return " or ".join(["number", *map(words, others)])
+            return " or ".join(["number", *map(describe_type, others)])
         case {"anyOf": shapes}:
-            return " or ".join(map(words, shapes))
+            return " or ".join(map(describe_type, shapes))
         case {"type": "array", "items": item}:
-            return f"array of {words(item)}"
+            return f"array of {describe_type(item)}"
         case {"type": "object", "additionalProperties": dict() as item}:
-            return f"object of {words(item)}"
+            return f"object of {describe_type(item)}"
         case {"type": [*types]}:
             return " or ".join(types)
         case {"type": str() as kind}:
@@ -138,13 +138,13 @@ def words(shape: Json) -> str:
     return "any"
 
 
-def files() -> dict[str, str]:
+def render_files() -> dict[str, str]:
     """What is in the folder of the docs, by file name."""
-    pretty = msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
-    return {"schema.json": pretty + "\n", "messages.md": page()}
+    pretty = msgspec.json.format(msgspec.json.encode(build_schema()), indent=2).decode()
+    return {"schema.json": pretty + "\n", "messages.md": render_page()}
 
 
 if __name__ == "__main__":
-    for name, text in files().items():
+    for name, text in render_files().items():
         with open(f"{FOLDER}/{name}", "w", encoding="utf-8") as file:
             file.write(text)

@@ -16,7 +16,7 @@ OPENING = re.compile(rb"\s*\{")
 MEMBER = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,')
 
 
-def members(head: bytes) -> Json:
+def read_members(head: bytes) -> Json:
     """The members of a JSON object that stand before its first long or nested one."""
     found: Json = {}
     place = OPENING.match(head)

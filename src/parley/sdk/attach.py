@@ -17,16 +17,16 @@ from dataclasses import dataclass
 import msgspec
 
 from parley.protocol.base import Message as WireMessage
-from parley.protocol.base import convert, decode, spell
+from parley.protocol.base import convert, decode, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
-from parley.sdk.runtime.message_parser import read
-from parley.sdk.sessions import Shelf
+from parley.sdk.runtime.message_parser import parse_message
+from parley.sdk.sessions import SessionLookup
 from parley.sdk.types.messages import Message
 from parley.stores.base import Entry
 
 LINES: dict[str, type[WireMessage]] = {"user": User, "assistant": Assistant, "result": Result}
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 SHARE = 5
 """To look for news takes at most one part in so many of our time, however long the session is."""
 
@@ -38,15 +38,15 @@ class Attached:
 
 
 class Attachment(AsyncIterator[Attached]):
-    def __init__(self, shelf: Shelf, session_id: str, after: int, follow: bool) -> None:
-        self._store = shelf.store(session_id)
+    def __init__(self, lookup: SessionLookup, session_id: str, after: int, follow: bool) -> None:
+        self._store = lookup.store(session_id)
         self._session_id = session_id
         self.after = after
         """The number of the last line that was seen: the cursor for the next time."""
         self._read = after
         self._follow = follow
         self._held: deque[Attached] = deque()
-        self._is_over = False
+        self._is_finished = False
 
     def __aiter__(self) -> Attachment:
         return self
@@ -56,37 +56,37 @@ class Attachment(AsyncIterator[Attached]):
         from anyio import sleep, to_thread
 
         while not self._held:
-            if self._is_over:
+            if self._is_finished:
                 raise StopAsyncIteration
             begun = time.monotonic()
-            await to_thread.run_sync(self._look)
-            if not self._held and not self._is_over:
-                await sleep(max(LOOK_SECONDS, SHARE * (time.monotonic() - begun)))
+            await to_thread.run_sync(self._poll)
+            if not self._held and not self._is_finished:
+                await sleep(max(POLL_SECONDS, SHARE * (time.monotonic() - begun)))
         found = self._held.popleft()
         self.after = found.seq
         return found
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         # Asked first: what is written between the two is read by the next look.
         is_held = self._store.is_held(self._session_id)
         for entry in self._store.read(self._session_id, self._read):
             self._read = entry.seq
-            message = message_of(entry)
+            message = decode_entry(entry)
             if message is not None:
                 self._held.append(Attached(entry.seq, message))
-        self._is_over = not (self._follow and is_held)
+        self._is_finished = not (self._follow and is_held)
 
 
-def message_of(entry: Entry) -> Message | None:
+def decode_entry(entry: Entry) -> Message | None:
     """An entry as it was told; None for what is never told."""
     cls = LINES.get(entry.kind)
     if cls is None:
         return None
     try:
-        line = spell(convert(entry.message, cls))
+        line = encode_json(convert(entry.message, cls))
     except msgspec.ValidationError:
-        line = spell(entry.message)
-    return read(decode(line))
+        line = encode_json(entry.message)
+    return parse_message(decode(line))
 
 
 def attach(
@@ -99,4 +99,4 @@ def attach(
     env: Mapping[str, str] | None = None,
 ) -> Attachment:
     """The lines of a session with a higher number; with `follow`, also those that come, while somebody holds it."""
-    return Attachment(Shelf(directory, store, env), session_id, after, follow)
+    return Attachment(SessionLookup(directory, store, env), session_id, after, follow)

@@ -22,39 +22,39 @@ from parley.protocol.messages import requests as wire
 from parley.sdk.controls import Controls
 from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.args import Spelled, spelled
-from parley.sdk.launch.handshake import initialize, stream_close_seconds
-from parley.sdk.launch.in_process import Seat, seated
-from parley.sdk.launch.validation import checked
+from parley.sdk.launch.args import LaunchSpec, build_launch
+from parley.sdk.launch.handshake import build_initialize, stream_close_seconds
+from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
+from parley.sdk.launch.validation import check_types
 from parley.sdk.options import Options
 from parley.sdk.runtime.background import Job, start
-from parley.sdk.runtime.connection import LINE_CAP_BYTES, Link
-from parley.sdk.runtime.mcp_servers import Hosted, hosted
-from parley.sdk.runtime.message_router import Inbox, flaw_of
-from parley.sdk.runtime.prompts import Prompt, feed, line_of, must_be_prompt, new_uuid, say, user
-from parley.sdk.runtime.request_handlers import Answerer
-from parley.sdk.runtime.transport import Custom, Ended, Wire, to_stderr
-from parley.sdk.runtime.turns import Response, Stream, Turn
-from parley.sdk.store.stored_session import Kept
+from parley.sdk.runtime.connection import LINE_CAP_BYTES, EngineConnection
+from parley.sdk.runtime.mcp_servers import HostedServer, to_hosted
+from parley.sdk.runtime.message_router import MessageRouter, end_error
+from parley.sdk.runtime.prompts import Prompt, build_line, build_user, check_prompt, new_uuid, send_prompt, send_prompts
+from parley.sdk.runtime.request_handlers import RequestHandler
+from parley.sdk.runtime.transport import CustomWire, Ended, Wire, write_stderr
+from parley.sdk.runtime.turns import MessageStream, ResponseStream, Turn
+from parley.sdk.store.stored_session import StoredSession
 from parley.sdk.structured import parser_of
 
-LAST_WORDS_SECONDS = 1.0
+DRAIN_SECONDS = 1.0
 """How long an engine that does not listen any more has to say why."""
 
 
 class Client(Controls):
     def __init__(self, options: Options | None = None, transport: Any = None) -> None:
-        self.options = checked(options)
+        self.options = check_types(options)
         self._transport = transport
-        self._link: Link | None = None
+        self._connection: EngineConnection | None = None
         self._is_connecting = False
-        self.inbox = Inbox()
-        self.servers: dict[str, Hosted] = {}
-        self.answerer = Answerer(self.options, self.servers)
+        self.router = MessageRouter()
+        self.servers: dict[str, HostedServer] = {}
+        self.request_handler = RequestHandler(self.options, self.servers)
         self._info: Json | None = None
         self._feeding: Job | None = None
         self._finalizer: weakref.finalize[Any, Client] | None = None
-        self._kept: Kept | None = None
+        self._stored_session: StoredSession | None = None
 
     # Its life.
 
@@ -64,108 +64,110 @@ class Client(Controls):
         Whatever goes wrong, nothing is left running.
         """
         if prompt is not None:
-            must_be_prompt(prompt)
-        if self._link is not None:
+            check_prompt(prompt)
+        if self._connection is not None:
             return
         if self._is_connecting:
             raise CLIConnectionError("this client is connecting already")
         self._is_connecting = True
         try:
-            link = self._link = await self._opened()
+            link = self._connection = await self._open()
         finally:
             self._is_connecting = False
         if isinstance(prompt, str):
             await self.query(prompt)
         elif prompt is not None:
-            self._feeding = start(lambda: feed(link, self.inbox, prompt, self.options.verbatim_prompts))
+            self._feeding = start(lambda: send_prompts(link, self.router, prompt, self.options.verbatim_prompts))
 
-    async def _opened(self) -> Link:
-        link, made = self._linked(await self._taken_up())
+    async def _open(self) -> EngineConnection:
+        link, made = self._build_connection(await self._resume_from_store())
         self._finalizer = weakref.finalize(self, link.abandon)
         try:
             await link.open()
-            self._info = await self._shaken(link, made.initialize, self.answerer)
+            self._info = await self._handshake(link, made.initialize, self.request_handler)
         except BaseException as exc:
             await self._undo(link, exc)
             raise
         return link
 
-    async def _taken_up(self) -> Options:
+    async def _resume_from_store(self) -> Options:
         """The options for an engine that goes on with a session of the program's own store."""
         options = self.options
         if options.session_store is None:
             return options
-        self._kept = Kept(options)
-        return options if self._transport is not None else await self._kept.taken_up()
+        self._stored_session = StoredSession(options)
+        return options if self._transport is not None else await self._stored_session.resume_options()
 
-    def _linked(self, options: Options) -> tuple[Link, Spelled]:
-        inbox = Inbox()
-        self.inbox = inbox
-        servers: dict[str, Hosted] = {}
-        answerer = self.answerer = Answerer(checked(options), servers)
-        made = spelled(options, answerer.hooks, os.environ)
+    def _build_connection(self, options: Options) -> tuple[EngineConnection, LaunchSpec]:
+        inbox = MessageRouter()
+        self.router = inbox
+        servers: dict[str, HostedServer] = {}
+        answerer = self.request_handler = RequestHandler(check_types(options), servers)
+        made = build_launch(options, answerer.hooks, os.environ)
         try:
-            servers.update((name, hosted(instance)) for name, instance in made.servers.items())
-            mirror = None if self._kept is None else self._kept.mirrored(inbox)
-            deliver = inbox.put if mirror is None else mirror.put
-            link = Link(self._wire(made, options), deliver, answerer, options.max_buffer_size or LINE_CAP_BYTES)
+            servers.update((name, to_hosted(instance)) for name, instance in made.servers.items())
+            mirror = None if self._stored_session is None else self._stored_session.open_mirror(inbox)
+            deliver = inbox.receive if mirror is None else mirror.receive
+            link = EngineConnection(
+                self._open_wire(made, options), deliver, answerer, options.max_buffer_size or LINE_CAP_BYTES
+            )
         except BaseException:
             made.remove_files()
             raise
         self.servers = servers
 
         def finish() -> None:
-            inbox.finish(flaw_of(link.end or Ended(), link.flaw, inbox.last_result), link.closing)
+            inbox.finish(end_error(link.end or Ended(), link.error, inbox.last_result), link.closing)
 
-        link.on_end = finish if mirror is None else lambda: mirror.then(finish)
+        link.on_end = finish if mirror is None else lambda: mirror.run_after_flush(finish)
         return link, made
 
-    def _wire(self, made: Spelled, options: Options) -> Wire:
+    def _open_wire(self, made: LaunchSpec, options: Options) -> Wire:
         if self._transport is not None:
             made.remove_files()
-            return self._transport if hasattr(self._transport, "chunks") else Custom(self._transport)
+            return self._transport if hasattr(self._transport, "chunks") else CustomWire(self._transport)
         cwd = os.path.abspath(options.cwd or os.curdir)
-        told = options.stderr or to_stderr
+        told = options.stderr or write_stderr
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
-            return seated(Seat(made.argv, cwd, made.environment, told))
-        from parley.sdk.launch.find_cli import engine
-        from parley.sdk.launch.process import Process
+            return connect_in_process(InProcessEngine(made.argv, cwd, made.environment, told))
+        from parley.sdk.launch.find_cli import find_engine
+        from parley.sdk.launch.process import EngineProcess
 
-        argv = [engine(options.cli_path, made.environment), *made.argv]
-        return Process(argv, cwd, made.environment, told, options.user, made.remove_files)
+        argv = [find_engine(options.cli_path, made.environment), *made.argv]
+        return EngineProcess(argv, cwd, made.environment, told, options.user, made.remove_files)
 
-    async def _shaken(self, link: Link, initialize: wire.Initialize, answerer: Answerer) -> Json:
+    async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, answerer: RequestHandler) -> Json:
         patience = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
-        info = await link.ask(initialize, patience)
+        info = await link.request(initialize, patience)
         info = info if isinstance(info, dict) else {}
         if answerer.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
             raise Unfit("the engine does not support hooks that block when they fail (on_failure='block')")
-        self.inbox.turns.tells_lives = "msg_lifecycle_v1" in (info.get("capabilities") or ())
+        self.router.turns.has_lifecycle = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info
 
-    async def _undo(self, link: Link, flaw: BaseException) -> None:
+    async def _undo(self, link: EngineConnection, flaw: BaseException) -> None:
         """End an engine that could not be connected to; what it said of the reason counts more than that it ended."""
         if isinstance(flaw, CLIConnectionError) and not isinstance(flaw, Unfit):
-            await link.over(LAST_WORDS_SECONDS)
+            await link.wait_finished(DRAIN_SECONDS)
         before, link.closing = link.end, True
         await link.close(busy=True)
         await self._close_rest()
         if isinstance(flaw, CLIConnectionError) and before is not None:
-            truth = flaw_of(before, link.flaw, self.inbox.last_result)
+            truth = end_error(before, link.error, self.router.last_result)
             if truth is not None:
                 raise truth from flaw
 
     async def close(self) -> None:
         """End the session. Returns when the engine and all it started are gone; may be called again."""
-        link, self._link = self._link, None
+        link, self._connection = self._connection, None
         if link is None:
             return
         link.closing = True
         if self._feeding is not None:
             self._feeding.cancel()
-        await link.close(self.inbox.is_busy)
+        await link.close(self.router.is_busy)
         await self._close_rest()
 
     disconnect = close
@@ -174,8 +176,8 @@ class Client(Controls):
         """What lives as long as the engine."""
         for server in self.servers.values():
             await server.close()
-        if self._kept is not None:
-            await self._kept.close()
+        if self._stored_session is not None:
+            await self._stored_session.close()
         if self._finalizer is not None:
             self._finalizer.detach()
 
@@ -198,12 +200,12 @@ class Client(Controls):
         link = self.connected()
         parser = None if self.options.output_type is None else parser_of(self.options.output_type)
         turn = Turn(uuid or new_uuid(), parser)
-        message = user(prompt, turn.uuid, priority, self.options.verbatim_prompts)
-        self.inbox.turns.add(turn)
+        message = build_user(prompt, turn.uuid, priority, self.options.verbatim_prompts)
+        self.router.turns.add(turn)
         try:
             link.send(message)
         except BaseException:  # the engine is gone, or no line can say it
-            self.inbox.turns.drop(turn)
+            self.router.turns.drop(turn)
             raise
         await link.flush()
         return turn
@@ -218,7 +220,7 @@ class Client(Controls):
 
     async def query(self, prompt: str | AsyncIterable[Json], session_id: str = "default") -> None:
         """Say something, as programs of the official SDK do; receive_response() yields what comes of it."""
-        must_be_prompt(prompt)
+        check_prompt(prompt)
         link = self.connected()
         if isinstance(prompt, str):
             line: Json = {
@@ -227,38 +229,38 @@ class Client(Controls):
                 "parent_tool_use_id": None,
                 "session_id": session_id,
             }
-            say(link, self.inbox, line, self.options.verbatim_prompts)
+            send_prompt(link, self.router, line, self.options.verbatim_prompts)
         else:
             async for line in prompt:
-                say(link, self.inbox, line_of(line, session_id), self.options.verbatim_prompts)
+                send_prompt(link, self.router, build_line(line, session_id), self.options.verbatim_prompts)
         await link.flush()
 
     # Listening.
 
-    def receive_messages(self) -> Stream:
+    def receive_messages(self) -> MessageStream:
         """All that belongs to no `ask`, for as long as the engine speaks."""
-        self._heard()
-        return self.inbox.stream
+        self._check_was_connected()
+        return self.router.stream
 
-    def receive_response(self) -> Response:
+    def receive_response(self) -> ResponseStream:
         """The same, up to and with the next result."""
-        self._heard()
-        return Response(self.inbox.stream)
+        self._check_was_connected()
+        return ResponseStream(self.router.stream)
 
     async def get_server_info(self) -> Json | None:
         """What the engine told of itself when hands were shaken."""
         self.connected()
         return self._info
 
-    async def _greeting(self) -> Json:
+    async def _server_info(self) -> Json:
         return await self.get_server_info() or {}
 
     async def reinitialize(self) -> Json:
         """Shake hands again, with the options as they are now: hooks, agents, prompts. What the engine answers."""
         link = self.connected()
-        self.answerer.hooks = Registry(self.options.hooks)
-        request = initialize(self.options, self.answerer.hooks, self.servers)
-        self._info = await self._shaken(link, request, self.answerer)
+        self.request_handler.hooks = Registry(self.options.hooks)
+        request = build_initialize(self.options, self.request_handler.hooks, self.servers)
+        self._info = await self._handshake(link, request, self.request_handler)
         return self._info
 
     @property
@@ -268,34 +270,34 @@ class Client(Controls):
     @property
     def pid(self) -> int | None:
         """Of the engine, where it is a process of its own."""
-        return None if self._link is None else self._link.wire.pid
+        return None if self._connection is None else self._connection.wire.pid
 
     @property
     def session_id(self) -> str | None:
         """Known once a turn has begun."""
-        init, last = self.inbox.init, self.inbox.last_result
+        init, last = self.router.init, self.router.last_result
         found = init.session_id if init is not None else last.session_id if last is not None else None
         return found if isinstance(found, str) else None
 
     @property
     def exit_code(self) -> int | None:
-        return None if self._link is None or self._link.end is None else self._link.end.exit_code
+        return None if self._connection is None or self._connection.end is None else self._connection.end.exit_code
 
     async def request(self, request: wire.Request, timeout_seconds: float | None = None) -> Any:
         patience = self.options.control_timeout_seconds if timeout_seconds is None else timeout_seconds
-        return await self.connected().ask(request, patience)
+        return await self.connected().request(request, patience)
 
     async def end_input(self) -> None:
         """Say that nothing more will come: the engine finishes what it has, and ends."""
         await self.connected().wire.end_input()
 
-    def connected(self) -> Link:
+    def connected(self) -> EngineConnection:
         """The way to the engine. Raises NotConnected."""
-        if self._link is None:
+        if self._connection is None:
             raise NotConnected("the client is not connected: call connect() first")
-        return self._link
+        return self._connection
 
-    def _heard(self) -> None:
+    def _check_was_connected(self) -> None:
         """What was said before the end can still be read after it."""
         if self._info is None:
             raise NotConnected("the client is not connected: call connect() first")

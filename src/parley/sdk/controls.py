@@ -114,20 +114,20 @@ class Controls:
         return models if isinstance(models, list) else []
 
     async def supported_commands(self) -> list[Json]:
-        return await self._told("commands")
+        return await self._server_info_list("commands")
 
     async def supported_agents(self) -> list[Json]:
-        return await self._told("agents")
+        return await self._server_info_list("agents")
 
     async def account_info(self) -> Json:
-        found = (await self._greeting()).get("account")
+        found = (await self._server_info()).get("account")
         return found if isinstance(found, dict) else {}
 
-    async def _told(self, name: str) -> list[Json]:
-        found = (await self._greeting()).get(name)
+    async def _server_info_list(self, name: str) -> list[Json]:
+        found = (await self._server_info()).get(name)
         return found if isinstance(found, list) else []
 
-    async def _greeting(self) -> Json:
+    async def _server_info(self) -> Json:
         """What the engine told of itself when hands were shaken."""
         raise NotImplementedError
 

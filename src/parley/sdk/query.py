@@ -21,7 +21,7 @@ from parley.sdk.client import Client
 from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.options import Options
 from parley.sdk.runtime.background import Job, is_stray, log, start
-from parley.sdk.runtime.prompts import line_of, must_be_prompt, new_uuid, say
+from parley.sdk.runtime.prompts import build_line, check_prompt, new_uuid, send_prompt
 from parley.sdk.types import messages as ours
 
 BACKGROUND_SECONDS = 600.0
@@ -30,12 +30,12 @@ NOTICE_SECONDS = 2.0
 """How long after the end of a task its notice may begin a turn."""
 
 
-class Progress:
+class QueryProgress:
     """Whether everything that was asked has been answered."""
 
     def __init__(self) -> None:
         self.all_sent = False
-        self.tells_lives = False
+        self.has_lifecycle = False
         """Whether the engine tells what becomes of prompts; where it does not, its results have to do."""
         self.open: set[str] = set()
         self.ended: set[str] = set()
@@ -43,10 +43,10 @@ class Progress:
         self.sent = 0
         self.tasks = 0
         self.in_turn = False
-        self.flaw: Exception | None = None
+        self.error: Exception | None = None
         """What ended the prompts of the program too early."""
 
-    def take(self, message: base.Message) -> None:
+    def update(self, message: base.Message) -> None:
         match message:
             case Init():
                 self.in_turn = True
@@ -58,13 +58,13 @@ class Progress:
                 self.in_turn = False
                 self.results += 1
             case CommandLifecycle(command_uuid=uuid, state=state):
-                self.tells_lives = True
+                self.has_lifecycle = True
                 if state in ("completed", "cancelled"):
                     self._end(uuid)
             case BackgroundTasksChanged(tasks=tasks):
                 self.tasks = len(tasks)
 
-    def send(self, uuid: str) -> None:
+    def add(self, uuid: str) -> None:
         """A prompt is on its way. One that has been answered is not run again."""
         if uuid not in self.ended:
             self.open.add(uuid)
@@ -75,71 +75,71 @@ class Progress:
 
     @property
     def is_answered(self) -> bool:
-        waits = self.open and self.tells_lives
+        waits = self.open and self.has_lifecycle
         return self.all_sent and not waits and not self.in_turn and (self.results > 0 or self.sent == 0)
 
 
-class Query(AsyncIterator[ours.Message]):
+class QueryStream(AsyncIterator[ours.Message]):
     def __init__(self, prompt: str | AsyncIterable[Json], options: Options | None, transport: Any) -> None:
-        must_be_prompt(prompt)
+        check_prompt(prompt)
         self._prompt = prompt
         self._client = Client(options, transport)
-        self._progress = Progress()
+        self._progress = QueryProgress()
         self._jobs: list[Job] = []
-        self._begun = False
-        self._over = False
+        self._started = False
+        self._finished = False
 
-    def __aiter__(self) -> Query:
+    def __aiter__(self) -> QueryStream:
         return self
 
     async def __anext__(self) -> ours.Message:
-        if self._over:
+        if self._finished:
             raise StopAsyncIteration
         try:
-            if not self._begun:
-                await self._begin()
+            if not self._started:
+                await self._start()
             return await self._client.receive_messages().__anext__()
         except StopAsyncIteration:
             await self.aclose()
         except BaseException:
             await self.aclose()
             raise
-        raise self._progress.flaw or StopAsyncIteration
+        raise self._progress.error or StopAsyncIteration
 
     async def aclose(self) -> None:
         """End it now, and all that it started."""
-        self._over = True
+        self._finished = True
         for job in self._jobs:
             job.cancel()
         await self._client.close()
 
-    async def _begin(self) -> None:
-        self._begun = True
+    async def _start(self) -> None:
+        self._started = True
         await self._client.connect()
         progress = self._progress
-        watch = Watch(progress, self._client)
-        self._client.inbox.watchers.append(watch)
+        watch = EndWatcher(progress, self._client)
+        self._client.router.watchers.append(watch)
         if isinstance(self._prompt, str):
             progress.sent, progress.all_sent = 1, True
             await self._client.query(self._prompt)
             return
-        feed = Feed(self._client, self._prompt, progress)
+        feed = PromptFeed(self._client, self._prompt, progress)
 
         async def work() -> None:
             try:
                 await feed()
             finally:
                 progress.all_sent = True
-                watch.look()
+                watch.check()
 
         self._jobs.append(start(work))
 
 
-class Feed:
+class PromptFeed:
     """Sends what a program generates. What goes wrong in that is told when everything sent before is answered."""
 
-    def __init__(self, client: Client, prompts: AsyncIterable[Json], progress: Progress) -> None:
-        self._inbox, self._link = client.inbox, client.connected()
+    def __init__(self, client: Client, prompts: AsyncIterable[Json], progress: QueryProgress) -> None:
+        self._router, self._connection = client.router, client.connected()
         self._verbatim = client.options.verbatim_prompts
         self._prompts = prompts
         self._progress = progress
@@ -148,40 +148,40 @@ class Feed:
         try:
             async for given in self._prompts:
                 try:
-                    self._send(line_of(given))
-                    await self._link.flush()
+                    self._send(build_line(given))
+                    await self._connection.flush()
                 except ClaudeSDKError:
                     log.debug("the prompts ended with the engine", exc_info=True)
                     return
         except Exception as exc:
-            self._failed(exc)
+            self._fail(exc)
         except BaseException as exc:
             if not is_stray(exc):
                 raise
             made = RuntimeError("the prompts of the program were cancelled")
             made.__cause__ = exc
-            self._failed(made)
+            self._fail(made)
 
     def _send(self, line: Json) -> None:
         """With an id, so that its end is known."""
         if line.get("type") == "user" and not line.get("uuid"):
             line["uuid"] = new_uuid()
-            self._inbox.made_up.add(line["uuid"])
-        say(self._link, self._inbox, line, self._verbatim)
+            self._router.own_uuids.add(line["uuid"])
+        send_prompt(self._connection, self._router, line, self._verbatim)
         self._progress.sent += 1
         if line.get("type") == "user":
-            self._progress.send(str(line["uuid"]))
+            self._progress.add(str(line["uuid"]))
 
-    def _failed(self, flaw: Exception) -> None:
+    def _fail(self, flaw: Exception) -> None:
         # Whoever does not read to the end finds it in the log.
         log.warning("the prompts of the program failed", exc_info=flaw)
-        self._progress.flaw = flaw
+        self._progress.error = flaw
 
 
-class Watch:
+class EndWatcher:
     """Ends the input when there is nothing left to answer. It belongs to the inbox and knows no iterator."""
 
-    def __init__(self, progress: Progress, client: Client) -> None:
+    def __init__(self, progress: QueryProgress, client: Client) -> None:
         self._progress = progress
         self._wire = client.connected().wire
         options = client.options
@@ -193,16 +193,16 @@ class Watch:
 
     def __call__(self, message: base.Message) -> None:
         had_tasks = self._progress.tasks
-        self._progress.take(message)
+        self._progress.update(message)
         if self._done:
             return
         if self._waiting is not None and (self._progress.tasks != had_tasks or isinstance(message, Init | Result)):
             self._waiting.cancel()
             self._waiting = None
         if self._waiting is None:
-            self.look(just_ended=had_tasks > 0 and not self._progress.tasks)
+            self.check(just_ended=had_tasks > 0 and not self._progress.tasks)
 
-    def look(self, just_ended: bool = False) -> None:
+    def check(self, just_ended: bool = False) -> None:
         if self._done or not self._progress.is_answered:
             return
         if self._has_callbacks and (self._progress.tasks or just_ended):
@@ -223,9 +223,9 @@ class Watch:
 
 def query(
     *, prompt: str | AsyncIterable[dict[str, Any]], options: Options | None = None, transport: Any = None
-) -> Query:
+) -> QueryStream:
     """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly.
 
     Raises TypeError at once for a prompt that is none; what an iterable of prompts raises is raised at the end.
     """
-    return Query(prompt, options, transport)
+    return QueryStream(prompt, options, transport)

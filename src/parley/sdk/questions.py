@@ -93,23 +93,25 @@ def read_questions(input: Json, tool_use_id: str | None) -> Questions:
     """Whatever a model writes: what is no question is left out."""
     listed = input.get("questions")
     return Questions(
-        questions=tuple(question(one) for one in listed if isinstance(one, dict)) if isinstance(listed, list) else (),
+        questions=tuple(parse_question(one) for one in listed if isinstance(one, dict))
+        if isinstance(listed, list)
+        else (),
         tool_use_id=tool_use_id,
         input=input,
     )
 
 
-def question(given: Json) -> Question:
+def parse_question(given: Json) -> Question:
     options = given.get("options")
     return Question(
         text=str(given.get("question", "")),
         header=str(given.get("header", "")),
-        choices=tuple(map(choice, options)) if isinstance(options, list) else (),
+        choices=tuple(map(parse_choice, options)) if isinstance(options, list) else (),
         several=given.get("multiSelect") is True,
     )
 
 
-def choice(given: Any) -> Choice:
+def parse_choice(given: Any) -> Choice:
     if not isinstance(given, dict):
         return Choice(str(given))
     return Choice(str(given.get("label", "")), str(given.get("description", "")))
@@ -120,7 +122,7 @@ def read_plan(input: Json, tool_use_id: str | None) -> Plan:
     return Plan(str(input.get("plan", "")), path if isinstance(path, str) else None, tool_use_id, input)
 
 
-def decided_question(asked: Questions, answers: object) -> PermissionResult:
+def question_decision(asked: Questions, answers: object) -> PermissionResult:
     """Raises TypeError for what is no answer."""
     if answers is None:
         return PermissionResultDeny(message=NOT_ANSWERED)
@@ -129,7 +131,7 @@ def decided_question(asked: Questions, answers: object) -> PermissionResult:
     return PermissionResultAllow(updated_input={**asked.input, "answers": dict(answers.by_question)})
 
 
-def decided_plan(plan: Plan, decision: object) -> PermissionResult:
+def plan_decision(plan: Plan, decision: object) -> PermissionResult:
     """Raises TypeError for what is no decision."""
     if not isinstance(decision, PlanDecision):
         raise TypeError(f"on_plan must return a PlanDecision, not {type(decision).__name__}")

@@ -31,7 +31,7 @@ SIMPLE: dict[Any, Json] = {
 }
 
 
-def of_type(kind: Any, nulls: bool = False) -> Json:
+def type_schema(kind: Any, nulls: bool = False) -> Json:
     """What a value of this type looks like. What is strange is a string: a model can always write one.
 
     The official SDK leaves None out of a union; `nulls` keeps it.
@@ -39,29 +39,29 @@ def of_type(kind: Any, nulls: bool = False) -> Json:
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         words = [note for note in notes if isinstance(note, str)]
-        return {**of_type(inner, nulls), "description": words[0]} if words else of_type(inner, nulls)
+        return {**type_schema(inner, nulls), "description": words[0]} if words else type_schema(inner, nulls)
     if get_origin(kind) in (typing.Required, typing.NotRequired):
-        return of_type(get_args(kind)[0], nulls)
+        return type_schema(get_args(kind)[0], nulls)
     if isinstance(kind, Mapping):
         return dict(kind)  # a schema already
     if kind in SIMPLE:
         return dict(SIMPLE[kind])
     if typing.is_typeddict(kind):
-        return of_typed_dict(kind, nulls)
-    return of_generic(kind, nulls)
+        return typed_dict_schema(kind, nulls)
+    return generic_schema(kind, nulls)
 
 
-def of_generic(kind: Any, nulls: bool) -> Json:
+def generic_schema(kind: Any, nulls: bool) -> Json:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        shapes = [of_type(one, nulls) for one in inner if one is not type(None)]
+        shapes = [type_schema(one, nulls) for one in inner if one is not type(None)]
         if nulls and type(None) in inner:
             shapes.append({"type": "null"})
         return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
     if origin is typing.Literal:
         return {"enum": list(inner)}
     if origin in (list, set, frozenset) or (origin is tuple and inner[1:] in ((), (...,))):
-        return {"type": "array", "items": of_type(inner[0], nulls)} if inner else {"type": "array"}
+        return {"type": "array", "items": type_schema(inner[0], nulls)} if inner else {"type": "array"}
     if origin in (dict, Mapping):
         return {"type": "object"}
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -73,9 +73,9 @@ def of_generic(kind: Any, nulls: bool) -> Json:
     return {"type": "string"}
 
 
-def of_typed_dict(kind: Any, nulls: bool = False) -> Json:
+def typed_dict_schema(kind: Any, nulls: bool = False) -> Json:
     hints = get_type_hints(kind, include_extras=True)
-    return of_fields(hints, [name for name, hint in hints.items() if is_required(kind, name, hint)], nulls)
+    return object_schema(hints, [name for name, hint in hints.items() if is_required(kind, name, hint)], nulls)
 
 
 def is_required(kind: Any, name: str, hint: Any) -> bool:
@@ -86,17 +86,17 @@ def is_required(kind: Any, name: str, hint: Any) -> bool:
     return name in kind.__required_keys__
 
 
-def of_fields(fields: Mapping[str, Any], required: list[str], nulls: bool = False) -> Json:
-    return rooted(
+def object_schema(fields: Mapping[str, Any], required: list[str], nulls: bool = False) -> Json:
+    return hoist_definitions(
         {
             "type": "object",
-            "properties": {name: of_type(kind, nulls) for name, kind in fields.items()},
+            "properties": {name: type_schema(kind, nulls) for name, kind in fields.items()},
             "required": required,
         }
     )
 
 
-def rooted(schema: Json) -> Json:
+def hoist_definitions(schema: Json) -> Json:
     """With the definitions of its parts at the root, where references look for them.
 
     Raises TypeError for two of one name that differ.
@@ -117,16 +117,16 @@ def rooted(schema: Json) -> Json:
     return {**made, "$defs": found} if found else made
 
 
-def of_input(given: Any) -> Json:
+def schema_of_input(given: Any) -> Json:
     """The schema of a tool's input as the decorator takes it. Raises TypeError."""
     if isinstance(given, Mapping):
         is_schema = "properties" in given and isinstance(given.get("type"), str)
         # No type of Python is text, so these are words of JSON Schema, too.
         if is_schema or given.get("type") == "object" or isinstance(given.get("$ref"), str):
             return dict(given)
-        return of_fields(given, list(given))
+        return object_schema(given, list(given))
     if typing.is_typeddict(given):
-        return of_typed_dict(given)
+        return typed_dict_schema(given)
     if isinstance(given, type):
         return schema_of(given)
     raise TypeError(f"input_schema must be a dict, a TypedDict or another type, not {given!r}")
@@ -144,14 +144,14 @@ class Parameters:
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(f"the parameter {name!r} of {function.__name__} cannot be given by its name")
             kind = self._types[name] = hints.get(name, Any)
-            described = of_type(kind, nulls=True)
+            described = type_schema(kind, nulls=True)
             if parameter.default is parameter.empty:
                 self.schema["required"].append(name)
             default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
             if isinstance(default, str | int | float | bool):
                 described = {**described, "default": default}
             self.schema["properties"][name] = described
-        self.schema = rooted(self.schema)
+        self.schema = hoist_definitions(self.schema)
 
     def values(self, arguments: Json) -> dict[str, Any]:
         """Raises ValueError for what does not fit."""
@@ -161,14 +161,14 @@ class Parameters:
             raise ValueError(f"the parameter {missing[0]!r} is missing")
         try:
             return {
-                name: msgspec.convert(value, bare(self._types[name]), dec_hook=made_of)
+                name: msgspec.convert(value, strip_annotations(self._types[name]), dec_hook=build_value)
                 for name, value in arguments.items()
             }
         except msgspec.ValidationError as exc:
             raise ValueError(str(exc)) from None
 
 
-def made_of(kind: Any, value: Any) -> Any:
+def build_value(kind: Any, value: Any) -> Any:
     """A value of a type that msgspec does not know. Raises ValueError."""
     if is_pydantic(kind):
         return kind.model_validate(value)
@@ -177,6 +177,6 @@ def made_of(kind: Any, value: Any) -> Any:
     raise ValueError(f"no {getattr(kind, '__name__', kind)} can be made of JSON")
 
 
-def bare(kind: Any) -> Any:
+def strip_annotations(kind: Any) -> Any:
     """A type without its notes: msgspec takes notes of its own kind only."""
-    return bare(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
+    return strip_annotations(get_args(kind)[0]) if get_origin(kind) is Annotated else kind

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parley.compose import memory
-from parley.compose.launch_context import Basis
+from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import forget_history
-from parley.compose.stores import Sessions
-from parley.engine.clock import Stamp
+from parley.compose.stores import SessionStores
+from parley.engine.clock import Clock
 from parley.errors import UnknownSession
-from parley.protocol.options import Options as Flags
-from parley.stores.base import Entry, Info, Store, copied
-from parley.stores.export import adorn, fill
+from parley.protocol.options import CliOptions as Flags
+from parley.stores.base import Entry, Info, Store, copy_entries
+from parley.stores.export import import_session, set_labels
 from parley.stores.files.transcript_lines import with_figures
-from parley.stores.session_open import about_answers, before_cut, is_prompt, is_uuid, talk
+from parley.stores.session_open import check_answers, entries_before_cut, is_conversation, is_prompt, is_uuid
 
 NOT_FOUND = "there is no session {}"
 
@@ -63,7 +63,7 @@ class ForkSessionResult:
     session_id: str
 
 
-class Shelf:
+class SessionLookup:
     """The store of one place, and what belongs to its sessions beside their logs."""
 
     def __init__(
@@ -71,13 +71,13 @@ class Shelf:
     ) -> None:
         folder = os.path.abspath(directory or os.curdir)
         flags = Flags(store=store) if store is not None else Flags()
-        self.basis = Basis(flags, dict(os.environ if env is None else env), folder)
-        self.sessions = Sessions(self.basis)
+        self.basis = LaunchContext(flags, dict(os.environ if env is None else env), folder)
+        self.sessions = SessionStores(self.basis)
 
     def store(self, session_id: str | None = None) -> Store:
         return self.sessions.store(session_id)
 
-    def known(self, session_id: str) -> tuple[Store, Info]:
+    def find(self, session_id: str) -> tuple[Store, Info]:
         """Raises ValueError for what is no id, FileNotFoundError for what is not there."""
         if not is_uuid(session_id):
             raise ValueError(f"{session_id!r} is no id of a session")
@@ -98,16 +98,16 @@ def list_sessions(
     env: Mapping[str, str] | None = None,
 ) -> list[SDKSessionInfo]:
     """The sessions of a folder, or of all; those written last come first."""
-    found = Shelf(directory, store, env).store()
+    found = SessionLookup(directory, store, env).store()
     if directory is None:
-        return [told(info) for info in found.list(None, limit, offset)]
-    folders = worktrees(Path(directory)) if include_worktrees else [os.path.abspath(directory)]
+        return [convert_info(info) for info in found.list(None, limit, offset)]
+    folders = list_worktrees(Path(directory)) if include_worktrees else [os.path.abspath(directory)]
     if len(folders) == 1:
-        return [told(info) for info in found.list(folders[0], limit, offset)]
+        return [convert_info(info) for info in found.list(folders[0], limit, offset)]
     most = None if limit is None else limit + offset
     all_of_them = {info.id: info for folder in folders for info in found.list(folder, most)}
     ordered = sorted(all_of_them.values(), key=lambda info: info.modified, reverse=True)
-    return [told(info) for info in ordered[offset : None if limit is None else offset + limit]]
+    return [convert_info(info) for info in ordered[offset : None if limit is None else offset + limit]]
 
 
 def get_session_info(
@@ -115,8 +115,8 @@ def get_session_info(
 ) -> SDKSessionInfo | None:
     if not is_uuid(session_id):
         return None
-    info = Shelf(directory, store, env).store(session_id).info(session_id)
-    return None if info is None else told(info)
+    info = SessionLookup(directory, store, env).store(session_id).info(session_id)
+    return None if info is None else convert_info(info)
 
 
 def get_session_messages(
@@ -132,10 +132,10 @@ def get_session_messages(
     if not is_uuid(session_id):
         return []
     try:
-        entries = with_figures(Shelf(directory, store, env).store(session_id).read(session_id))
+        entries = with_figures(SessionLookup(directory, store, env).store(session_id).read(session_id))
     except UnknownSession:
         return []
-    return page([entry for _, entry in talk(entries)], session_id, limit, offset)
+    return paginate([entry for _, entry in is_conversation(entries)], session_id, limit, offset)
 
 
 def list_subagents(
@@ -143,7 +143,7 @@ def list_subagents(
 ) -> list[str]:
     if not is_uuid(session_id):
         return []
-    return sorted(agent.id for agent in Shelf(directory, store, env).store(session_id).agents(session_id))
+    return sorted(agent.id for agent in SessionLookup(directory, store, env).store(session_id).agents(session_id))
 
 
 def get_subagent_messages(
@@ -158,8 +158,8 @@ def get_subagent_messages(
 ) -> list[SessionMessage]:
     if not is_uuid(session_id):
         return []
-    entries = with_figures(Shelf(directory, store, env).store(session_id).read_agent(session_id, agent_id))
-    return page([entry for _, entry in talk(entries)], session_id, limit, offset)
+    entries = with_figures(SessionLookup(directory, store, env).store(session_id).read_agent(session_id, agent_id))
+    return paginate([entry for _, entry in is_conversation(entries)], session_id, limit, offset)
 
 
 def rename_session(
@@ -173,7 +173,7 @@ def rename_session(
     """Raises ValueError for an empty title, FileNotFoundError."""
     if not title.strip():
         raise ValueError("a title must have a letter")
-    found, _ = Shelf(directory, store, env).known(session_id)
+    found, _ = SessionLookup(directory, store, env).find(session_id)
     found.rename(session_id, title.strip())
 
 
@@ -188,7 +188,7 @@ def tag_session(
     """None takes it away. Raises ValueError for an empty one, FileNotFoundError."""
     if tag is not None and not tag.strip():
         raise ValueError("a tag must have a letter; None takes it away")
-    found, _ = Shelf(directory, store, env).known(session_id)
+    found, _ = SessionLookup(directory, store, env).find(session_id)
     found.tag(session_id, None if tag is None else tag.strip())
 
 
@@ -196,8 +196,8 @@ def delete_session(
     session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> None:
     """Raises FileNotFoundError, and SessionBusy if somebody is in it."""
-    shelf = Shelf(directory, store, env)
-    found, _ = shelf.known(session_id)
+    shelf = SessionLookup(directory, store, env)
+    found, _ = shelf.find(session_id)
     found.delete(session_id)
     memory.forget(shelf.basis, session_id)
     # The states of files it could go back to are of no use to anybody else.
@@ -214,21 +214,21 @@ def fork_session(
     env: Mapping[str, str] | None = None,
 ) -> ForkSessionResult:
     """A copy to go on with, up to a line if one is named. Raises ValueError, FileNotFoundError, SessionError."""
-    shelf = Shelf(directory, store, env)
-    found, info = shelf.known(session_id)
+    shelf = SessionLookup(directory, store, env)
+    found, info = shelf.find(session_id)
     entries = list(found.read(session_id))
     if up_to_message_id is not None:
-        kept = before_cut(entries, up_to_message_id, None)
-        entries = [*kept, *about_answers(kept, entries[len(kept) :])]
+        kept = entries_before_cut(entries, up_to_message_id, None)
+        entries = [*kept, *check_answers(kept, entries[len(kept) :])]
     if not any(is_prompt(entry.message) for entry in entries if entry.kind == "user"):
         raise ValueError(f"the session {session_id} has nothing to be forked")
     if directory is None and info.cwd:
         # A fork stays in the project of the session it comes from.
-        shelf = Shelf(info.cwd, store, env)
+        shelf = SessionLookup(info.cwd, store, env)
         found = shelf.store(session_id)
-    new = Stamp().new_uuid()
-    fill(found, new, copied(entries, new))
-    adorn(found, new, title or f"{info.title or info.first_prompt or 'session'} (fork)", info.tag)
+    new = Clock().new_uuid()
+    import_session(found, new, copy_entries(entries, new))
+    set_labels(found, new, title or f"{info.title or info.first_prompt or 'session'} (fork)", info.tag)
     shelf.sessions.inherit(new, session_id)
     return ForkSessionResult(new)
 
@@ -240,11 +240,11 @@ def project_key_for_directory(directory: str | os.PathLike[str] | None = None) -
     return project_name(os.path.abspath(directory or os.curdir))
 
 
-def page(entries: list[Entry], session_id: str, limit: int | None, offset: int) -> list[SessionMessage]:
-    return [line_of(entry, session_id) for entry in entries[offset : None if limit is None else offset + limit]]
+def paginate(entries: list[Entry], session_id: str, limit: int | None, offset: int) -> list[SessionMessage]:
+    return [convert_entry(entry, session_id) for entry in entries[offset : None if limit is None else offset + limit]]
 
 
-def line_of(entry: Entry, session_id: str) -> SessionMessage:
+def convert_entry(entry: Entry, session_id: str) -> SessionMessage:
     line = entry.message
     return SessionMessage(
         type="user" if entry.kind == "user" else "assistant",
@@ -256,29 +256,29 @@ def line_of(entry: Entry, session_id: str) -> SessionMessage:
     )
 
 
-def told(info: Info) -> SDKSessionInfo:
+def convert_info(info: Info) -> SDKSessionInfo:
     return SDKSessionInfo(
         session_id=info.id,
         summary=info.title or info.first_prompt or "",
-        last_modified=milliseconds(info.modified),
+        last_modified=parse_milliseconds(info.modified),
         file_size=info.size_bytes,
         custom_title=info.title,
         first_prompt=info.first_prompt,
         git_branch=info.git_branch,
         cwd=info.cwd or None,
         tag=info.tag,
-        created_at=milliseconds(info.created),
+        created_at=parse_milliseconds(info.created),
     )
 
 
-def milliseconds(iso: str) -> int:
+def parse_milliseconds(iso: str) -> int:
     try:
         return int(datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp() * 1000)
     except ValueError:
         return 0
 
 
-def worktrees(folder: Path) -> list[str]:
+def list_worktrees(folder: Path) -> list[str]:
     """A folder, and those that share its repository. Read off git's own files: nothing of the tree is run."""
     folder = folder.absolute()
     git = folder / ".git"

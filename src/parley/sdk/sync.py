@@ -25,7 +25,7 @@ from parley.protocol.messages.requests import Request
 from parley.sdk.client import Client
 from parley.sdk.errors import NotConnected
 from parley.sdk.options import Options
-from parley.sdk.query import Query
+from parley.sdk.query import QueryStream
 from parley.sdk.runtime.prompts import Prompt
 from parley.sdk.runtime.turns import State, Turn
 from parley.sdk.types import messages as ours
@@ -33,7 +33,7 @@ from parley.sdk.types import messages as ours
 T = TypeVar("T")
 
 
-class Loop:
+class LoopThread:
     """A loop in a thread of its own."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Loop:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._stopped.wait())
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it there, and wait here. Whoever is interrupted here cancels it there.
 
         Raises RuntimeError in a callback: it runs there, so it would wait for itself.
@@ -55,7 +55,7 @@ class Loop:
             work.close()
             raise RuntimeError("a callback cannot call its own SyncClient: it would wait for itself")
         if self._loop.is_closed():
-            return at_once(work)
+            return run_without_loop(work)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -72,7 +72,7 @@ class Loop:
         self._thread.join()
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     """What needs no loop: reading what was said before the end. Raises NotConnected for what would have to wait."""
     try:
         work.send(None)
@@ -85,7 +85,7 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 class SyncStream(Iterator[ours.Message]):
-    def __init__(self, loop: Loop, stream: AsyncIterator[ours.Message]) -> None:
+    def __init__(self, loop: LoopThread, stream: AsyncIterator[ours.Message]) -> None:
         self._loop = loop
         self._stream = stream
 
@@ -93,7 +93,7 @@ class SyncStream(Iterator[ours.Message]):
         return self
 
     def __next__(self) -> ours.Message:
-        message = self._loop.do(following(self._stream))
+        message = self._loop.run(next_message(self._stream))
         if message is None:
             raise StopIteration
         return message
@@ -102,7 +102,7 @@ class SyncStream(Iterator[ours.Message]):
 class SyncTurn(SyncStream):
     """One prompt and what came of it."""
 
-    def __init__(self, loop: Loop, turn: Turn) -> None:
+    def __init__(self, loop: LoopThread, turn: Turn) -> None:
         super().__init__(loop, turn)
         self._turn = turn
 
@@ -119,19 +119,19 @@ class SyncTurn(SyncStream):
         return self._turn.result
 
     def until(self, state: State) -> State:
-        return self._loop.do(self._turn.until(state))
+        return self._loop.run(self._turn.until(state))
 
     def finish_up(self) -> ours.ResultMessage | None:
-        return self._loop.do(self._turn.finish_up())
+        return self._loop.run(self._turn.finish_up())
 
     def text(self) -> str:
-        return self._loop.do(self._turn.text())
+        return self._loop.run(self._turn.text())
 
     def output(self) -> Any:
-        return self._loop.do(self._turn.output())
+        return self._loop.run(self._turn.output())
 
 
-async def following(stream: AsyncIterator[ours.Message]) -> ours.Message | None:
+async def next_message(stream: AsyncIterator[ours.Message]) -> ours.Message | None:
     return await anext(stream, None)
 
 
@@ -140,14 +140,14 @@ class SyncClient:
 
     def __init__(self, options: Options | None = None, transport: Any = None) -> None:
         self._client = Client(options, transport)
-        self._loop: Loop | None = None
+        self._loop: LoopThread | None = None
 
     def connect(self) -> None:
         if self._loop is None:
-            self._loop = Loop()
+            self._loop = LoopThread()
             weakref.finalize(self, self._loop.stop)
             try:
-                self._loop.do(self._client.connect())
+                self._loop.run(self._client.connect())
             except BaseException:
                 self.close()
                 raise
@@ -157,7 +157,7 @@ class SyncClient:
         loop, self._loop = self._loop, None
         if loop is not None:
             try:
-                loop.do(self._client.close())
+                loop.run(self._client.close())
             finally:
                 loop.close()
 
@@ -171,25 +171,25 @@ class SyncClient:
         self.close()
 
     def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> SyncTurn:
-        loop = self._running()
-        return SyncTurn(loop, loop.do(self._client.ask(prompt, uuid=uuid, priority=priority)))
+        loop = self._connected_loop()
+        return SyncTurn(loop, loop.run(self._client.ask(prompt, uuid=uuid, priority=priority)))
 
     send = ask
 
     def cancel(self, turn: SyncTurn) -> bool:
-        return self._running().do(self._client.cancel(turn._turn))
+        return self._connected_loop().run(self._client.cancel(turn._turn))
 
     def query(self, prompt: str, session_id: str = "default") -> None:
-        self._running().do(self._client.query(prompt, session_id))
+        self._connected_loop().run(self._client.query(prompt, session_id))
 
     def receive_messages(self) -> SyncStream:
-        return SyncStream(self._running(), self._client.receive_messages())
+        return SyncStream(self._connected_loop(), self._client.receive_messages())
 
     def receive_response(self) -> SyncStream:
-        return SyncStream(self._running(), self._client.receive_response())
+        return SyncStream(self._connected_loop(), self._client.receive_response())
 
     def request(self, request: Request, timeout_seconds: float | None = None) -> Any:
-        return self._running().do(self._client.request(request, timeout_seconds))
+        return self._connected_loop().run(self._client.request(request, timeout_seconds))
 
     @property
     def session_id(self) -> str | None:
@@ -208,9 +208,9 @@ class SyncClient:
         method = getattr(Client, name, None)
         if name.startswith("_") or not asyncio.iscoroutinefunction(method):
             raise AttributeError(name)
-        return lambda *given, **named: self._running().do(getattr(self._client, name)(*given, **named))
+        return lambda *given, **named: self._connected_loop().run(getattr(self._client, name)(*given, **named))
 
-    def _running(self) -> Loop:
+    def _connected_loop(self) -> LoopThread:
         if self._loop is None:
             raise NotConnected("the client is not connected: call connect() first")
         return self._loop
@@ -218,13 +218,13 @@ class SyncClient:
 
 def query_sync(*, prompt: str, options: Options | None = None, transport: Any = None) -> Iterator[ours.Message]:
     """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly."""
-    return played(Query(prompt, options, transport))
+    return run_to_end(QueryStream(prompt, options, transport))
 
 
-def played(stream: Query) -> Iterator[ours.Message]:
-    loop = Loop()
+def run_to_end(stream: QueryStream) -> Iterator[ours.Message]:
+    loop = LoopThread()
     try:
         yield from SyncStream(loop, stream)
     finally:
-        loop.do(stream.aclose())
+        loop.run(stream.aclose())
         loop.close()

@@ -25,7 +25,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk import schema
-from parley.sdk.runtime.background import awaited
+from parley.sdk.runtime.background import maybe_await
 from parley.sdk.types.shapes import McpSdkServerConfig
 
 T = TypeVar("T")
@@ -77,9 +77,9 @@ class SdkMcpTool(Generic[T]):
         told: Json = {
             "name": self.name,
             "description": self.description,
-            "inputSchema": schema.of_input(self.input_schema),
+            "inputSchema": schema.schema_of_input(self.input_schema),
         }
-        hints = hints_of(self.annotations)
+        hints = read_hints(self.annotations)
         size = hints.pop("maxResultSizeChars", None)
         if hints:
             told["annotations"] = hints
@@ -88,7 +88,7 @@ class SdkMcpTool(Generic[T]):
         return told
 
 
-def hints_of(annotations: Any) -> Json:
+def read_hints(annotations: Any) -> Json:
     """Of ours, of a dict, or of the `mcp` package's class."""
     if annotations is None:
         return {}
@@ -117,16 +117,16 @@ def tool(
 ) -> Any:
     """Make a function a tool. With an `input_schema` it takes one dict, without one its own parameters."""
     if callable(name):
-        return plain_tool(name, None, None, None)
+        return build_tool(name, None, None, None)
     if input_schema is None:
-        return lambda function: plain_tool(function, name, description, annotations)
+        return lambda function: build_tool(function, name, description, annotations)
     if name is None or description is None:
         raise TypeError("a tool with an input_schema needs a name and a description")
-    schema.of_input(input_schema)  # what is wrong with it is told here, not in the first call
+    schema.schema_of_input(input_schema)  # what is wrong with it is told here, not in the first call
     return lambda handler: SdkMcpTool(name, description, input_schema, handler, annotations)
 
 
-def plain_tool(
+def build_tool(
     function: Callable[..., Any], name: str | None, description: str | None, annotations: Any
 ) -> SdkMcpTool[Any]:
     parameters = schema.Parameters(function)
@@ -137,16 +137,16 @@ def plain_tool(
     async def handler(arguments: Json) -> dict[str, Any]:
         values = parameters.values(arguments)
         if inspect.iscoroutinefunction(function):
-            return content_of(await function(**values))
+            return convert_content(await function(**values))
         from anyio import to_thread
 
-        return content_of(await awaited(await to_thread.run_sync(partial(function, **values))))
+        return convert_content(await maybe_await(await to_thread.run_sync(partial(function, **values))))
 
     told = description or inspect.getdoc(function) or called
     return SdkMcpTool(called, told, parameters.schema, handler, annotations)
 
 
-def content_of(value: Any) -> dict[str, Any]:
+def convert_content(value: Any) -> dict[str, Any]:
     """What a plain function returns, as a tool's result."""
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         return value
@@ -156,11 +156,11 @@ def content_of(value: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
-def made_tool(given: object) -> SdkMcpTool[Any]:
+def to_tool(given: object) -> SdkMcpTool[Any]:
     if isinstance(given, SdkMcpTool):
         return given
     if callable(given):
-        return plain_tool(given, None, None, None)
+        return build_tool(given, None, None, None)
     raise TypeError(f"a tool must be a function or made by @tool, not {type(given).__name__}")
 
 
@@ -171,12 +171,12 @@ def create_sdk_mcp_server(
 
     Raises TypeError for what can be no tool, ValueError for two of one name.
     """
-    from parley.sdk.runtime.mcp_servers import Server
+    from parley.sdk.runtime.mcp_servers import SdkMcpServer
 
     if not isinstance(tools, Iterable | None) or isinstance(tools, str):
         raise TypeError(f"the tools of the server {name!r} must be a list, not {type(tools).__name__}")
-    made = [made_tool(one) for one in tools or ()]
+    made = [to_tool(one) for one in tools or ()]
     names = [one.name for one in made]
     if twice := sorted({one for one in names if names.count(one) > 1}):
         raise ValueError(f"the server {name!r} has more than one tool of the name {twice[0]!r}")
-    return {"type": "sdk", "name": name, "instance": Server(name, version, made)}
+    return {"type": "sdk", "name": name, "instance": SdkMcpServer(name, version, made)}

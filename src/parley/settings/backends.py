@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parley.errors import ModelError, UsageError
-from parley.models.endpoint import Endpoint, checked, is_loopback
+from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
 from parley.settings import credentials
-from parley.settings.env_vars import custom_headers, extra_body, truthy
+from parley.settings.env_vars import custom_headers, extra_body, is_truthy
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -22,22 +22,22 @@ NO_OPENAI_KEY = "No API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a l
 
 def anthropic_url(environment: Mapping[str, str]) -> str:
     """Raises UsageError."""
-    return checked(environment.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL, "ANTHROPIC_BASE_URL")
+    return check_url(environment.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL, "ANTHROPIC_BASE_URL")
 
 
 def openai_url(environment: Mapping[str, str]) -> str:
     """Raises UsageError."""
-    return checked(environment.get("OPENAI_BASE_URL") or OPENAI_URL, "OPENAI_BASE_URL")
+    return check_url(environment.get("OPENAI_BASE_URL") or OPENAI_URL, "OPENAI_BASE_URL")
 
 
-def anthropic(places: credentials.Places) -> Endpoint:
+def anthropic_endpoint(places: credentials.CredentialSources) -> ModelEndpoint:
     """The Messages API and the key for it. Raises UsageError, or ModelError if there must be a key and is none."""
     environment = places.environment
     base_url = anthropic_url(environment)
-    found = credentials.find(places)
+    found = credentials.find_credential(places)
     if found is None and not is_loopback(base_url):
         raise ModelError(credentials.ADVICE, kind="no_key")
-    return Endpoint(
+    return ModelEndpoint(
         base_url=base_url,
         auth=found.pair() if found else None,
         headers=custom_headers(environment.get("ANTHROPIC_CUSTOM_HEADERS", "")),
@@ -45,7 +45,7 @@ def anthropic(places: credentials.Places) -> Endpoint:
     )
 
 
-def openai(environment: Mapping[str, str]) -> Endpoint:
+def openai_endpoint(environment: Mapping[str, str]) -> ModelEndpoint:
     """The chat completions API and the key for it. Raises UsageError, or ModelError as above."""
     base_url = openai_url(environment)
     headers = custom_headers(environment.get("OPENAI_CUSTOM_HEADERS", ""))
@@ -53,12 +53,12 @@ def openai(environment: Mapping[str, str]) -> Endpoint:
     found = credentials.Credential("authorization", key, "OPENAI_API_KEY") if key else None
     if found is None and not headers and not is_loopback(base_url):
         raise ModelError(NO_OPENAI_KEY, kind="no_key")
-    return Endpoint(
+    return ModelEndpoint(
         base_url=base_url,
         auth=found.pair() if found else None,
         headers=headers,
         extra_body=extra_body(environment.get("CLAUDE_CODE_EXTRA_BODY")),
-        declared=declared(environment, base_url),
+        declared=declared_fields(environment, base_url),
     )
 
 
@@ -86,9 +86,9 @@ CLOUDS = {
 """What each cloud's client is told, and the variables it is in; the first that is set counts."""
 
 
-def cloud(environment: Mapping[str, str]) -> str | None:
+def selected_cloud(environment: Mapping[str, str]) -> str | None:
     """The cloud that stands before the Messages API, if one was asked for."""
-    return next((name for name in CLOUDS if truthy(environment.get(f"CLAUDE_CODE_USE_{name.upper()}"))), None)
+    return next((name for name in CLOUDS if is_truthy(environment.get(f"CLAUDE_CODE_USE_{name.upper()}"))), None)
 
 
 def check_cloud(name: str) -> None:
@@ -111,7 +111,7 @@ def cloud_options(name: str, environment: Mapping[str, str]) -> dict[str, str]:
     return {option: value for option, value in found.items() if value is not None}
 
 
-def declared(environment: Mapping[str, str], base_url: str) -> frozenset[str]:
+def declared_fields(environment: Mapping[str, str], base_url: str) -> frozenset[str]:
     """The optional fields that the server is said to know."""
     said = environment.get("PARLEY_OPENAI_FIELDS")
     if said is None:

@@ -30,14 +30,14 @@ MCP_FILE = ".mcp.json"
 DEFAULT_STYLE = "default"
 NOT_TRUSTED = "the folder is not trusted"
 CHANGED = "it is new or was changed since the folder was trusted"
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 
 
-class NotWritten(Exception):
+class SettingsWriteError(Exception):
     """Settings could not be written, and why."""
 
 
-class Layer(Struct, frozen=True, kw_only=True):
+class SettingsLayer(Struct, frozen=True, kw_only=True):
     """One file, or what a flag says."""
 
     source: Source
@@ -50,7 +50,7 @@ class Layer(Struct, frozen=True, kw_only=True):
     """As it was read, to say in which line something stands."""
 
 
-class Value(Struct, frozen=True, kw_only=True):
+class SettingsValue(Struct, frozen=True, kw_only=True):
     value: Any
     source: Source
     path: str
@@ -68,7 +68,7 @@ class RuleText(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
-class Inert(Struct, frozen=True, kw_only=True):
+class IgnoredEntry(Struct, frozen=True, kw_only=True):
     """Something that is written but does not count."""
 
     key: str
@@ -79,7 +79,7 @@ class Inert(Struct, frozen=True, kw_only=True):
     """What one consents to who lets it count."""
 
 
-class Flaw(Struct, frozen=True, kw_only=True):
+class SettingsProblem(Struct, frozen=True, kw_only=True):
     """Something wrong in a file."""
 
     path: str
@@ -87,19 +87,19 @@ class Flaw(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
     def __str__(self) -> str:
-        place = shown(self.path) if self.line is None else f"{shown(self.path)}:{self.line}"
+        place = printable(self.path) if self.line is None else f"{printable(self.path)}:{self.line}"
         return f"settings: {place}: {self.text}"
 
 
-class Style(Struct, frozen=True, kw_only=True):
+class OutputStyle(Struct, frozen=True, kw_only=True):
     """How a model is to answer."""
 
     name: str = DEFAULT_STYLE
     text: str = ""
-    flaw: Flaw | None = None
+    problem: SettingsProblem | None = None
 
 
-class Recipe(Struct, frozen=True, kw_only=True):
+class PromptTemplate(Struct, frozen=True, kw_only=True):
     """A command or a skill: a text with a name, which somebody wrote for a model."""
 
     name: str
@@ -114,11 +114,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     """Rules that hold while it is followed."""
     model: str | None = None
-    for_model: bool = True
+    model_invocable: bool = True
     """Whether a model may use it by itself."""
-    for_person: bool = True
+    user_invocable: bool = True
     """Whether it is a command for people."""
-    may_act: bool = False
+    is_trusted: bool = False
     """Whether it may run commands, and bring rules and a model: not if it comes from a tree nobody trusts."""
 
 
@@ -128,7 +128,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     name: str
     path: str
     version: str = ""
-    hooks: Value | None = None
+    hooks: SettingsValue | None = None
     servers: Json = {}
     """By the names they go by here."""
     agents: dict[str, AgentDefinition] = {}
@@ -146,7 +146,7 @@ class Plugins(Struct, frozen=True, kw_only=True):
     errors: tuple[Json, ...] = ()
 
 
-class Trust(Struct, frozen=True, kw_only=True):
+class ProjectTrust(Struct, frozen=True, kw_only=True):
     """What of the working tree may act."""
 
     sources: frozenset[str] = frozenset()
@@ -158,7 +158,7 @@ class Trust(Struct, frozen=True, kw_only=True):
     named: frozenset[str] = frozenset()
     """The layers that the command line names: all that they say counts."""
 
-    def obstacle(self, source: str, said: str | bytes) -> str | None:
+    def find_obstacle(self, source: str, said: str | bytes) -> str | None:
         """Why something that a layer of the tree says does not count; None if it does."""
         if source not in self.sources:
             return NOT_TRUSTED
@@ -178,29 +178,29 @@ def digest(said: str | bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-class Merged(Struct, frozen=True, kw_only=True):
+class MergedSettings(Struct, frozen=True, kw_only=True):
     """What counts, each with the place it comes from."""
 
-    values: dict[str, Value] = {}
+    values: dict[str, SettingsValue] = {}
     """All keys but `permissions`, `env`, `hooks` and `mcpServers`."""
     rules: tuple[RuleText, ...] = ()
     """Of all layers, the strongest first."""
-    directories: tuple[Value, ...] = ()
-    environment: dict[str, Value] = {}
-    hooks: tuple[Value, ...] = ()
+    directories: tuple[SettingsValue, ...] = ()
+    environment: dict[str, SettingsValue] = {}
+    hooks: tuple[SettingsValue, ...] = ()
     """One `hooks` object a layer."""
-    servers: dict[str, Value] = {}
+    servers: dict[str, SettingsValue] = {}
     """The entries of `mcpServers`."""
-    mode: Value | None = None
-    bypass_disabled: Value | None = None
-    inert: tuple[Inert, ...] = ()
-    flaws: tuple[Flaw, ...] = ()
+    mode: SettingsValue | None = None
+    bypass_disabled: SettingsValue | None = None
+    ignored: tuple[IgnoredEntry, ...] = ()
+    problems: tuple[SettingsProblem, ...] = ()
 
     def get(self, key: str, default: Any = None) -> Any:
         found = self.values.get(key)
         return default if found is None else found.value
 
-    def plain(self) -> Json:
+    def to_json(self) -> Json:
         """As one settings file would say it."""
         permissions: Json = {}
         for rule in self.rules:
@@ -214,32 +214,32 @@ class Merged(Struct, frozen=True, kw_only=True):
         parts: Json = {
             "permissions": permissions,
             "env": {name: value.value for name, value in self.environment.items()},
-            "hooks": together(self.hooks),
+            "hooks": combine_hooks(self.hooks),
             "mcpServers": {name: value.value for name, value in self.servers.items()},
         }
         plain = {key: value.value for key, value in self.values.items()}
         return plain | {key: part for key, part in parts.items() if part}
 
 
-class Held(Protocol):
+class SettingsAccess(Protocol):
     """The settings of a live session."""
 
-    merged: Merged
+    merged: MergedSettings
 
-    def layers(self) -> Sequence[Layer]:
+    def layers(self) -> Sequence[SettingsLayer]:
         """The strongest first."""
 
-    def apply(self, settings: Json) -> Merged:
+    def apply(self, settings: Json) -> MergedSettings:
         """Merge into the flag layer, key by key; null takes a key out. Raises NotWritten if a value is wrong."""
 
-    def update(self, destination: str, settings: Json) -> Merged:
+    def update(self, destination: str, settings: Json) -> MergedSettings:
         """Write keys to a file; null takes a key out. Raises NotWritten."""
 
     def child_environment(self) -> dict[str, str]:
         """What commands see."""
 
 
-def together(hooks: Sequence[Value]) -> Json:
+def combine_hooks(hooks: Sequence[SettingsValue]) -> Json:
     """The hooks of all layers under their events."""
     events: dict[str, list[Any]] = {}
     for layer in hooks:
@@ -248,14 +248,14 @@ def together(hooks: Sequence[Value]) -> Json:
     return events
 
 
-def entry(key: str, value: Any) -> str:
+def format_entry(key: str, value: Any) -> str:
     """How a consent names one setting."""
     import msgspec
 
     return f"{key}={value if isinstance(value, str) else msgspec.json.encode(value, order='sorted').decode()}"
 
 
-def shown(text: str, most_chars: int = MOST_SHOWN) -> str:
+def printable(text: str, most_chars: int = MAX_SHOWN) -> str:
     """For a terminal: no control characters, not endless."""
     cut = text if len(text) <= most_chars else f"{text[:most_chars]}…"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)

@@ -51,7 +51,7 @@ class Credential(Struct, frozen=True):
         return self.header, f"Bearer {value}" if self.header == "authorization" else value
 
 
-class Places(Struct, frozen=True, kw_only=True):
+class CredentialSources(Struct, frozen=True, kw_only=True):
     """Where to look."""
 
     flag: str | None
@@ -63,7 +63,7 @@ class Places(Struct, frozen=True, kw_only=True):
         return f"Places(home={str(self.home)!r})"
 
 
-def find(places: Places) -> Credential | None:
+def find_credential(places: CredentialSources) -> Credential | None:
     """The key, or None if there is none. Raises ModelError if a helper fails."""
     if places.flag:
         return Credential("x-api-key", places.flag, "--api-key")
@@ -78,16 +78,16 @@ def find(places: Places) -> Credential | None:
     return None
 
 
-def source(places: Places) -> str:
+def find_source(places: CredentialSources) -> str:
     """What `apiKeySource` says; a helper is not run for it."""
     given = places.flag or any(places.environment.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
     if not given and places.settings.get("apiKeyHelper"):
         return "apiKeyHelper"
-    found = find(places)
+    found = find_credential(places)
     return found.source if found else "none"
 
 
-def known(places: Places) -> list[str]:
+def known_secrets(places: CredentialSources) -> list[str]:
     """The keys that can be known without running anything."""
     given = (places.flag, config_key(places.home / ".config" / "claude" / "config.json"))
     return [key for key in given if key]

@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Mapping
 
-from parley.settings.base import TREE, Merged
+from parley.settings.base import TREE, MergedSettings
 
 REFUSED_FROM_TREE = r"""
     ANTHROPIC_(?!(DEFAULT_\w+_)?MODEL$|SMALL_FAST_MODEL$).*   # endpoint, key, headers; a model's name is none
@@ -47,12 +47,12 @@ def refused_names() -> re.Pattern[str]:
     return re.compile(REFUSED_FROM_TREE, re.VERBOSE | re.IGNORECASE | re.DOTALL)
 
 
-def for_commands(base: Mapping[str, str], merged: Merged) -> dict[str, str]:
+def environment_for_commands(base: Mapping[str, str], merged: MergedSettings) -> dict[str, str]:
     """The environment of children, keys not yet taken out."""
     return {**base, **{name: value.value for name, value in merged.environment.items()}}
 
 
-def for_us(base: Mapping[str, str], merged: Merged) -> dict[str, str]:
+def own_environment(base: Mapping[str, str], merged: MergedSettings) -> dict[str, str]:
     """The environment that our own lookups see."""
     ours = {
         name: value.value

@@ -22,16 +22,16 @@ def child_environment(environment: dict[str, str]) -> dict[str, str]:
 
 def state_events(environment: dict[str, str]) -> str | None:
     """Who reads session_state_changed lines."""
-    if truthy(environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")):
+    if is_truthy(environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")):
         return "everybody"
-    return "sdk" if truthy(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")) else None
+    return "sdk" if is_truthy(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")) else None
 
 
-def truthy(value: str | None) -> bool:
+def is_truthy(value: str | None) -> bool:
     return (value or "").lower() in ("1", "true", "yes", "on")
 
 
-def whole(environment: dict[str, str], name: str) -> int | None:
+def read_int(environment: dict[str, str], name: str) -> int | None:
     """A variable that holds a whole number. Raises UsageError."""
     value = environment.get(name)
     if not value:
@@ -50,20 +50,20 @@ def sync_policy(flag: str | None, environment: dict[str, str], setting: Any) -> 
     return str(wanted)
 
 
-def whole_or(environment: dict[str, str], name: str, default: int) -> int:
-    value = whole(environment, name)
+def read_int_or(environment: dict[str, str], name: str, default: int) -> int:
+    value = read_int(environment, name)
     return default if value is None else value
 
 
 def background_wait_seconds(environment: dict[str, str]) -> float | None:
     """How long background tasks are waited for once the input has ended; 0 in the variable means for ever."""
-    milliseconds = whole_or(environment, "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS", 600_000)
+    milliseconds = read_int_or(environment, "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS", 600_000)
     return milliseconds / 1000 if milliseconds > 0 else None
 
 
 def heartbeat_seconds(environment: dict[str, str]) -> float | None:
     """How often a silent turn gives a sign of life; 0 in the variable means never."""
-    milliseconds = whole_or(environment, "PARLEY_HEARTBEAT_MS", 30_000)
+    milliseconds = read_int_or(environment, "PARLEY_HEARTBEAT_MS", 30_000)
     return milliseconds / 1000 if milliseconds > 0 else None
 
 

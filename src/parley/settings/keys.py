@@ -13,97 +13,97 @@ from typing import Any, Literal
 
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import MODES, SYNC_POLICIES
-from parley.settings.base import Flaw, Layer
+from parley.settings.base import SettingsLayer, SettingsProblem
 from parley.settings.limits import LIMITS, are_limits
 
-Reach = Literal["anyone", "trusted", "person"]
-ANYONE: Reach = "anyone"
-TRUSTED: Reach = "trusted"
-PERSON: Reach = "person"
+KeyScope = Literal["anyone", "trusted", "person"]
+ANYONE: KeyScope = "anyone"
+TRUSTED: KeyScope = "trusted"
+PERSON: KeyScope = "person"
 
 
-class Kind(Struct, frozen=True):
+class ValueKind(Struct, frozen=True):
     words: str
-    fits: Callable[[Any], bool]
+    accepts: Callable[[Any], bool]
 
 
 def is_memory(value: Any) -> bool:
-    from parley.settings.memory_options import fits
+    from parley.settings.memory_options import is_valid
 
-    return fits(value)
+    return is_valid(value)
 
 
 def is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-TEXT = Kind("a string", lambda value: isinstance(value, str))
-SWITCH = Kind("true or false", lambda value: isinstance(value, bool))
-WHOLE = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
-COUNT = Kind("a whole number from 0 on", lambda value: WHOLE.fits(value) and value >= 0)
-OBJECT = Kind("an object", lambda value: isinstance(value, dict))
-LIST = Kind("a list", lambda value: isinstance(value, list))
-TEXTS = Kind("a list of strings", is_texts)
-MODE = Kind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
-SYNC = Kind(f"one of {', '.join(SYNC_POLICIES)}", lambda value: value in SYNC_POLICIES)
-DISABLE = Kind('"disable"', lambda value: value == "disable")
-LIMIT_OBJECT = Kind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
-MEMORY_OBJECT = Kind("an object with known keys and fitting values (docs/memory.md)", is_memory)
-ANY = Kind("anything", lambda value: True)
+TEXT = ValueKind("a string", lambda value: isinstance(value, str))
+SWITCH = ValueKind("true or false", lambda value: isinstance(value, bool))
+WHOLE = ValueKind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+COUNT = ValueKind("a whole number from 0 on", lambda value: WHOLE.accepts(value) and value >= 0)
+OBJECT = ValueKind("an object", lambda value: isinstance(value, dict))
+LIST = ValueKind("a list", lambda value: isinstance(value, list))
+TEXTS = ValueKind("a list of strings", is_texts)
+MODE = ValueKind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
+SYNC = ValueKind(f"one of {', '.join(SYNC_POLICIES)}", lambda value: value in SYNC_POLICIES)
+DISABLE = ValueKind('"disable"', lambda value: value == "disable")
+LIMIT_OBJECT = ValueKind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
+MEMORY_OBJECT = ValueKind("an object with known keys and fitting values (docs/memory.md)", is_memory)
+ANY = ValueKind("anything", lambda value: True)
 
 
-class Key(Struct, frozen=True):
-    kind: Kind
-    reach: Reach = TRUSTED
+class SettingKey(Struct, frozen=True):
+    kind: ValueKind
+    scope: KeyScope = TRUSTED
 
 
-KEYS: dict[str, Key] = {
-    "$schema": Key(ANY, ANYONE),
-    "agent": Key(TEXT),
-    "alwaysThinkingEnabled": Key(SWITCH),
-    "apiKeyHelper": Key(TEXT, PERSON),
-    "autoCompactEnabled": Key(SWITCH),
-    "autoCompactWindow": Key(COUNT),
-    "availableModels": Key(TEXTS),
-    "awsAuthRefresh": Key(TEXT, PERSON),
-    "awsCredentialExport": Key(TEXT, PERSON),
-    "bashOutputMaxChars": Key(COUNT),
-    "claudeMdExcludes": Key(TEXTS, ANYONE),
-    "cleanupPeriodDays": Key(WHOLE),
-    "disableAllHooks": Key(SWITCH, PERSON),
-    "disabledMcpjsonServers": Key(TEXTS, ANYONE),
-    "effortLevel": Key(TEXT),
-    "enableAllProjectMcpServers": Key(SWITCH, PERSON),
-    "enabledMcpjsonServers": Key(TEXTS, PERSON),
-    "env": Key(OBJECT),
-    "fallbackModel": Key(TEXT),
-    "fileCheckpointingEnabled": Key(SWITCH),
-    "fsync": Key(SYNC),
-    "gcpAuthRefresh": Key(TEXT, PERSON),
-    "hooks": Key(OBJECT),
-    "includeCoAuthoredBy": Key(SWITCH, ANYONE),
-    "language": Key(TEXT, ANYONE),
-    "limits": Key(LIMIT_OBJECT),
-    "mcpServers": Key(OBJECT),
-    "memory": Key(MEMORY_OBJECT),
-    "model": Key(TEXT),
-    "otelHeadersHelper": Key(TEXT, PERSON),
-    "outputStyle": Key(TEXT, ANYONE),
-    "permissions": Key(OBJECT),
-    "plansDirectory": Key(TEXT),
-    "proxyAuthHelper": Key(TEXT, PERSON),
-    "respectGitignore": Key(SWITCH),
-    "sandbox": Key(OBJECT),
-    "statusLine": Key(OBJECT),
-    "webFetchAllowPrivate": Key(SWITCH, PERSON),
+KEYS: dict[str, SettingKey] = {
+    "$schema": SettingKey(ANY, ANYONE),
+    "agent": SettingKey(TEXT),
+    "alwaysThinkingEnabled": SettingKey(SWITCH),
+    "apiKeyHelper": SettingKey(TEXT, PERSON),
+    "autoCompactEnabled": SettingKey(SWITCH),
+    "autoCompactWindow": SettingKey(COUNT),
+    "availableModels": SettingKey(TEXTS),
+    "awsAuthRefresh": SettingKey(TEXT, PERSON),
+    "awsCredentialExport": SettingKey(TEXT, PERSON),
+    "bashOutputMaxChars": SettingKey(COUNT),
+    "claudeMdExcludes": SettingKey(TEXTS, ANYONE),
+    "cleanupPeriodDays": SettingKey(WHOLE),
+    "disableAllHooks": SettingKey(SWITCH, PERSON),
+    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE),
+    "effortLevel": SettingKey(TEXT),
+    "enableAllProjectMcpServers": SettingKey(SWITCH, PERSON),
+    "enabledMcpjsonServers": SettingKey(TEXTS, PERSON),
+    "env": SettingKey(OBJECT),
+    "fallbackModel": SettingKey(TEXT),
+    "fileCheckpointingEnabled": SettingKey(SWITCH),
+    "fsync": SettingKey(SYNC),
+    "gcpAuthRefresh": SettingKey(TEXT, PERSON),
+    "hooks": SettingKey(OBJECT),
+    "includeCoAuthoredBy": SettingKey(SWITCH, ANYONE),
+    "language": SettingKey(TEXT, ANYONE),
+    "limits": SettingKey(LIMIT_OBJECT),
+    "mcpServers": SettingKey(OBJECT),
+    "memory": SettingKey(MEMORY_OBJECT),
+    "model": SettingKey(TEXT),
+    "otelHeadersHelper": SettingKey(TEXT, PERSON),
+    "outputStyle": SettingKey(TEXT, ANYONE),
+    "permissions": SettingKey(OBJECT),
+    "plansDirectory": SettingKey(TEXT),
+    "proxyAuthHelper": SettingKey(TEXT, PERSON),
+    "respectGitignore": SettingKey(SWITCH),
+    "sandbox": SettingKey(OBJECT),
+    "statusLine": SettingKey(OBJECT),
+    "webFetchAllowPrivate": SettingKey(SWITCH, PERSON),
 }
-PERMISSIONS: dict[str, Key] = {
-    "allow": Key(LIST),
-    "deny": Key(LIST, ANYONE),
-    "ask": Key(LIST, ANYONE),
-    "additionalDirectories": Key(LIST),
-    "defaultMode": Key(MODE, ANYONE),
-    "disableBypassPermissionsMode": Key(DISABLE, ANYONE),
+PERMISSIONS: dict[str, SettingKey] = {
+    "allow": SettingKey(LIST),
+    "deny": SettingKey(LIST, ANYONE),
+    "ask": SettingKey(LIST, ANYONE),
+    "additionalDirectories": SettingKey(LIST),
+    "defaultMode": SettingKey(MODE, ANYONE),
+    "disableBypassPermissionsMode": SettingKey(DISABLE, ANYONE),
 }
 UPDATABLE = frozenset(
     {"alwaysThinkingEnabled", "autoCompactEnabled", "cleanupPeriodDays", "effortLevel", "fallbackModel"}
@@ -112,77 +112,79 @@ UPDATABLE = frozenset(
 """What a host may write with update_settings: nothing that runs, grants or leads elsewhere."""
 
 
-def reach_of(key: str) -> Reach:
+def scope_of(key: str) -> KeyScope:
     known = KEYS.get(key)
-    return TRUSTED if known is None else known.reach
+    return TRUSTED if known is None else known.scope
 
 
-def vetted(layer: Layer) -> tuple[Json, list[Flaw]]:
+def validate_layer(layer: SettingsLayer) -> tuple[Json, list[SettingsProblem]]:
     """The values whose kinds are right, and what is wrong with the others."""
-    flaws = repeated_keys(layer)
-    values = right_kinds(layer, layer.values, KEYS, "", flaws)
+    flaws = find_repeated_keys(layer)
+    values = check_kinds(layer, layer.values, KEYS, "", flaws)
     if "permissions" in values:
-        values["permissions"] = right_permissions(layer, values["permissions"], flaws)
+        values["permissions"] = check_permissions(layer, values["permissions"], flaws)
     if "env" in values:
-        values["env"] = right_environment(layer, values["env"], flaws)
+        values["env"] = check_environment(layer, values["env"], flaws)
     return values, flaws
 
 
-def right_kinds(layer: Layer, values: Json, keys: dict[str, Key], before: str, flaws: list[Flaw]) -> Json:
+def check_kinds(
+    layer: SettingsLayer, values: Json, keys: dict[str, SettingKey], before: str, flaws: list[SettingsProblem]
+) -> Json:
     right: Json = {}
     for key, value in values.items():
         known = keys.get(key)
-        if known is None or known.kind.fits(value):
+        if known is None or known.kind.accepts(value):
             right[key] = value
             continue
         loss = "; its rules do not hold" if key in ("deny", "ask", "permissions") else ""
         text = f"{before}{key} must be {known.kind.words} and is ignored{loss}"
-        flaws.append(Flaw(path=layer.path, text=text, line=line_of(layer, f'"{key}"')))
+        flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{key}"')))
     return right
 
 
-def right_permissions(layer: Layer, permissions: Json, flaws: list[Flaw]) -> Json:
-    right = right_kinds(layer, permissions, PERMISSIONS, "permissions.", flaws)
+def check_permissions(layer: SettingsLayer, permissions: Json, flaws: list[SettingsProblem]) -> Json:
+    right = check_kinds(layer, permissions, PERMISSIONS, "permissions.", flaws)
     for key in ("allow", "deny", "ask", "additionalDirectories"):
         if any(not isinstance(item, str) for item in right.get(key, ())):
             text = f"permissions.{key} must be a list of strings; what is no string in it is ignored"
-            flaws.append(Flaw(path=layer.path, text=text, line=line_of(layer, f'"{key}"')))
+            flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{key}"')))
             right[key] = [item for item in right[key] if isinstance(item, str)]
     return right
 
 
-def right_environment(layer: Layer, variables: Json, flaws: list[Flaw]) -> Json:
+def check_environment(layer: SettingsLayer, variables: Json, flaws: list[SettingsProblem]) -> Json:
     right: Json = {}
     for name, value in variables.items():
         if name and not set(name) & {"=", "\0"} and isinstance(value, str) and "\0" not in value:
             right[name] = value
         else:
             text = f"env {name!a} must be a name and a string, and is ignored"
-            flaws.append(Flaw(path=layer.path, text=text, line=line_of(layer, f'"{name}"')))
+            flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
     return right
 
 
-def repeated_keys(layer: Layer) -> list[Flaw]:
+def find_repeated_keys(layer: SettingsLayer) -> list[SettingsProblem]:
     """Keys that an object has twice: the first is lost, and it may be the one with the deny rules or the hooks."""
     names = re.findall(rb'"([^"\\]*)"\s*:', layer.text)
     if len(set(names)) == len(names) and b"\\" not in layer.text:
         return []
     import json  # slow to load, and seldom needed
 
-    flaws: list[Flaw] = []
+    flaws: list[SettingsProblem] = []
 
     def noted(pairs: list[tuple[str, Any]]) -> Json:
         names = [name for name, _ in pairs]
         for name in sorted({name for name in names if names.count(name) > 1}):
             text = f"{name!a} is there twice, and only the last one counts"
-            flaws.append(Flaw(path=layer.path, text=text, line=line_of(layer, f'"{name}"')))
+            flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
         return dict(pairs)
 
     json.loads(layer.text.removeprefix(b"\xef\xbb\xbf"), object_pairs_hook=noted)
     return flaws
 
 
-def line_of(layer: Layer, words: str) -> int | None:
+def find_line(layer: SettingsLayer, words: str) -> int | None:
     """The line in which something stands first; None if that cannot be told."""
     at = layer.text.find(words.encode("utf-8", "replace"))
     return None if at < 0 else layer.text.count(b"\n", 0, at) + 1

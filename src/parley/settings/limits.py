@@ -14,7 +14,7 @@ from typing import Any
 
 from parley.errors import UsageError
 from parley.protocol.base import Struct
-from parley.protocol.options import BY_FLAG, Options
+from parley.protocol.options import BY_FLAG, CliOptions
 
 
 class Limit(Struct, frozen=True, kw_only=True):
@@ -53,10 +53,10 @@ DEADLINES = {
 }
 
 
-class Given(Struct, frozen=True):
+class LimitValues(Struct, frozen=True):
     """What a person said about limits."""
 
-    options: Options
+    options: CliOptions
     environment: Mapping[str, str]
     settings: Mapping[str, Any] | None
 
@@ -65,9 +65,9 @@ class Given(Struct, frozen=True):
         row = LIMITS[name]
         flag = self.options.given.get(BY_FLAG[row.flag].field) if row.flag else None
         if flag is not None:
-            return checked(flag, row, f"option '{row.flag}'")
+            return check_value(flag, row, f"option '{row.flag}'")
         if row.variable and (text := self.environment.get(row.variable)):
-            return checked(number(text, row.variable), row, row.variable)
+            return check_value(parse_number(text, row.variable), row, row.variable)
         return (self.settings or {}).get(name)
 
     def get_or(self, name: str, default: int) -> Any:
@@ -80,20 +80,20 @@ class Given(Struct, frozen=True):
         return {field: value / 1000 for field, value in named if value}
 
 
-def number(text: str, name: str) -> float:
+def parse_number(text: str, name: str) -> float:
     try:
         return int(text)
     except ValueError:
         raise UsageError(f"{name} must be a whole number, not {text!r}") from None
 
 
-def checked(value: float, row: Limit, name: str) -> float:
-    if not fits(value, row):
+def check_value(value: float, row: Limit, name: str) -> float:
+    if not is_in_range(value, row):
         raise UsageError(f"{name} must be {'a whole number' if row.whole else 'a number'} of at least {row.least}")
     return value
 
 
-def fits(value: Any, row: Limit) -> bool:
+def is_in_range(value: Any, row: Limit) -> bool:
     kinds = int if row.whole else int | float
     return isinstance(value, kinds) and not isinstance(value, bool) and value >= row.least
 
@@ -101,5 +101,5 @@ def fits(value: Any, row: Limit) -> bool:
 def are_limits(value: Any) -> bool:
     """Whether this can stand under `limits`: a name that is spelled wrong would be a limit that never applies."""
     return isinstance(value, dict) and all(
-        name in LIMITS and fits(given, LIMITS[name]) for name, given in value.items()
+        name in LIMITS and is_in_range(given, LIMITS[name]) for name, given in value.items()
     )

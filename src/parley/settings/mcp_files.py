@@ -16,25 +16,25 @@ from collections.abc import Sequence
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
-from parley.settings.base import MCP_FILE, TREE, Flaw, Merged, Trust, entry, shown
+from parley.settings.base import MCP_FILE, TREE, MergedSettings, ProjectTrust, SettingsProblem, format_entry, printable
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class ServerDeclaration(Struct, frozen=True, kw_only=True):
     """Some servers, as somebody wrote them."""
 
     source: str
-    place: str
+    path: str
     servers: Json
     by_tree: bool = False
     """Whether the working tree says so: then our keys are not filled in."""
 
 
-def on_command_line(texts: Sequence[str], cwd: str) -> list[Written]:
+def from_command_line(texts: Sequence[str], cwd: str) -> list[ServerDeclaration]:
     """Raises UsageError."""
-    return [given(text, cwd) for text in texts if text.strip()]
+    return [parse_given(text, cwd) for text in texts if text.strip()]
 
 
-def given(text: str, cwd: str) -> Written:
+def parse_given(text: str, cwd: str) -> ServerDeclaration:
     inline = text.lstrip().startswith("{")
     place = "--mcp-config" if inline else text
     try:
@@ -43,30 +43,30 @@ def given(text: str, cwd: str) -> Written:
         else:
             with open(os.path.join(cwd, text), "rb") as opened:  # the person names it: it may be a pipe of their shell
                 data = opened.read(safe_read.MOST_BYTES + 1)
-        values = safe_read.json_object(data)
+        values = safe_read.parse_json_object(data)
     except OSError as exc:
         raise UsageError(f"the MCP configuration {place} cannot be read: {exc.strerror}") from None
-    except safe_read.Unfit as exc:
+    except safe_read.UnreadableFile as exc:
         raise UsageError(f"the MCP configuration {place} {exc}") from None
-    if (doubled := doubled_key(data)) is not None:
+    if (doubled := check_duplicate_keys(data)) is not None:
         raise UsageError(f"the MCP configuration {place}: {doubled}")
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         raise UsageError(f"the MCP configuration {place} must have the object mcpServers")
-    return Written(source="dynamic", place=place, servers=servers)
+    return ServerDeclaration(source="dynamic", path=place, servers=servers)
 
 
-def doubled_key(data: bytes) -> str | None:
-    from parley.protocol.duplicate_keys import find_doubled  # most sessions have no such file
+def check_duplicate_keys(data: bytes) -> str | None:
+    from parley.protocol.duplicate_keys import find_duplicate_key  # most sessions have no such file
 
-    return find_doubled(data)
+    return find_duplicate_key(data)
 
 
-def in_settings(merged: Merged) -> list[Written]:
+def from_settings(merged: MergedSettings) -> list[ServerDeclaration]:
     return [
-        Written(
+        ServerDeclaration(
             source="dynamic" if value.source == "flag" else value.source,
-            place=shown(value.path),
+            path=printable(value.path),
             servers={name: value.value},
             by_tree=value.source in TREE,
         )
@@ -74,29 +74,35 @@ def in_settings(merged: Merged) -> list[Written]:
     ]
 
 
-def in_project(path: str, trust: Trust, merged: Merged) -> tuple[list[Written], list[str]]:
+def from_project(path: str, trust: ProjectTrust, merged: MergedSettings) -> tuple[list[ServerDeclaration], list[str]]:
     """What `.mcp.json` says, if the folder is trusted; and what is wrong with it, or why it does not count."""
     folder = os.path.dirname(path)
     try:
-        data = safe_read.read(path, beneath=(folder,)).data
-        values = safe_read.json_object(data)
-    except safe_read.Absent:
+        data = safe_read.read_file(path, beneath=(folder,)).data
+        values = safe_read.parse_json_object(data)
+    except safe_read.MissingFile:
         return [], []
-    except safe_read.Unfit as exc:
-        return [], [str(Flaw(path=path, text=f"{exc}; its MCP servers are not used", line=exc.line))]
+    except safe_read.UnreadableFile as exc:
+        return [], [str(SettingsProblem(path=path, text=f"{exc}; its MCP servers are not used", line=exc.line))]
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
-        return [], [str(Flaw(path=path, text="must have the object mcpServers; its MCP servers are not used"))]
-    obstacles = {name: trust.obstacle("project", entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers}
+        return [], [
+            str(SettingsProblem(path=path, text="must have the object mcpServers; its MCP servers are not used"))
+        ]
+    obstacles = {
+        name: trust.find_obstacle("project", format_entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers
+    }
     flaws = (
-        [str(Flaw(path=path, text=f"{doubled}, and only the last one counts"))]
-        if (doubled := doubled_key(data))
+        [str(SettingsProblem(path=path, text=f"{doubled}, and only the last one counts"))]
+        if (doubled := check_duplicate_keys(data))
         else []
     )
     for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):
-        names = ", ".join(shown(name) for name in [name for name in servers if obstacles[name] == reason][:12])
-        advice = f"{reason} (`parley trust {shown(folder)}` trusts it)"
-        flaws.append(f"settings: {shown(path)}: without effect: MCP servers {names}: {advice}")
+        names = ", ".join(printable(name) for name in [name for name in servers if obstacles[name] == reason][:12])
+        advice = f"{reason} (`parley trust {printable(folder)}` trusts it)"
+        flaws.append(f"settings: {printable(path)}: without effect: MCP servers {names}: {advice}")
     off = merged.get("disabledMcpjsonServers", ())
     kept = {name: server for name, server in servers.items() if name not in off and obstacles[name] is None}
-    return [Written(source="project", place=shown(path), servers=kept, by_tree=True)] if kept else [], flaws
+    return [
+        ServerDeclaration(source="project", path=printable(path), servers=kept, by_tree=True)
+    ] if kept else [], flaws

@@ -36,7 +36,7 @@ MEMORY: dict[str, tuple[str, Callable[[Any], bool]]] = {
 """For each key the field of the policy it sets, and what it may be."""
 
 
-def fits(value: Any) -> bool:
+def is_valid(value: Any) -> bool:
     """Whether this can stand under `memory`: a name that is spelled wrong would be a wish that is never heeded."""
     return isinstance(value, dict) and all(name in MEMORY and MEMORY[name][1](given) for name, given in value.items())
 

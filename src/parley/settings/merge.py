@@ -13,9 +13,19 @@ from typing import Any, Literal
 import msgspec
 
 from parley.protocol.base import Json
-from parley.settings.base import TREE, Flaw, Inert, Layer, Merged, RuleText, Trust, Value, entry
+from parley.settings.base import (
+    TREE,
+    IgnoredEntry,
+    MergedSettings,
+    ProjectTrust,
+    RuleText,
+    SettingsLayer,
+    SettingsProblem,
+    SettingsValue,
+    format_entry,
+)
 from parley.settings.env_policy import is_refused
-from parley.settings.keys import PERMISSIONS, PERSON, TRUSTED, Reach, line_of, reach_of, vetted
+from parley.settings.keys import PERMISSIONS, PERSON, TRUSTED, KeyScope, find_line, scope_of, validate_layer
 
 BEHAVIORS: tuple[Literal["allow", "deny", "ask"], ...] = ("deny", "ask", "allow")
 TIGHTER = {
@@ -31,81 +41,85 @@ NOT_THE_TREES = "no project may set this"
 ONLY_TIGHTER = "a project may only tighten the mode"
 
 
-def merge(layers: Sequence[Layer], trust: Trust) -> Merged:
+def merge(layers: Sequence[SettingsLayer], trust: ProjectTrust) -> MergedSettings:
     """What counts of `layers`, the strongest first."""
-    work = Merging(trust)
+    work = SettingsMerger(trust)
     for layer in layers:
-        values, flaws = vetted(layer)
-        work.flaws += flaws
-        work.take(layer, values)
-    return work.done()
+        values, flaws = validate_layer(layer)
+        work.problems += flaws
+        work.add(layer, values)
+    return work.result()
 
 
-class Merging:
+class SettingsMerger:
     """A merge on its way."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: ProjectTrust) -> None:
         self._trust = trust
-        self.flaws: list[Flaw] = []
-        self._inert: list[Inert] = []
-        self._values: dict[str, Value] = {}
-        self._environment: dict[str, Value] = {}
+        self.problems: list[SettingsProblem] = []
+        self._ignored: list[IgnoredEntry] = []
+        self._values: dict[str, SettingsValue] = {}
+        self._environment: dict[str, SettingsValue] = {}
         self._rules: list[RuleText] = []
-        self._directories: list[Value] = []
-        self._hooks: list[Value] = []
-        self._servers: dict[str, Value] = {}
-        self._modes: list[Value] = []
-        self._bypass_disabled: Value | None = None
+        self._directories: list[SettingsValue] = []
+        self._hooks: list[SettingsValue] = []
+        self._servers: dict[str, SettingsValue] = {}
+        self._modes: list[SettingsValue] = []
+        self._bypass_disabled: SettingsValue | None = None
 
-    def take(self, layer: Layer, values: Json) -> None:
+    def add(self, layer: SettingsLayer, values: Json) -> None:
         for key, value in values.items():
             if key == "permissions":
-                self._take_permissions(layer, value)
+                self._add_permissions(layer, value)
             elif key == "env":
                 for name, text in value.items():
-                    if self._counts(layer, f"env.{name}", text, env_reach(name)):
-                        self._environment.setdefault(name, at(layer, text))
+                    if self._takes_effect(layer, f"env.{name}", text, env_scope(name)):
+                        self._environment.setdefault(name, value_at(layer, text))
             elif key == "mcpServers":
                 for name, server in value.items():
-                    if self._counts(layer, f"mcpServers.{name}", server, reach_of(key)):
-                        self._servers.setdefault(name, at(layer, server))
-            elif self._counts(layer, key, value, reach_of(key)):
+                    if self._takes_effect(layer, f"mcpServers.{name}", server, scope_of(key)):
+                        self._servers.setdefault(name, value_at(layer, server))
+            elif self._takes_effect(layer, key, value, scope_of(key)):
                 if key == "hooks":
-                    self._hooks.append(at(layer, value))
+                    self._hooks.append(value_at(layer, value))
                 else:
-                    self._values.setdefault(key, at(layer, value))
+                    self._values.setdefault(key, value_at(layer, value))
 
-    def _take_permissions(self, layer: Layer, permissions: Json) -> None:
+    def _add_permissions(self, layer: SettingsLayer, permissions: Json) -> None:
         for behavior in BEHAVIORS:
-            texts = self._admitted(layer, behavior, permissions)
-            self._rules += [rule(layer, behavior, text) for text in texts]
-        folders = self._admitted(layer, "additionalDirectories", permissions)
-        self._directories += [at(layer, folder) for folder in folders]
+            texts = self._accept(layer, behavior, permissions)
+            self._rules += [rule_text(layer, behavior, text) for text in texts]
+        folders = self._accept(layer, "additionalDirectories", permissions)
+        self._directories += [value_at(layer, folder) for folder in folders]
         if (mode := permissions.get("defaultMode")) is not None:
-            self._modes.append(at(layer, "default" if mode == "manual" else mode))
+            self._modes.append(value_at(layer, "default" if mode == "manual" else mode))
         if "disableBypassPermissionsMode" in permissions and self._bypass_disabled is None:
-            self._bypass_disabled = at(layer, permissions["disableBypassPermissionsMode"])
+            self._bypass_disabled = value_at(layer, permissions["disableBypassPermissionsMode"])
 
-    def _admitted(self, layer: Layer, key: str, permissions: Json) -> list[str]:
+    def _accept(self, layer: SettingsLayer, key: str, permissions: Json) -> list[str]:
         """What counts of a list in `permissions`."""
-        reach = PERMISSIONS[key].reach
-        return [text for text in permissions.get(key, ()) if self._counts(layer, f"permissions.{key}", text, reach)]
+        reach = PERMISSIONS[key].scope
+        return [
+            text for text in permissions.get(key, ()) if self._takes_effect(layer, f"permissions.{key}", text, reach)
+        ]
 
-    def _counts(self, layer: Layer, key: str, value: Any, reach: Reach) -> bool:
-        written = entry(key, value)
+    def _takes_effect(self, layer: SettingsLayer, key: str, value: Any, reach: KeyScope) -> bool:
+        written = format_entry(key, value)
         reason = self._obstacle(layer, written, reach)
         if reason is not None:
-            self._inert.append(Inert(key=key, source=layer.source, path=layer.path, reason=reason, entry=written))
+            self._ignored.append(
+                IgnoredEntry(key=key, source=layer.source, path=layer.path, reason=reason, entry=written)
+            )
         return reason is None
 
-    def _obstacle(self, layer: Layer, written: str, reach: Reach) -> str | None:
+    def _obstacle(self, layer: SettingsLayer, written: str, reach: KeyScope) -> str | None:
         if layer.source not in TREE or reach == "anyone":
             return None
         if reach == PERSON:
             return NOT_THE_TREES
-        return None if written in self._trust.consents else self._trust.obstacle(layer.source, written)
+        return None if written in self._trust.consents else self._trust.find_obstacle(layer.source, written)
 
-    def _mode(self) -> Value | None:
+    def _mode(self) -> SettingsValue | None:
         """The mode, which a project may tighten where the person did not fix it for this very session."""
         chosen = next((mode for mode in self._modes if mode.source not in TREE), None)
         for wish in (mode for mode in self._modes if mode.source in TREE):
@@ -113,19 +127,19 @@ class Merging:
             if not fixed and wish.value in TIGHTER["default" if chosen is None else chosen.value]:
                 chosen = wish
             elif chosen is None or wish.value != chosen.value:
-                self._inert.append(
-                    Inert(
+                self._ignored.append(
+                    IgnoredEntry(
                         key="permissions.defaultMode",
                         source=wish.source,
                         path=wish.path,
                         reason=ONLY_TIGHTER,
-                        entry=entry("permissions.defaultMode", wish.value),
+                        entry=format_entry("permissions.defaultMode", wish.value),
                     )
                 )
         return chosen
 
-    def done(self) -> Merged:
-        return Merged(
+    def result(self) -> MergedSettings:
+        return MergedSettings(
             mode=self._mode(),
             values=self._values,
             rules=tuple(self._rules),
@@ -134,20 +148,20 @@ class Merging:
             hooks=tuple(self._hooks),
             servers=self._servers,
             bypass_disabled=self._bypass_disabled,
-            inert=tuple(self._inert),
-            flaws=tuple(self.flaws),
+            ignored=tuple(self._ignored),
+            problems=tuple(self.problems),
         )
 
 
-def env_reach(name: str) -> Reach:
+def env_scope(name: str) -> KeyScope:
     return PERSON if is_refused(name) else TRUSTED
 
 
-def at(layer: Layer, value: Any) -> Value:
-    return Value(value=value, source=layer.source, path=layer.path, root=layer.root)
+def value_at(layer: SettingsLayer, value: Any) -> SettingsValue:
+    return SettingsValue(value=value, source=layer.source, path=layer.path, root=layer.root)
 
 
-def rule(layer: Layer, behavior: Literal["allow", "deny", "ask"], text: str) -> RuleText:
+def rule_text(layer: SettingsLayer, behavior: Literal["allow", "deny", "ask"], text: str) -> RuleText:
     spelled = msgspec.json.encode(text).decode()
     return RuleText(
         behavior=behavior,
@@ -155,5 +169,5 @@ def rule(layer: Layer, behavior: Literal["allow", "deny", "ask"], text: str) -> 
         source=layer.source,
         root=layer.root,
         path=layer.path,
-        line=line_of(layer, spelled),
+        line=find_line(layer, spelled),
     )

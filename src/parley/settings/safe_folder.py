@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from parley.settings import safe_read
-from parley.settings.base import NotWritten
+from parley.settings.base import SettingsWriteError
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,20 +28,20 @@ LOCK_SECONDS = 2.0
 LOCK_FILE = ".settings.lock"
 
 
-class Folder:
+class SafeFolder:
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
         self.path = path
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Nobody else of us writes here until the folder is closed. Raises NotWritten."""
         try:
             own = self._lock()
         except BlockingIOError:
-            raise NotWritten(f"{self.path} is locked by another process") from None
+            raise SettingsWriteError(f"{self.path} is locked by another process") from None
         except OSError as exc:
-            raise NotWritten(f"{self.path} cannot be locked: {exc.strerror}") from None
+            raise SettingsWriteError(f"{self.path} cannot be locked: {exc.strerror}") from None
         try:
             yield
         finally:
@@ -84,12 +84,12 @@ class Folder:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            raise NotWritten(f"{self.path}/{name} is a link or cannot be read: {exc.strerror}") from None
+            raise SettingsWriteError(f"{self.path}/{name} is a link or cannot be read: {exc.strerror}") from None
         try:
-            safe_read.must_be_regular(os.fstat(descriptor).st_mode)
-            return safe_read.drained(descriptor, safe_read.MOST_BYTES)
-        except safe_read.Unfit as exc:
-            raise NotWritten(f"{self.path}/{name} {exc}") from None
+            safe_read.check_regular(os.fstat(descriptor).st_mode)
+            return safe_read.read_all(descriptor, safe_read.MOST_BYTES)
+        except safe_read.UnreadableFile as exc:
+            raise SettingsWriteError(f"{self.path}/{name} {exc}") from None
         finally:
             os.close(descriptor)
 
@@ -108,7 +108,7 @@ class Folder:
                 raise
             os.fsync(self._descriptor)
         except OSError as exc:
-            raise NotWritten(f"{self.path}/{name} cannot be written: {exc.strerror}") from None
+            raise SettingsWriteError(f"{self.path}/{name} cannot be written: {exc.strerror}") from None
 
     def _mode(self, name: str) -> int:
         try:
@@ -116,7 +116,7 @@ class Folder:
         except FileNotFoundError:
             return PRIVATE
         if not stat.S_ISREG(old.st_mode):
-            raise NotWritten(f"{self.path}/{name} is no regular file, and is left alone")
+            raise SettingsWriteError(f"{self.path}/{name} is no regular file, and is left alone")
         return stat.S_IMODE(old.st_mode) & 0o777
 
     def _fill(self, descriptor: int, data: bytes, mode: int) -> None:
@@ -131,7 +131,7 @@ class Folder:
 
 
 @contextmanager
-def opened(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[Folder]:
+def open_folder(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[SafeFolder]:
     """A folder below `base`, made where it is missing. Raises NotWritten."""
     path = str(base)
     try:
@@ -139,7 +139,7 @@ def opened(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[Folder]:
             os.makedirs(path, mode=0o700, exist_ok=True)
         descriptor = os.open(path, FOLDER)
     except OSError as exc:
-        raise NotWritten(f"{path} cannot be used: {exc.strerror}") from None
+        raise SettingsWriteError(f"{path} cannot be used: {exc.strerror}") from None
     try:
         for name in names:
             path = f"{path}/{name}"
@@ -148,9 +148,9 @@ def opened(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[Folder]:
                     os.mkdir(name, 0o755, dir_fd=descriptor)
                 inner = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
             except OSError as exc:
-                raise NotWritten(f"{path} is a link or cannot be used: {exc.strerror}") from None
+                raise SettingsWriteError(f"{path} is a link or cannot be used: {exc.strerror}") from None
             os.close(descriptor)
             descriptor = inner
-        yield Folder(descriptor, path)
+        yield SafeFolder(descriptor, path)
     finally:
         os.close(descriptor)

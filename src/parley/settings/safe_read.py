@@ -22,7 +22,7 @@ MOST_BYTES = 1_000_000
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-class Unfit(Exception):
+class UnreadableFile(Exception):
     """A file that cannot be used, and why."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
@@ -30,11 +30,11 @@ class Unfit(Exception):
         self.line = line
 
 
-class Absent(Unfit):
+class MissingFile(UnreadableFile):
     """There is no such file."""
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class FileContent(Struct, frozen=True, kw_only=True):
     """A file as it was found."""
 
     data: bytes
@@ -47,47 +47,47 @@ class Opened(Struct, frozen=True, kw_only=True):
         return self.status.st_dev, self.status.st_ino
 
 
-def read(path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES) -> Opened:
+def read_file(path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES) -> FileContent:
     """A regular file, at most so long; with `beneath`, only one that really lies in one of these folders.
 
     Raises Unfit, or Absent if nothing is there.
     """
     try:
         # To open a device can be an act of its own, so we look first.
-        must_be_regular(os.stat(path).st_mode)
+        check_regular(os.stat(path).st_mode)
         descriptor = os.open(path, FLAGS)
     except (FileNotFoundError, NotADirectoryError):
-        raise Absent("is not there") from None
+        raise MissingFile("is not there") from None
     except (OSError, ValueError) as exc:
-        raise Unfit(f"cannot be read: {reason(exc)}") from None
+        raise UnreadableFile(f"cannot be read: {describe_error(exc)}") from None
     try:
         status = os.fstat(descriptor)
-        must_be_regular(status.st_mode)
+        check_regular(status.st_mode)
         real = real_path(descriptor, path)
         if beneath is not None and not any(is_beneath(real, os.path.realpath(folder)) for folder in beneath):
-            raise Unfit("is a link that leads out of its folder, and is not followed")
+            raise UnreadableFile("is a link that leads out of its folder, and is not followed")
         if status.st_size > most_bytes:
-            raise Unfit(f"has {status.st_size:,} bytes; more than {most_bytes:,} are not read")
-        return Opened(data=drained(descriptor, most_bytes), real=real, status=status)
+            raise UnreadableFile(f"has {status.st_size:,} bytes; more than {most_bytes:,} are not read")
+        return FileContent(data=read_all(descriptor, most_bytes), real=real, status=status)
     except OSError as exc:
-        raise Unfit(f"cannot be read: {reason(exc)}") from None
+        raise UnreadableFile(f"cannot be read: {describe_error(exc)}") from None
     finally:
         os.close(descriptor)
 
 
-def drained(descriptor: int, most_bytes: int) -> bytes:
+def read_all(descriptor: int, most_bytes: int) -> bytes:
     data = b""
     while len(data) < most_bytes and (chunk := os.read(descriptor, most_bytes - len(data))):
         data += chunk
     return data
 
 
-def must_be_regular(mode: int) -> None:
+def check_regular(mode: int) -> None:
     """Raises Unfit."""
     if stat.S_ISDIR(mode):
-        raise Unfit("is a folder, not a file")
+        raise UnreadableFile("is a folder, not a file")
     if not stat.S_ISREG(mode):
-        raise Unfit("is no regular file")
+        raise UnreadableFile("is no regular file")
 
 
 def real_path(descriptor: int, path: Path | str) -> str:
@@ -103,25 +103,25 @@ def is_beneath(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip("/") + "/")
 
 
-def reason(flaw: OSError | ValueError) -> str:
+def describe_error(flaw: OSError | ValueError) -> str:
     number = flaw.errno if isinstance(flaw, OSError) else errno.EINVAL
     return os.strerror(number or errno.EIO)
 
 
-def json_object(data: bytes) -> Json:
+def parse_json_object(data: bytes) -> Json:
     """Raises Unfit with the line of the first flaw."""
     try:
         value: Any = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Unfit(f"is no JSON: {exc}", line_of_flaw(data, str(exc))) from None
+        raise UnreadableFile(f"is no JSON: {exc}", line_of_error(data, str(exc))) from None
     except RecursionError:
-        raise Unfit("is nested too deeply") from None
+        raise UnreadableFile("is nested too deeply") from None
     if not isinstance(value, dict):
-        raise Unfit("must be a JSON object", 1)
+        raise UnreadableFile("must be a JSON object", 1)
     return value
 
 
-def line_of_flaw(data: bytes, text: str) -> int:
+def line_of_error(data: bytes, text: str) -> int:
     """msgspec names the byte, or says that the data ends too early."""
     found = re.search(r"\(byte (\d+)\)", text)
     return data.count(b"\n", 0, int(found[1]) if found else len(data.rstrip())) + 1

@@ -20,7 +20,7 @@ from pathlib import Path
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
 from parley.settings import safe_read
-from parley.settings.base import Flaw, Layer, Source
+from parley.settings.base import SettingsLayer, SettingsProblem, Source
 
 MANAGED_FILE = Path("/etc/claude-code/managed-settings.json")
 AMBIENT: tuple[Source, ...] = ("local", "project", "user")
@@ -28,7 +28,7 @@ UNSAFE = "is not used: it and its folder must belong to root or to you, and nobo
 LOSS = "nothing in it counts, and if it has deny or ask rules, they do not hold"
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class SourceSelection(Struct, frozen=True, kw_only=True):
     """What to read."""
 
     config: Path
@@ -47,10 +47,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return not self.bare and (self.sources is None or source in self.sources)
 
 
-class Read(Struct, frozen=True, kw_only=True):
-    layers: tuple[Layer, ...]
+class LoadedLayers(Struct, frozen=True, kw_only=True):
+    layers: tuple[SettingsLayer, ...]
     """The strongest first."""
-    flaws: tuple[Flaw, ...] = ()
+    problems: tuple[SettingsProblem, ...] = ()
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
@@ -68,17 +68,17 @@ def home(environment: Mapping[str, str]) -> Path:
         raise SessionError("there is no home folder to keep sessions and settings in: set HOME") from None
 
 
-def read(wanted: Wanted) -> Read:
+def load_layers(wanted: SourceSelection) -> LoadedLayers:
     """All layers that are wanted and there. Raises UsageError."""
     check_sources(wanted.sources)
-    flaws: list[Flaw] = []
+    flaws: list[SettingsProblem] = []
     layers = [
-        managed_file(wanted.managed_file, flaws),
-        given("managed", "--managed-settings", wanted.managed, wanted.project),
-        given("flag", "--settings", wanted.given, wanted.project),
-        *(ambient(wanted, source, flaws) for source in AMBIENT if wanted.wants(source)),
+        load_managed_file(wanted.managed_file, flaws),
+        parse_given("managed", "--managed-settings", wanted.managed, wanted.project),
+        parse_given("flag", "--settings", wanted.given, wanted.project),
+        *(load_file_layer(wanted, source, flaws) for source in AMBIENT if wanted.wants(source)),
     ]
-    return Read(layers=tuple(layer for layer in layers if layer is not None), flaws=tuple(flaws))
+    return LoadedLayers(layers=tuple(layer for layer in layers if layer is not None), problems=tuple(flaws))
 
 
 def check_sources(sources: tuple[str, ...] | None) -> None:
@@ -94,37 +94,37 @@ def path_of(config: Path, project: str, source: Source) -> Path:
     return Path(project, ".claude", names[source]) if source in names else config / "settings.json"
 
 
-def ambient(wanted: Wanted, source: Source, flaws: list[Flaw]) -> Layer | None:
+def load_file_layer(wanted: SourceSelection, source: Source, flaws: list[SettingsProblem]) -> SettingsLayer | None:
     """A file that is read if it is there; a flaw of it is noted."""
     path = path_of(wanted.config, wanted.project, source)
     if source == "project" and path.parent.resolve() == wanted.config.resolve():
         return None  # in the home folder the person's file has the project's name
     beneath = None if source == "user" else (wanted.project,)
     try:
-        data = safe_read.read(path, beneath).data
-        values = safe_read.json_object(data)
-    except safe_read.Absent:
+        data = safe_read.read_file(path, beneath).data
+        values = safe_read.parse_json_object(data)
+    except safe_read.MissingFile:
         return None
-    except safe_read.Unfit as exc:
-        flaws.append(Flaw(path=str(path), text=f"{exc}; {LOSS}", line=exc.line))
+    except safe_read.UnreadableFile as exc:
+        flaws.append(SettingsProblem(path=str(path), text=f"{exc}; {LOSS}", line=exc.line))
         return None
     root = str(wanted.config) if source == "user" else wanted.project
-    return Layer(source=source, path=str(path), root=root, values=values, text=data)
+    return SettingsLayer(source=source, path=str(path), root=root, values=values, text=data)
 
 
-def managed_file(path: Path, flaws: list[Flaw]) -> Layer | None:
+def load_managed_file(path: Path, flaws: list[SettingsProblem]) -> SettingsLayer | None:
     """The administrator's file. Raises UsageError if it is broken: nobody works past a policy that was meant to be."""
     try:
-        found = safe_read.read(path)
+        found = safe_read.read_file(path)
         if not is_safe(found.status) or not is_safe(path.parent.stat()):
-            flaws.append(Flaw(path=str(path), text=UNSAFE))
+            flaws.append(SettingsProblem(path=str(path), text=UNSAFE))
             return None
-        values = safe_read.json_object(found.data)
-    except safe_read.Absent:
+        values = safe_read.parse_json_object(found.data)
+    except safe_read.MissingFile:
         return None
-    except safe_read.Unfit as exc:
-        raise UsageError(str(Flaw(path=str(path), text=str(exc), line=exc.line))) from None
-    return Layer(source="managed", path=str(path), root=str(path.parent), values=values, text=found.data)
+    except safe_read.UnreadableFile as exc:
+        raise UsageError(str(SettingsProblem(path=str(path), text=str(exc), line=exc.line))) from None
+    return SettingsLayer(source="managed", path=str(path), root=str(path.parent), values=values, text=found.data)
 
 
 def is_safe(status: os.stat_result) -> bool:
@@ -132,28 +132,28 @@ def is_safe(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.getuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def given(source: Source, flag: str, text: str | None, project: str) -> Layer | None:
+def parse_given(source: Source, flag: str, text: str | None, project: str) -> SettingsLayer | None:
     """What a flag says: inline JSON, or the name of a file. Raises UsageError."""
     if not text:
         return None
     inline = text.lstrip().startswith("{")
     path = flag if inline else text
     try:
-        data = text.encode("utf-8", "surrogateescape") if inline else given_file(path, source)
-        values = safe_read.json_object(data)
+        data = text.encode("utf-8", "surrogateescape") if inline else read_given_file(path, source)
+        values = safe_read.parse_json_object(data)
     except OSError as exc:
         raise UsageError(f"the settings file {path} cannot be read: {exc.strerror}") from None
-    except safe_read.Unfit as exc:
-        raise UsageError(str(Flaw(path=path, text=str(exc), line=exc.line))) from None
-    return Layer(source=source, path=path, root=project, values=values, text=data)
+    except safe_read.UnreadableFile as exc:
+        raise UsageError(str(SettingsProblem(path=path, text=str(exc), line=exc.line))) from None
+    return SettingsLayer(source=source, path=path, root=project, values=values, text=data)
 
 
-def given_file(path: str, source: Source) -> bytes:
+def read_given_file(path: str, source: Source) -> bytes:
     """The person names it, so it may be a pipe of their shell. Raises OSError and Unfit."""
     with open(path, "rb") as opened:
         if source == "managed" and not is_safe(os.fstat(opened.fileno())):
-            raise safe_read.Unfit(UNSAFE)
+            raise safe_read.UnreadableFile(UNSAFE)
         data = opened.read(safe_read.MOST_BYTES + 1)
     if len(data) > safe_read.MOST_BYTES:
-        raise safe_read.Unfit(f"has more than {safe_read.MOST_BYTES:,} bytes")
+        raise safe_read.UnreadableFile(f"has more than {safe_read.MOST_BYTES:,} bytes")
     return data

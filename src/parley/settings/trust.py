@@ -26,7 +26,7 @@ import msgspec
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
-from parley.settings.base import Flaw, NotWritten, Trust
+from parley.settings.base import ProjectTrust, SettingsProblem, SettingsWriteError
 from parley.settings.sources import UNSAFE, is_safe
 
 NAME = "trust.json"
@@ -43,7 +43,7 @@ class Identity(Struct, frozen=True):
     """In nanoseconds since 1970; None where that is not known."""
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class TrustRecord(Struct, frozen=True, kw_only=True):
     device: int
     inode: int
     born: int | None = None
@@ -57,22 +57,22 @@ class Record(Struct, frozen=True, kw_only=True):
         return same and self.covers is not None
 
 
-class Book(Struct, frozen=True, kw_only=True):
+class TrustFile(Struct, frozen=True, kw_only=True):
     """All that is on record."""
 
-    folders: dict[str, Record] = {}
-    flaw: Flaw | None = None
+    folders: dict[str, TrustRecord] = {}
+    problem: SettingsProblem | None = None
 
-    def of(self, identity: Identity) -> Record:
+    def find(self, identity: Identity) -> TrustRecord:
         found = self.folders.get(identity.path)
         if found is None or not found.is_of(identity):
-            return Record(device=identity.device, inode=identity.inode, born=identity.born, covers=())
+            return TrustRecord(device=identity.device, inode=identity.inode, born=identity.born, covers=())
         return found
 
 
 def identify(folder: Path | str) -> Identity:
     """Raises UsageError if it is no folder we can open."""
-    with opened(folder) as (descriptor, path):
+    with open_folder(folder) as (descriptor, path):
         return identity(descriptor, path)
 
 
@@ -84,115 +84,123 @@ def identity(descriptor: int, path: str) -> Identity:
 
 
 @contextmanager
-def opened(folder: Path | str) -> Iterator[tuple[int, str]]:
+def open_folder(folder: Path | str) -> Iterator[tuple[int, str]]:
     """A folder and its real path. Raises UsageError."""
     try:
         descriptor = os.open(folder, FOLDER)
     except (OSError, ValueError) as exc:
-        raise UsageError(f"{folder} is no folder that can be opened: {safe_read.reason(exc)}") from None
+        raise UsageError(f"{folder} is no folder that can be opened: {safe_read.describe_error(exc)}") from None
     try:
         yield descriptor, safe_read.real_path(descriptor, folder)
     finally:
         os.close(descriptor)
 
 
-def read(config: Path) -> Book:
+def read_trust_file(config: Path) -> TrustFile:
     """What is on record. A file that is broken or not safely ours vouches for nobody."""
     path = config / NAME
     try:
-        found = safe_read.read(path, beneath=(str(config),))
+        found = safe_read.read_file(path, beneath=(str(config),))
         if not is_safe(found.status):
-            raise safe_read.Unfit(UNSAFE)
-        return book(found.data)
-    except safe_read.Absent:
-        return Book()
-    except safe_read.Unfit as exc:
-        return Book(flaw=Flaw(path=str(path), text=f"{exc}; no folder is trusted", line=exc.line))
+            raise safe_read.UnreadableFile(UNSAFE)
+        return parse_trust_file(found.data)
+    except safe_read.MissingFile:
+        return TrustFile()
+    except safe_read.UnreadableFile as exc:
+        return TrustFile(problem=SettingsProblem(path=str(path), text=f"{exc}; no folder is trusted", line=exc.line))
 
 
-def book(data: bytes) -> Book:
+def parse_trust_file(data: bytes) -> TrustFile:
     """Raises Unfit."""
-    folders: Any = safe_read.json_object(data).get("folders", {})
+    folders: Any = safe_read.parse_json_object(data).get("folders", {})
     try:
-        return Book(folders=msgspec.convert(folders, dict[str, Record]))
+        return TrustFile(folders=msgspec.convert(folders, dict[str, TrustRecord]))
     except msgspec.ValidationError as exc:
-        raise safe_read.Unfit(f"is wrong: {exc}") from None
+        raise safe_read.UnreadableFile(f"is wrong: {exc}") from None
 
 
-def judge(config: Path, project: str, sources: tuple[str, ...] | None) -> tuple[Trust, Flaw | None]:
+def evaluate(
+    config: Path, project: str, sources: tuple[str, ...] | None
+) -> tuple[ProjectTrust, SettingsProblem | None]:
     """What of a project may act. Whoever names a source of the tree on the command line trusts it."""
     named = frozenset(sources or ()) & {"project", "local"}
-    known = read(config)
-    nothing = Trust(sources=named)
+    known = read_trust_file(config)
+    nothing = ProjectTrust(sources=named)
     try:
-        with opened(project) as (descriptor, path):
+        with open_folder(project) as (descriptor, path):
             found = known.folders.get(path)
             if found is None:
-                return nothing, known.flaw
+                return nothing, known.problem
             # Only now: the call for the birth time takes some milliseconds to load.
             is_same = found.is_of(identity(descriptor, path))
     except UsageError:
-        return nothing, known.flaw
+        return nothing, known.problem
     if not is_same:
-        return nothing, Flaw(path=str(config / NAME), text=f"{why_not(found, path)}; `parley trust {path}` trusts it")
+        return nothing, SettingsProblem(
+            path=str(config / NAME), text=f"{mismatch_reason(found, path)}; `parley trust {path}` trusts it"
+        )
     consents = frozenset(found.consents)
     if not found.trusted:
-        return Trust(sources=named, consents=consents), known.flaw
+        return ProjectTrust(sources=named, consents=consents), known.problem
     covered = frozenset(found.covers or ())
-    return Trust(sources=frozenset({"project", "local"}), consents=consents, covered=covered, named=named), known.flaw
+    return ProjectTrust(
+        sources=frozenset({"project", "local"}), consents=consents, covered=covered, named=named
+    ), known.problem
 
 
-def why_not(found: Record, path: str) -> str:
+def mismatch_reason(found: TrustRecord, path: str) -> str:
     """Why a record does not vouch for the folder that is there now."""
     if found.covers is None:
         return f"the record of {path} is of an older version, which did not note when it was made nor what it said"
     return f"{path} is another folder than the one on record, in the same place"
 
 
-def record(config: Path, identity: Identity, trusted: bool, covers: Iterable[str] = ()) -> None:
+def record_trust(config: Path, identity: Identity, trusted: bool, covers: Iterable[str] = ()) -> None:
     """Trust a folder with what has these digests, or trust it no more. Raises NotWritten."""
-    new = Record(
+    new = TrustRecord(
         device=identity.device,
         inode=identity.inode,
         born=identity.born,
         trusted=trusted,
         covers=tuple(dict.fromkeys(covers)),
     )
-    change(config, identity, lambda old: new)
+    update_record(config, identity, lambda old: new)
 
 
-def consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
+def record_consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
     """Put single settings on record. Raises NotWritten."""
     new = tuple(entries)
-    change(config, identity, lambda old: with_consents(old, dict.fromkeys(old.consents + new)))
+    update_record(config, identity, lambda old: replace_consents(old, dict.fromkeys(old.consents + new)))
 
 
-def withdraw(config: Path, identity: Identity, entries: Iterable[str]) -> None:
+def withdraw_consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
     """Take single settings off the record. Raises NotWritten."""
     gone = set(entries)
-    if gone & set(read(config).of(identity).consents):
-        change(config, identity, lambda old: with_consents(old, (kept for kept in old.consents if kept not in gone)))
+    if gone & set(read_trust_file(config).find(identity).consents):
+        update_record(
+            config, identity, lambda old: replace_consents(old, (kept for kept in old.consents if kept not in gone))
+        )
 
 
-def with_consents(record: Record, entries: Iterable[str]) -> Record:
+def replace_consents(record: TrustRecord, entries: Iterable[str]) -> TrustRecord:
     return msgspec.structs.replace(record, consents=tuple(entries))
 
 
-def change(config: Path, identity: Identity, make: Callable[[Record], Record]) -> None:
-    from parley.settings.safe_folder import opened
+def update_record(config: Path, identity: Identity, make: Callable[[TrustRecord], TrustRecord]) -> None:
+    from parley.settings.safe_folder import open_folder
 
-    with opened(config) as folder, folder.locked():
-        known = read(config)
-        if known.flaw is not None:
-            raise NotWritten(str(known.flaw))
-        folders: dict[str, Json] = {path: plain(kept) for path, kept in known.folders.items()}
-        new = make(known.of(identity))
-        folders[identity.path] = plain(new)
+    with open_folder(config) as folder, folder.lock():
+        known = read_trust_file(config)
+        if known.problem is not None:
+            raise SettingsWriteError(str(known.problem))
+        folders: dict[str, Json] = {path: record_to_json(kept) for path, kept in known.folders.items()}
+        new = make(known.find(identity))
+        folders[identity.path] = record_to_json(new)
         if not new.trusted and not new.consents:
             del folders[identity.path]
         data = msgspec.json.format(msgspec.json.encode({"folders": folders}), indent=2)
         folder.replace(NAME, data + b"\n")
 
 
-def plain(record: Record) -> Json:
+def record_to_json(record: TrustRecord) -> Json:
     return msgspec.structs.asdict(record)

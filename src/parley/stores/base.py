@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct
 
-TOLD = ("user", "assistant", "result")
+ANNOUNCED_KINDS = ("user", "assistant", "result")
 """The kinds of entries that are lines of the wire."""
 USAGE = "usage"
 """The kind of an entry that says how an answer ended: its `id`, and what of its message is final."""
 FOREIGN = "foreign"
 """In the context of an answer that another engine wrote or copied: of its calls nothing else is on record."""
-PLAIN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 """Ids come from outside and become file names: they must not lead out of the folder, nor be a pattern."""
 
 
@@ -57,7 +57,7 @@ class Info(Struct, frozen=True, kw_only=True):
     git_branch: str | None = None
 
 
-class Hit(Struct, frozen=True, kw_only=True):
+class SearchHit(Struct, frozen=True, kw_only=True):
     """An entry in which something was found."""
 
     id: str
@@ -67,7 +67,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-class Mended(Struct, frozen=True, kw_only=True):
+class RepairReport(Struct, frozen=True, kw_only=True):
     """What a repair did."""
 
     kept_bytes: int
@@ -76,7 +76,7 @@ class Mended(Struct, frozen=True, kw_only=True):
     """Where that is: a file, or for databases the name of the entries."""
 
 
-class Agent(Struct, frozen=True, kw_only=True):
+class AgentInfo(Struct, frozen=True, kw_only=True):
     """A subagent of a session, whose transcript is kept with it."""
 
     id: str
@@ -141,7 +141,7 @@ class Store(Protocol):
     def delete(self, session_id: str) -> None:
         """Remove all there is of it. Raises UnknownSession, SessionBusy, SessionError."""
 
-    def repair(self, session_id: str) -> Mended | None:
+    def repair(self, session_id: str) -> RepairReport | None:
         """Cut it before its first damage, and put the rest aside; None if it is whole.
 
         Raises UnknownSession, SessionBusy, SessionError.
@@ -152,13 +152,13 @@ class Store(Protocol):
 
         Raises SessionError."""
 
-    def agents(self, session_id: str) -> builtins.list[Agent]:
+    def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         """The subagents of a session whose transcripts are kept, in no special order."""
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
         """What a subagent said; nothing if there is none. Raises SessionError, DamagedSession."""
 
-    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         """What was said with all these words in it, in whatever case; the latest first."""
 
     def path(self, session_id: str) -> str:
@@ -166,17 +166,17 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class Ranking(Protocol):
+class RankedSearch(Protocol):
     """A store with an index that knows what fits best."""
 
-    def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[Hit]:
+    def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[SearchHit]:
         """What was said with some of these words in it, the best first; of one session, or of all.
 
         Raises SessionError.
         """
 
 
-def later(at: str, last: str) -> str:
+def later_time(at: str, last: str) -> str:
     """A time as lines spell it, or the first millisecond after the last one if that is not later."""
     if at > last:
         return at
@@ -189,15 +189,15 @@ def later(at: str, last: str) -> str:
         return at
 
 
-def plain(session_id: str) -> str:
+def check_id(session_id: str) -> str:
     """An id that may become a file name. Raises SessionError."""
-    if not PLAIN_ID.fullmatch(session_id):
+    if not ID_PATTERN.fullmatch(session_id):
         raise SessionError(f"{session_id!r} cannot be the id of a session")
     return session_id
 
 
-def copied(entries: Iterable[Entry], session_id: str) -> Iterator[Entry]:
+def copy_entries(entries: Iterable[Entry], session_id: str) -> Iterator[Entry]:
     """The entries of a session as those of another. What was granted to the one stays granted to it alone."""
     for entry in entries:
-        is_told = entry.kind in TOLD and "session_id" in entry.message
+        is_told = entry.kind in ANNOUNCED_KINDS and "session_id" in entry.message
         yield replace(entry, message={**entry.message, "session_id": session_id}) if is_told else entry

@@ -50,16 +50,16 @@ SAID = (
 """The fields of a record that a copy keeps."""
 
 
-def number(spelled: str) -> float | int:
+def parse_number(spelled: str) -> float | int:
     """A number with nothing behind its point is a whole one."""
     value = float(spelled)
     return int(value) if value.is_integer() else value
 
 
-DECODER = msgspec.json.Decoder(dict[str, Any], float_hook=number)
+DECODER = msgspec.json.Decoder(dict[str, Any], float_hook=parse_number)
 
 
-def of(line: bytes) -> bytes:
+def canonical_bytes(line: bytes) -> bytes:
     """What the object of a line says, without the checksums. The line is one that can be read."""
     found = DECODER.decode(line)
     for mark in MARKS:
@@ -67,41 +67,41 @@ def of(line: bytes) -> bytes:
     return msgspec.json.encode(found, order="deterministic")
 
 
-def with_own(body: bytes) -> tuple[bytes, bytes]:
+def add_own_checksum(body: bytes) -> tuple[bytes, bytes]:
     """A record with the checksum of itself, and what it says with that."""
     found = DECODER.decode(body)
-    found[OWN] = own_of(found)
+    found[OWN] = compute_own_checksum(found)
     body = b'%b,"%b":"%b"}' % (body[:-1], OWN.encode(), found[OWN].encode())
     return body, msgspec.json.encode(found, order="deterministic")
 
 
-def own_of(found: Json, session: str = "") -> str:
+def compute_own_checksum(found: Json, session: str = "") -> str:
     """The checksum of a record by itself with that of the session it was written for: the one it names."""
     said = {name: found[name] for name in SAID if name in found}
-    session = session or session_sum(str(found.get("sessionId")))
+    session = session or session_checksum(str(found.get("sessionId")))
     return f"{zlib.crc32(session.encode() + msgspec.json.encode(said, order='deterministic')):08x}{session}"
 
 
-def session_sum(session_id: str) -> str:
+def session_checksum(session_id: str) -> str:
     return f"{zlib.crc32(session_id.encode(errors='replace')):08x}"
 
 
-def is_whole(line: bytes) -> bool:
+def is_intact(line: bytes) -> bool:
     """Whether a line that can be read is a record as it was written."""
     found = DECODER.decode(line)
-    return found.get(OWN) == own_of(found)
+    return found.get(OWN) == compute_own_checksum(found)
 
 
 def is_copy(line: bytes, session_id: str) -> bool:
     """Whether a line of a session is a whole record that was written for another one."""
     found = DECODER.decode(line)
     stored = str(found.get(OWN))
-    if found.get("sessionId") != session_id or stored[DIGITS_OF_SUM:] == session_sum(session_id):
+    if found.get("sessionId") != session_id or stored[DIGITS_OF_SUM:] == session_checksum(session_id):
         return False
-    return stored == own_of(found, stored[DIGITS_OF_SUM:])
+    return stored == compute_own_checksum(found, stored[DIGITS_OF_SUM:])
 
 
-def marks(line: bytes) -> tuple[int, int] | None:
+def find_checksums(line: bytes) -> tuple[int, int] | None:
     """The checksums of a record, wherever in it they stand; None for a line without both."""
     if b'"sum"' not in line or b'"check"' not in line:
         return None

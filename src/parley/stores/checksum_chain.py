@@ -33,11 +33,11 @@ SHAPE = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
 """How a record ends, whatever became of the name of the field."""
 
 
-class Hole(Exception):
+class ChainBroken(Exception):
     """Records of ours are missing or altered before this one."""
 
 
-class Seal:
+class ChecksumChain:
     """The state of a chain: the checksums of all records so far."""
 
     def __init__(self) -> None:
@@ -50,22 +50,22 @@ class Seal:
         self._seen: set[int] = set()
         """The checksums of the records that hold."""
 
-    def copy(self) -> Seal:
+    def copy(self) -> ChecksumChain:
         """For records that may not be written after all. What is known of those so far is shared."""
-        made = Seal()
+        made = ChecksumChain()
         made.__dict__.update(self.__dict__)
         return made
 
-    def on(self, body: bytes) -> bytes:
+    def seal(self, body: bytes) -> bytes:
         """The next record, with its checksums as its last fields. `body` is a JSON object that is not empty.
 
         It is part of the chain when `holds` has seen it: a write may fail.
         """
-        body, said = canonical_json.with_own(body)
+        body, said = canonical_json.add_own_checksum(body)
         body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(said, self._content()))
         return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
 
-    def holds(self, line: bytes) -> bool:
+    def verify(self, line: bytes) -> bool:
         """Whether a line is a record of ours that follows on the last one. Raises Hole if it follows on another."""
         body = line[:-LENGTH]
         follows_on = zlib.crc32(b"}", zlib.crc32(body, self._sum))
@@ -75,14 +75,14 @@ class Seal:
             self._last = line
             self._seen.add(follows_on)
             return True
-        if (ours := respelled(line)) != line:
-            return self.holds(ours)
-        marks = canonical_json.marks(line)
-        if marks is not None and marks[1] in self._seen and canonical_json.is_whole(line):
+        if (ours := reformat(line)) != line:
+            return self.verify(ours)
+        marks = canonical_json.find_checksums(line)
+        if marks is not None and marks[1] in self._seen and canonical_json.is_intact(line):
             return False  # the same once more: stores of other programs repeat lines
-        if marks is not None and self._holds_content(line, *marks):
+        if marks is not None and self._verify_content(line, *marks):
             return True
-        stored = checksum(line)
+        stored = read_checksum(line)
         if stored is None:
             return False
         # It follows on the damaged one before it, or on one that is not there at all: both were ours.
@@ -90,12 +90,12 @@ class Seal:
         follows_damaged = last is not None and zlib.crc32(b"}", zlib.crc32(body, last)) == stored
         self._last_stored = stored
         if follows_damaged:
-            raise Hole
+            raise ChainBroken
         return False
 
-    def _holds_content(self, line: bytes, total: int, check: int) -> bool:
+    def _verify_content(self, line: bytes, total: int, check: int) -> bool:
         """The same by what a record says, however it is spelled; `check` is what the next one follows on."""
-        said, last = canonical_json.of(line), self._last_content
+        said, last = canonical_json.canonical_bytes(line), self._last_content
         if zlib.crc32(said, self._content()) == total:
             self._content_sum, self._sum = total, check
             self._last_content, self._last_stored = total, check
@@ -103,7 +103,7 @@ class Seal:
             return True
         self._last_content = total
         if last is not None and zlib.crc32(said, last) == total:
-            raise Hole
+            raise ChainBroken
         return False
 
     @property
@@ -120,7 +120,7 @@ class Seal:
         return self._content_sum
 
 
-def respelled(line: bytes) -> bytes:
+def reformat(line: bytes) -> bytes:
     """A line that may be one of ours, spelled as we do; any other as it is."""
     if b'"check"' not in line:
         return line
@@ -131,12 +131,12 @@ def respelled(line: bytes) -> bytes:
     return msgspec.json.encode(found) if isinstance(found, dict) and next(reversed(found), "") == "check" else line
 
 
-def has_shape(line: bytes) -> bool:
+def has_checksum_fields(line: bytes) -> bool:
     """Whether a line ends as only our records do."""
     return SHAPE.search(line, max(0, len(line) - LENGTH)) is not None
 
 
-def checksum(line: bytes) -> int | None:
+def read_checksum(line: bytes) -> int | None:
     """What a record of ours says of itself; None for any other line."""
     if line[-LENGTH : -LENGTH + len(BEFORE)] != BEFORE or line[-len(BEHIND) :] != BEHIND:
         return None

@@ -17,28 +17,28 @@ from parley.stores.base import Entry
 from parley.stores.files.entry_codec import OWN
 
 
-def oddity(entry: Entry) -> str | None:
+def find_problem(entry: Entry) -> str | None:
     """What is odd about an entry; None if nothing is."""
     try:
         if entry.seq < 0:
             raise msgspec.ValidationError(f"its number is {entry.seq}")
         if not OWN.isdisjoint(entry.context):
             raise msgspec.ValidationError("its context has fields of a line")
-        CHECKS.get(entry.kind, anything)(entry.message)
+        CHECKS.get(entry.kind, accept_any)(entry.message)
     except msgspec.ValidationError as exc:
         return str(exc)
     return None
 
 
-def anything(message: Json) -> None:
+def accept_any(message: Json) -> None:
     """Kinds that nobody shows or sends: whoever folds them skips what is odd."""
 
 
-def spoken(message: Json) -> None:
+def check_conversation(message: Json) -> None:
     """Raises msgspec.ValidationError."""
-    need(message, "uuid", str)
-    inner = need(message, "message", dict)
-    content = need(inner, "content", str, list)
+    require(message, "uuid", str)
+    inner = require(message, "message", dict)
+    content = require(inner, "content", str, list)
     if not isinstance(inner.get("id"), str | None):
         raise msgspec.ValidationError("`id` of its message must be a string")
     for block in content if isinstance(content, list) else ():
@@ -48,9 +48,9 @@ def spoken(message: Json) -> None:
                 blocks.read(part)
 
 
-def boundary(message: Json) -> None:
+def check_boundary(message: Json) -> None:
     """Raises msgspec.ValidationError."""
-    need(message, "uuid", str)
+    require(message, "uuid", str)
     metadata = optional(message, "compact_metadata", dict) or {}
     optional(metadata, "preserved_segment", dict)
     kept = optional(metadata, "preserved_messages", dict) or {}
@@ -61,25 +61,25 @@ def boundary(message: Json) -> None:
     optional(metadata, "distilled", list)
 
 
-def title(message: Json) -> None:
+def check_title(message: Json) -> None:
     """Raises msgspec.ValidationError."""
-    need(message, "title", str)
+    require(message, "title", str)
 
 
-def need(json: Json, name: str, *types: type[Any]) -> Any:
+def require(json: Json, name: str, *types: type[Any]) -> Any:
     if not isinstance(json.get(name), types):
         raise msgspec.ValidationError(f"it has no `{name}` that could be one")
     return json[name]
 
 
 def optional(json: Json, name: str, kind: type[Any]) -> Any:
-    return None if json.get(name) is None else need(json, name, kind)
+    return None if json.get(name) is None else require(json, name, kind)
 
 
 CHECKS: dict[str, Callable[[Json], None]] = {
-    "user": spoken,
-    "assistant": spoken,
-    "system": boundary,
-    "conversation_reset": boundary,
-    "title": title,
+    "user": check_conversation,
+    "assistant": check_conversation,
+    "system": check_boundary,
+    "conversation_reset": check_boundary,
+    "title": check_title,
 }

@@ -18,60 +18,60 @@ from contextlib import closing
 import msgspec
 
 from parley.errors import SessionError
-from parley.protocol.base import Json, Struct, spell
-from parley.stores.base import Agent, Entry, Info, Store, copied
-from parley.stores.entry_validation import oddity
+from parley.protocol.base import Json, Struct, encode_json
+from parley.stores.base import AgentInfo, Entry, Info, Store, copy_entries
+from parley.stores.entry_validation import find_problem
 
 VERSION = 2
 IS_AGENT = b'{"parley":"agent",'
 
 
-class Crew(Struct, frozen=True):
+class AgentTranscript(Struct, frozen=True):
     """A subagent, and what it said."""
 
-    agent: Agent
+    agent: AgentInfo
     entries: list[Entry]
 
 
-class Parcel(Struct, frozen=True):
+class SessionExport(Struct, frozen=True):
     info: Info
     entries: list[Entry]
-    agents: list[Crew]
+    agents: list[AgentTranscript]
 
 
-def packed(
-    info: Info, entries: Iterable[Entry], agents: Sequence[tuple[Agent, Iterable[Entry]]] = ()
+def pack(
+    info: Info, entries: Iterable[Entry], agents: Sequence[tuple[AgentInfo, Iterable[Entry]]] = ()
 ) -> Iterator[bytes]:
     """The lines of a session."""
-    yield spell({"parley": "session", "version": VERSION if agents else 1, "info": info}) + b"\n"
+    yield encode_json({"parley": "session", "version": VERSION if agents else 1, "info": info}) + b"\n"
     count = 0
     for entry in entries:
         count += 1
-        yield spell(entry) + b"\n"
+        yield encode_json(entry) + b"\n"
     for agent, said in agents:
-        yield spell({"parley": "agent", "id": agent.id, "meta": agent.meta}) + b"\n"
+        yield encode_json({"parley": "agent", "id": agent.id, "meta": agent.meta}) + b"\n"
         for entry in said:
             count += 1
-            yield spell(entry) + b"\n"
-    yield spell({"parley": "end", "entries": count}) + b"\n"
+            yield encode_json(entry) + b"\n"
+    yield encode_json({"parley": "end", "entries": count}) + b"\n"
 
 
-def unpacked(data: bytes) -> Parcel:
+def unpack(data: bytes) -> SessionExport:
     """Raises SessionError unless it is a whole session."""
     lines = [line for line in data.split(b"\n") if line.strip()]
     if len(lines) < 2:
         raise SessionError("this is no exported session: it has no beginning and end")
-    parcel = Parcel(head(lines[0]), [], [])
+    parcel = SessionExport(read_header(lines[0]), [], [])
     heap = parcel.entries
     for number, line in enumerate(lines[1:-1], 2):
         if line.startswith(IS_AGENT):
-            parcel.agents.append(Crew(agent(line, number), []))
+            parcel.agents.append(AgentTranscript(read_agent(line, number), []))
             heap = parcel.agents[-1].entries
         else:
-            heap.append(read(line, number))
+            heap.append(read_entry(line, number))
     heaps = [parcel.entries, *(crew.entries for crew in parcel.agents)]
     count = sum(map(len, heaps))
-    if decoded(lines[-1], len(lines)) != {"parley": "end", "entries": count}:
+    if decode(lines[-1], len(lines)) != {"parley": "end", "entries": count}:
         raise SessionError(f"the exported session is not whole: its end is missing behind {count} entries")
     if any([entry.seq for entry in heap] != sorted({entry.seq for entry in heap}) for heap in heaps):
         raise SessionError("the entries of the exported session are not in their order")
@@ -80,9 +80,9 @@ def unpacked(data: bytes) -> Parcel:
     return parcel
 
 
-def head(line: bytes) -> Info:
+def read_header(line: bytes) -> Info:
     """Raises SessionError."""
-    found = decoded(line, 1)
+    found = decode(line, 1)
     if found.get("parley") != "session":
         raise SessionError("this is no exported session: its first line does not say so")
     if found.get("version") not in range(1, VERSION + 1):
@@ -93,26 +93,26 @@ def head(line: bytes) -> Info:
         raise SessionError(f"line 1 of the exported session: {exc}") from None
 
 
-def agent(line: bytes, number: int) -> Agent:
+def read_agent(line: bytes, number: int) -> AgentInfo:
     """Raises SessionError."""
     try:
-        return msgspec.json.decode(line, type=Agent)
+        return msgspec.json.decode(line, type=AgentInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SessionError(f"line {number} of the exported session: {exc}") from None
 
 
-def read(line: bytes, number: int) -> Entry:
+def read_entry(line: bytes, number: int) -> Entry:
     """Raises SessionError."""
     try:
         entry = msgspec.json.decode(line, type=Entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SessionError(f"line {number} of the exported session: {exc}") from None
-    if (odd := oddity(entry)) is not None:
+    if (odd := find_problem(entry)) is not None:
         raise SessionError(f"line {number} of the exported session: {odd}")
     return entry
 
 
-def decoded(line: bytes, number: int) -> Json:
+def decode(line: bytes, number: int) -> Json:
     """Raises SessionError."""
     try:
         return msgspec.json.decode(line, type=Json)
@@ -120,7 +120,9 @@ def decoded(line: bytes, number: int) -> Json:
         raise SessionError(f"line {number} of the exported session: {exc}") from None
 
 
-def fill(store: Store, session_id: str, entries: Iterable[Entry], agents: Iterable[Crew] = ()) -> None:
+def import_session(
+    store: Store, session_id: str, entries: Iterable[Entry], agents: Iterable[AgentTranscript] = ()
+) -> None:
     """Make a session of these entries, or none at all. Raises SessionError."""
     log = store.create(session_id)
     try:
@@ -128,7 +130,7 @@ def fill(store: Store, session_id: str, entries: Iterable[Entry], agents: Iterab
             log.append(entry)
         for crew in agents:
             with closing(store.agent_log(session_id, crew.agent.id, crew.agent.meta)) as own:
-                for entry in copied(crew.entries, session_id):
+                for entry in copy_entries(crew.entries, session_id):
                     own.append(entry)
         log.sync()
     except BaseException:
@@ -139,7 +141,7 @@ def fill(store: Store, session_id: str, entries: Iterable[Entry], agents: Iterab
     log.close()
 
 
-def adorn(store: Store, session_id: str, title: str | None, tag: str | None) -> None:
+def set_labels(store: Store, session_id: str, title: str | None, tag: str | None) -> None:
     """Give a session what the other had."""
     info = store.info(session_id)
     if title and info is not None and info.title != title:

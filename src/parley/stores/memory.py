@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from parley.errors import SessionBusy, UnknownSession
-from parley.protocol.base import Json, spell
-from parley.stores.base import Agent, Entry, Hit, Info, Mended, plain
-from parley.stores.search_text import SAID, first_prompt, hit, words
+from parley.protocol.base import Json, encode_json
+from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 
 
 class MemoryLog:
@@ -38,7 +38,7 @@ class MemoryLog:
             del self._holders[self._session_id]
 
 
-class Memory:
+class MemoryStore:
     def __init__(self, cwd: str = "") -> None:
         self._cwd = cwd
         self._sessions: dict[str, builtins.list[Entry]] = {}
@@ -56,7 +56,7 @@ class Memory:
         return session_id in self._holders
 
     def create(self, session_id: str) -> MemoryLog:
-        return self._held(plain(session_id))
+        return self._held(check_id(session_id))
 
     def open(self, session_id: str, *, steal: bool = False) -> MemoryLog:
         self._check(session_id)
@@ -90,7 +90,7 @@ class Memory:
             first_prompt=next((prompt for prompt in prompts if prompt is not None), None),
             created=kept[0].at,
             modified=kept[-1].at,
-            size_bytes=sum(len(spell(entry.message)) for entry in kept),
+            size_bytes=sum(len(encode_json(entry.message)) for entry in kept),
             messages=sum(entry.kind in SAID for entry in kept),
             tag=self._tags.get(session_id),
         )
@@ -131,7 +131,7 @@ class Memory:
         for part in kept:
             part.pop(session_id, None)
 
-    def repair(self, session_id: str) -> Mended | None:
+    def repair(self, session_id: str) -> RepairReport | None:
         self._check(session_id)
         return None
 
@@ -140,16 +140,16 @@ class Memory:
             self._agents.setdefault(session_id, {})[agent_id] = meta
         return MemoryLog(agent_id, self._said_by_agents.setdefault(session_id, {}), {})
 
-    def agents(self, session_id: str) -> builtins.list[Agent]:
-        return [Agent(id=id, meta=meta) for id, meta in self._agents.get(session_id, {}).items()]
+    def agents(self, session_id: str) -> builtins.list[AgentInfo]:
+        return [AgentInfo(id=id, meta=meta) for id, meta in self._agents.get(session_id, {}).items()]
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
         return iter(tuple(self._said_by_agents.get(session_id, {}).get(agent_id, ())))
 
-    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
-        wanted = words(text)
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
+        wanted = split_words(text)
         found = (
-            hit(session_id, entry, wanted)
+            make_hit(session_id, entry, wanted)
             for session_id in reversed(self._sessions)
             for entry in reversed(self._sessions[session_id])
         )

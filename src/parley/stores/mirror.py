@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from parley.protocol.base import Json, Message, spell
+from parley.protocol.base import Json, Message, encode_json
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.stores.base import Entry, Log
-from parley.stores.files.entry_codec import MIRRORED, Context
+from parley.stores.files.entry_codec import MIRRORED, EntryContext
 from parley.stores.files.transcript_lines import Spelling
 
 
-class Mirror:
+class MirroredLog:
     def __init__(
         self,
         log: Log,
@@ -26,7 +26,7 @@ class Mirror:
         *,
         path: str,
         session_id: str,
-        context: Context,
+        context: EntryContext,
         most_bytes: int,
         is_copy: bool = False,
         head: Json | None = None,
@@ -49,12 +49,12 @@ class Mirror:
         if self._is_behind:
             self._is_behind = False
             for before in self._log.entries():
-                self._tell(before)
+                self._send(before)
         self._log.append(entry)
         if self._head is not None:
             self._told(TranscriptMirror(filePath=self._path, entries=[self._head]))
             self._head = None
-        self._tell(entry)
+        self._send(entry)
 
     def sync(self) -> None:
         self._log.sync()
@@ -68,13 +68,13 @@ class Mirror:
     def close(self) -> None:
         self._log.close()
 
-    def _tell(self, entry: Entry) -> None:
+    def _send(self, entry: Entry) -> None:
         spelled = self._spelling.of(entry)
         self._spelling.take(spelled)
         for line in spelled.lines:
             frame = TranscriptMirror(filePath=self._path, entries=[{**line, MIRRORED: True}])
             # Clients break off at a line that is too long, and lose more than this one.
-            size = len(spell(frame))
+            size = len(encode_json(frame))
             if size > self._most_bytes:
                 self._complain(f"entry {entry.seq} of the session is not mirrored: it would be a line of {size} bytes")
             else:

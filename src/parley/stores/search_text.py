@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from parley.protocol.base import Json
-from parley.stores.base import Entry, Hit
+from parley.stores.base import Entry, SearchHit
 
 WORD = re.compile(r"[^\W_]+")
 LONGEST_WORD = 64
@@ -26,18 +26,18 @@ NEAR = 10
 """So many other words may stand between the first and the last of those that are looked for."""
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, in their order."""
     return [word[:LONGEST_WORD] for word in WORD.findall(text.casefold())]
 
 
-def telling(text: str) -> list[str]:
+def significant_words(text: str) -> list[str]:
     """The words of a question that say what it is about, each once; all of them if there are no others."""
-    every = list(dict.fromkeys(words(text)))
+    every = list(dict.fromkeys(split_words(text)))
     return ([word for word in every if word not in EMPTY] or every)[:MOST_WORDS]
 
 
-def queries(wanted: list[str]) -> list[str]:
+def build_queries(wanted: list[str]) -> list[str]:
     """For SQLite's full-text search: what has all the words near each other, then anywhere, then what has any."""
     quoted = [f'"{word}"' for word in wanted]
     if len(quoted) < 2:
@@ -45,15 +45,15 @@ def queries(wanted: list[str]) -> list[str]:
     return [f"NEAR({' '.join(quoted)}, {NEAR})", " ".join(quoted), " OR ".join(quoted)]
 
 
-def said(kind: str, message: Json) -> str:
+def entry_text(kind: str, message: Json) -> str:
     """What a person or a model wrote in an entry, and what tools answered; "" for all else."""
     if kind not in SAID:
         return ""
     inner = message.get("message")
-    return "\n".join(texts(inner.get("content"))) if isinstance(inner, dict) else ""
+    return "\n".join(block_texts(inner.get("content"))) if isinstance(inner, dict) else ""
 
 
-def texts(content: object) -> list[str]:
+def block_texts(content: object) -> list[str]:
     """The texts in the content of a message."""
     if isinstance(content, str):
         return [content]
@@ -61,7 +61,7 @@ def texts(content: object) -> list[str]:
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict):
             found += [block["text"]] if isinstance(block.get("text"), str) else []
-            found += texts(block.get("content"))
+            found += block_texts(block.get("content"))
     return found
 
 
@@ -81,15 +81,15 @@ def first_prompt(kind: str, message: Json) -> str | None:
     return text if len(text) <= LONGEST_PROMPT else text[:LONGEST_PROMPT].rstrip() + "…"
 
 
-def hit(session_id: str, entry: Entry, wanted: list[str]) -> Hit | None:
+def make_hit(session_id: str, entry: Entry, wanted: list[str]) -> SearchHit | None:
     """The find in an entry that has all the words."""
-    text = said(entry.kind, entry.message)
-    if not wanted or not set(wanted) <= set(words(text)):
+    text = entry_text(entry.kind, entry.message)
+    if not wanted or not set(wanted) <= set(split_words(text)):
         return None
-    return Hit(id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=excerpt(text, wanted))
+    return SearchHit(id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=make_excerpt(text, wanted))
 
 
-def excerpt(text: str, wanted: list[str]) -> str:
+def make_excerpt(text: str, wanted: list[str]) -> str:
     """A line of the text around the first of the words."""
     flat = " ".join(text.split())
     at = min((found for word in wanted if (found := flat.casefold().find(word)) >= 0), default=0)
@@ -98,7 +98,7 @@ def excerpt(text: str, wanted: list[str]) -> str:
     return f"{'…' if begin else ''}{cut}{'…' if begin + EXCERPT < len(flat) else ''}"
 
 
-def passage(text: str, wanted: list[str]) -> str:
+def find_passage(text: str, wanted: list[str]) -> str:
     """The lines of the text in which most of the words stand together; long ones count for more."""
     flat, weights = " ".join(text.split()), {word: len(word) for word in wanted}
     all_words = ((found.start(), found[0].casefold()[:LONGEST_WORD]) for found in WORD.finditer(flat))

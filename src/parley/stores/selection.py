@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from parley.errors import UsageError
 from parley.protocol.base import Struct
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 
 SCHEMES = ("postgres://", "postgresql://")
 NEEDS_PLACE = {"sqlite": "sqlite:FILE", "postgres": "postgres://HOST/DATABASE"}
@@ -28,7 +28,7 @@ class Chosen(Struct, frozen=True):
         return self.place.startswith(SCHEMES)
 
 
-def choose(options: Options, environment: Mapping[str, str]) -> Chosen | None:
+def choose(options: CliOptions, environment: Mapping[str, str]) -> Chosen | None:
     """The store that was named; None if none was. Raises UsageError."""
     if options.no_session_persistence and not (options.resume or options.continue_conversation):
         return Chosen("memory")

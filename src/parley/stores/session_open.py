@@ -20,12 +20,12 @@ import msgspec
 
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Json, Struct
-from parley.stores.base import USAGE, Entry, Log, Store, copied, later
+from parley.stores.base import USAGE, Entry, Log, Store, copy_entries, later_time
 
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients look for this very beginning
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class SessionRequest(Struct, frozen=True, kw_only=True):
     """What was asked for."""
 
     session_id: str | None = None
@@ -49,14 +49,14 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return "fork" if self.fork else "resume"
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class OpenedSession(Struct, frozen=True, kw_only=True):
     session_id: str
     log: Log
     copied: str | None = None
     """The session that this one is a copy of."""
 
 
-def open_session(wanted: Wanted, store: Store, new_id: Callable[[], str]) -> Opened:
+def open_session(wanted: SessionRequest, store: Store, new_id: Callable[[], str]) -> OpenedSession:
     """Raises UsageError, SessionError, and with it UnknownSession, SessionBusy and DamagedSession."""
     check(wanted)
     old = wanted.resume or (store.newest() if wanted.newest else None)
@@ -66,16 +66,16 @@ def open_session(wanted: Wanted, store: Store, new_id: Callable[[], str]) -> Ope
         raise UsageError(f"Session ID {wanted.session_id} is already in use.")
     if old is None:
         session_id = wanted.session_id or new_id()
-        return Opened(session_id=session_id, log=place(wanted, store).create(session_id))
+        return OpenedSession(session_id=session_id, log=find_session(wanted, store).create(session_id))
     if wanted.fork:
         session_id = wanted.session_id or new_id()
-        return Opened(session_id=session_id, log=copy(wanted, store, old, session_id), copied=old)
+        return OpenedSession(session_id=session_id, log=copy_session(wanted, store, old, session_id), copied=old)
     if not wanted.keep:
-        return Opened(session_id=old, log=copy(wanted, store, old, old))
-    return Opened(session_id=old, log=taken_up(wanted, store.open(old, steal=wanted.steal)))
+        return OpenedSession(session_id=old, log=copy_session(wanted, store, old, old))
+    return OpenedSession(session_id=old, log=resume_session(wanted, store.open(old, steal=wanted.steal)))
 
 
-def check(wanted: Wanted) -> None:
+def check(wanted: SessionRequest) -> None:
     """Raises UsageError if the options contradict each other."""
     if wanted.session_id is not None and not is_uuid(wanted.session_id):
         raise UsageError("Invalid session ID. Must be a valid UUID.")
@@ -90,53 +90,55 @@ def check(wanted: Wanted) -> None:
         raise UsageError("--resume-drops-turn goes only with --resume-session-at")
 
 
-def place(wanted: Wanted, store: Store) -> Store:
+def find_session(wanted: SessionRequest, store: Store) -> Store:
     """Where the session is written."""
     if wanted.keep:
         return store
-    from parley.stores.memory import Memory
+    from parley.stores.memory import MemoryStore
 
-    return Memory()
+    return MemoryStore()
 
 
-def copy(wanted: Wanted, store: Store, old: str, session_id: str) -> Log:
+def copy_session(wanted: SessionRequest, store: Store, old: str, session_id: str) -> Log:
     """A new log with what counts of an old one, which is only read."""
     entries = list(store.read(old))  # all of it, as a copy of the good half of a damaged session is worse than none
     if wanted.at is not None:
-        kept = before_cut(entries, wanted.at, wanted.drops)
-        entries = [*kept, *about_answers(kept, entries[len(kept) :])]
-    log = place(wanted, store).create(session_id)
-    for seq, entry in enumerate(copied(entries, session_id)):
+        kept = entries_before_cut(entries, wanted.at, wanted.drops)
+        entries = [*kept, *check_answers(kept, entries[len(kept) :])]
+    log = find_session(wanted, store).create(session_id)
+    for seq, entry in enumerate(copy_entries(entries, session_id)):
         log.append(msgspec.structs.replace(entry, seq=seq))
     return log
 
 
-def taken_up(wanted: Wanted, log: Log) -> Log:
+def resume_session(wanted: SessionRequest, log: Log) -> Log:
     """The log of the session itself; it goes on at an earlier point if that is wanted."""
     if wanted.at is None:
         return log
     try:
         entries = list(log.entries())
-        if before_cut(entries, wanted.at, wanted.drops) != entries:
+        if entries_before_cut(entries, wanted.at, wanted.drops) != entries:
             last = entries[-1]
-            log.append(Entry(seq=last.seq + 1, kind="cut", at=later(last.at, last.at), message={"after": wanted.at}))
+            log.append(
+                Entry(seq=last.seq + 1, kind="cut", at=later_time(last.at, last.at), message={"after": wanted.at})
+            )
     except BaseException:
         log.close()
         raise
     return log
 
 
-def before_cut(entries: list[Entry], at: str, drops: str | None) -> list[Entry]:
+def entries_before_cut(entries: list[Entry], at: str, drops: str | None) -> list[Entry]:
     """The entries up to the one that counts last. Raises SessionError if the conversation cannot be cut there."""
-    places = [number for number, entry in talk(entries) if entry.message.get("uuid") == at]
+    places = [number for number, entry in is_conversation(entries) if entry.message.get("uuid") == at]
     if not places:
         raise SessionError(f"No message found with message.uuid of: {at}")
     if drops is not None:
-        check_dropped([entry for number, entry in talk(entries) if number > places[0]], drops)
+        check_dropped([entry for number, entry in is_conversation(entries) if number > places[0]], drops)
     return entries[: places[0] + 1]
 
 
-def about_answers(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
+def check_answers(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
     """What was noted about answers after the cut: their figures, and what was decided on their calls.
 
     Calls whose results are cut off have run, and nobody may say that they did not.
@@ -151,7 +153,7 @@ def about_answers(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
             yield entry
 
 
-def talk(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
+def is_conversation(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
     """The lines of the conversation as it stands, with their places: without what was cut off before."""
     found: list[tuple[int, Entry]] = []
     for number, entry in enumerate(entries):
@@ -170,16 +172,18 @@ def check_dropped(dropped: list[Entry], prompt: str) -> None:
         return
     first, *rest = dropped
     if first.message.get("uuid") != prompt:
-        raise SessionError(f"{REJECTED} {told(first)} would be lost, which is no part of the turn of {prompt!r}")
+        raise SessionError(
+            f"{REJECTED} {is_announced(first)} would be lost, which is no part of the turn of {prompt!r}"
+        )
     others = [entry for entry in rest if is_prompt(entry.message)]
     if others:
-        raise SessionError(f"{REJECTED} {told(others[0])} came within the turn of {prompt!r} and would be lost")
+        raise SessionError(f"{REJECTED} {is_announced(others[0])} came within the turn of {prompt!r} and would be lost")
     merged = [uuid for uuid in first.message.get("user_message_uuids") or () if uuid != prompt]
     if merged:
         raise SessionError(f"{REJECTED} the prompt {merged[0]} is answered in the turn of {prompt!r} and would be lost")
 
 
-def told(entry: Entry) -> str:
+def is_announced(entry: Entry) -> str:
     return f"the {entry.kind} message {entry.message.get('uuid')}"
 
 

@@ -15,25 +15,25 @@ from parley.stores.session_open import is_uuid
 MOST_NAMED = 10
 
 
-def titled(name: str, stores: Iterable[Store], project: str) -> str | None:
+def find_by_title(name: str, stores: Iterable[Store], project: str) -> str | None:
     """The id of the session with this title; None if there is none. Raises SessionError if there are several."""
     if is_uuid(name):
         return None
     places = list(stores)
     for where in (project, None):
-        found = [info for store in places for info in store.list(where) if is_called(info, name)]
+        found = [info for store in places for info in store.list(where) if has_title(info, name)]
         if len(found) > 1:
-            raise SessionError(several(name, found))
+            raise SessionError(ambiguous_title(name, found))
         if found:
             return found[0].id
     return None
 
 
-def is_called(info: Info, name: str) -> bool:
+def has_title(info: Info, name: str) -> bool:
     return info.title is not None and info.title.split() == name.split()
 
 
-def several(name: str, found: list[Info]) -> str:
+def ambiguous_title(name: str, found: list[Info]) -> str:
     latest = sorted(found, key=lambda info: info.modified, reverse=True)
     named = "; ".join(f"{info.id} ({info.modified}, {info.cwd})" for info in latest[:MOST_NAMED])
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""

@@ -23,7 +23,7 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from parley.observer import Fact, Observer, Watch
+from parley.observer import AttributeValue, Observation, Observer
 from parley.version import __version__
 
 W3C = TraceContextTextMapPropagator()
@@ -49,14 +49,14 @@ NAMES = {
 """What facts are called. Those of the conventions where they have one."""
 
 
-class Span(Watch):
-    def __init__(self, span: trace.Span, *, is_current: bool, tells_requests: bool = False) -> None:
+class Span(Observation):
+    def __init__(self, span: trace.Span, *, is_current: bool, traces_requests: bool = False) -> None:
         self._span = span
         self._is_current = is_current
-        self._tells_requests = tells_requests
+        self._traces_requests = traces_requests
         self._token: Any = None
 
-    def note(self, **facts: Fact) -> None:
+    def note(self, **facts: AttributeValue) -> None:
         for name, value in facts.items():
             if name == "stop_reason" and value is not None:
                 self._span.set_attribute("gen_ai.response.finish_reasons", [str(value)])
@@ -66,7 +66,7 @@ class Span(Watch):
             self._span.set_status(trace.StatusCode.ERROR)
 
     def headers(self) -> Mapping[str, str]:
-        return carried(trace.set_span_in_context(self._span)) if self._tells_requests else {}
+        return trace_headers(trace.set_span_in_context(self._span)) if self._traces_requests else {}
 
     def __enter__(self) -> Span:
         if self._is_current:
@@ -94,40 +94,40 @@ class OpenTelemetry(Observer):
         close_seconds: float = CLOSE_SECONDS,
     ) -> None:
         self._tracer = provider.get_tracer("parley", __version__)
-        self._parent = parent(environment)
+        self._parent = parse_parent(environment)
         """Who started us, if that is known."""
-        self._tells_requests = environment.get("PARLEY_TRACE_REQUESTS", "") in ("1", "true")
+        self._traces_requests = environment.get("PARLEY_TRACE_REQUESTS", "") in ("1", "true")
         self._close = close
         """Sends what is left; None where that is the program's business."""
         self._close_seconds = close_seconds
 
-    def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Watch:
+    def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Observation:
         name = agent or "parley"
         facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": session_id}
         # A subagent's turn is in the call that started it; the session's own in what the prompt names, or in
         # whatever started the session.
-        named = parent({"TRACEPARENT": traceparent}) if traceparent else None
+        named = parse_parent({"TRACEPARENT": traceparent}) if traceparent else None
         context = (named or self._parent) if agent is None else None
-        return self._begun(f"invoke_agent {name}", "invoke_agent", facts, context=context)
+        return self._start(f"invoke_agent {name}", "invoke_agent", facts, context=context)
 
-    def model_call(self, provider: str, model: str) -> Watch:
+    def model_call(self, provider: str, model: str) -> Observation:
         facts = {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
         # Its events are taken one by one by somebody else, for whom it must not be the current one.
-        return self._begun(f"chat {model}", "chat", facts, trace.SpanKind.CLIENT, is_current=False)
+        return self._start(f"chat {model}", "chat", facts, trace.SpanKind.CLIENT, is_current=False)
 
-    def tool(self, name: str, tool_use_id: str) -> Watch:
+    def tool(self, name: str, tool_use_id: str) -> Observation:
         facts = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": tool_use_id, "gen_ai.tool.type": "function"}
-        return self._begun(f"execute_tool {name}", "execute_tool", facts)
+        return self._start(f"execute_tool {name}", "execute_tool", facts)
 
-    def hook(self, event: str, label: str) -> Watch:
-        return self._begun(f"hook {event}", None, {"parley.hook.event": event, "parley.hook.name": label})
+    def hook(self, event: str, label: str) -> Observation:
+        return self._start(f"hook {event}", None, {"parley.hook.event": event, "parley.hook.name": label})
 
-    def permission(self, tool: str, tool_use_id: str) -> Watch:
+    def permission(self, tool: str, tool_use_id: str) -> Observation:
         facts = {"gen_ai.tool.name": tool, "gen_ai.tool.call.id": tool_use_id}
-        return self._begun(f"permission {tool}", None, facts)
+        return self._start(f"permission {tool}", None, facts)
 
     def child_environment(self) -> Mapping[str, str]:
-        return {name.upper(): value for name, value in carried(contexts.get_current()).items()}
+        return {name.upper(): value for name, value in trace_headers(contexts.get_current()).items()}
 
     def close(self) -> None:
         if self._close is not None:
@@ -136,7 +136,7 @@ class OpenTelemetry(Observer):
             last.start()
             last.join(self._close_seconds)
 
-    def _begun(
+    def _start(
         self,
         name: str,
         operation: str | None,
@@ -149,49 +149,51 @@ class OpenTelemetry(Observer):
         if operation is not None:
             facts = {"gen_ai.operation.name": operation, **facts}
         span = self._tracer.start_span(name, context=context, kind=kind, attributes=facts)
-        return Span(span, is_current=is_current, tells_requests=self._tells_requests)
+        return Span(span, is_current=is_current, traces_requests=self._traces_requests)
 
 
-def carried(context: contexts.Context) -> dict[str, str]:
+def trace_headers(context: contexts.Context) -> dict[str, str]:
     """The W3C fields for a context; nothing where there is no span."""
     fields: dict[str, str] = {}
     W3C.inject(fields, context)
     return fields
 
 
-def parent(environment: Mapping[str, str]) -> contexts.Context | None:
+def parse_parent(environment: Mapping[str, str]) -> contexts.Context | None:
     """The span that TRACEPARENT names; None if there is none, or what is there is no such thing."""
     fields = {name: environment[name.upper()] for name in ("traceparent", "tracestate") if name.upper() in environment}
     context = W3C.extract(fields, contexts.Context())
     return context if trace.get_current_span(context).get_span_context().is_valid else None
 
 
-def observer(environment: Mapping[str, str], complain: Callable[[str], None]) -> Observer | None:
+def create_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -> Observer | None:
     """Who watches, if anybody: the program around us, or the exporters that the environment names."""
     provider = trace.get_tracer_provider()
     if not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return OpenTelemetry(provider, environment)
     names = [name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")]
     wanted = [name for name in names if name and name != "none"]
-    return exporting(wanted, environment, complain) if wanted else None
+    return create_exporting_observer(wanted, environment, warn) if wanted else None
 
 
-def exporting(wanted: list[str], environment: Mapping[str, str], complain: Callable[[str], None]) -> Observer | None:
+def create_exporting_observer(
+    wanted: list[str], environment: Mapping[str, str], warn: Callable[[str], None]
+) -> Observer | None:
     try:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
     except ImportError:
-        complain("OTEL_TRACES_EXPORTER is set, but opentelemetry-sdk is missing: pip install 'parley-agent[otel]'")
+        warn("OTEL_TRACES_EXPORTER is set, but opentelemetry-sdk is missing: pip install 'parley-agent[otel]'")
         return None
     service = {"service.name": environment.get("OTEL_SERVICE_NAME") or "parley", "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
-    processors = [made for name in wanted if (made := processor(name, complain)) is not None]
+    processors = [made for name in wanted if (made := create_processor(name, warn)) is not None]
     for each in processors:
         provider.add_span_processor(each)
     return OpenTelemetry(provider, environment, provider.shutdown) if processors else None
 
 
-def processor(name: str, complain: Callable[[str], None]) -> Any:
+def create_processor(name: str, warn: Callable[[str], None]) -> Any:
     """What takes spans to an exporter; None, with a complaint, if there is no such exporter."""
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
 
@@ -202,10 +204,10 @@ def processor(name: str, complain: Callable[[str], None]) -> Any:
 
     found = [entry for entry in entry_points(group=EXPORTERS) if entry.name == name]
     if not found:
-        complain(f"OTEL_TRACES_EXPORTER names {name!r}, and no installed package has an exporter of that name")
+        warn(f"OTEL_TRACES_EXPORTER names {name!r}, and no installed package has an exporter of that name")
         return None
     try:
         return BatchSpanProcessor(found[0].load()())
     except Exception as exc:
-        complain(f"the exporter {name!r} of OTEL_TRACES_EXPORTER cannot be used: {type(exc).__name__}: {exc}")
+        warn(f"the exporter {name!r} of OTEL_TRACES_EXPORTER cannot be used: {type(exc).__name__}: {exc}")
         return None

@@ -13,10 +13,10 @@ import msgspec
 
 from parley.errors import ModelError
 from parley.models.accumulator import parse_input
-from parley.models.base import Event, ModelRequest
+from parley.models.base import ModelEvent, ModelRequest
 from parley.protocol.base import Json, Struct
-from parley.testing.http import refused
-from parley.testing.messages_api import Asked
+from parley.testing.http import request_error
+from parley.testing.messages_api import ApiRequest
 
 STOP_REASONS = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
 """Any other is `stop`."""
@@ -27,7 +27,7 @@ class _StreamOptions(Struct, frozen=True):
     include_usage: bool = False
 
 
-class _Body(Struct, frozen=True, kw_only=True):
+class _ChatBody(Struct, frozen=True, kw_only=True):
     model: str
     messages: list[Json]
     max_tokens: int | None = None
@@ -37,53 +37,57 @@ class _Body(Struct, frozen=True, kw_only=True):
     tools: list[Json] = []
 
 
-class Chat:
-    def read(self, raw: bytes) -> Asked:
+class ChatCompletionsApi:
+    def read(self, raw: bytes) -> ApiRequest:
         try:
-            body = msgspec.json.decode(raw, type=_Body)
-            system = [block for said in body.messages if is_system(said) for block in blocks(said.get("content"))]
+            body = msgspec.json.decode(raw, type=_ChatBody)
+            system = [
+                block for said in body.messages if is_system(said) for block in convert_content(said.get("content"))
+            ]
             request = ModelRequest(
                 model=body.model,
                 system=system,
-                messages=conversation(body.messages),
+                messages=convert_messages(body.messages),
                 tools=[tool.get("function") or tool for tool in body.tools],
                 max_tokens=body.max_completion_tokens or body.max_tokens or 0,
             )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise refused(400, str(exc)) from None
+            raise request_error(400, str(exc)) from None
         except (KeyError, TypeError, AttributeError) as exc:
-            raise refused(400, f"a message cannot be read: {exc!r}") from None
-        return Asked(request, bool(body.stream), body.stream_options is not None and body.stream_options.include_usage)
+            raise request_error(400, f"a message cannot be read: {exc!r}") from None
+        return ApiRequest(
+            request, bool(body.stream), body.stream_options is not None and body.stream_options.include_usage
+        )
 
-    async def spelled(self, events: AsyncIterator[Event], asked: Asked) -> AsyncGenerator[bytes, None]:
-        telling = Telling(asked.with_usage)
+    async def encode_events(self, events: AsyncIterator[ModelEvent], asked: ApiRequest) -> AsyncGenerator[bytes, None]:
+        telling = ChunkEncoder(asked.with_usage)
         async for event in events:
-            for chunk in telling.take(event):
+            for chunk in telling.encode(event):
                 yield b"data: %b\n\n" % msgspec.json.encode(chunk)
             if event.type == "ping":
                 yield b": ping\n\n"
             elif event.type == "message_stop":
                 yield DONE
 
-    def whole(self, message: Json) -> Json:
-        said: Json = {"role": "assistant", "content": joined(message, "text"), "refusal": None}
-        if thought := joined(message, "thinking"):
+    def encode_message(self, message: Json) -> Json:
+        said: Json = {"role": "assistant", "content": join_texts(message, "text"), "refusal": None}
+        if thought := join_texts(message, "thinking"):
             said["reasoning_content"] = thought
         calls = [block for block in message["content"] if block["type"] == "tool_use"]
         if calls:
             said["tool_calls"] = [
-                {"id": call["id"], "type": "function", "function": function(call["name"], call["input"])}
+                {"id": call["id"], "type": "function", "function": build_function(call["name"], call["input"])}
                 for call in calls
             ]
         choice = {"index": 0, "message": said, "finish_reason": finish_reason(message["stop_reason"]), "logprobs": None}
         head = {"id": message["id"], "object": "chat.completion", "created": 0, "model": message["model"]}
-        return {**head, "choices": [choice], "usage": used(message["usage"])}
+        return {**head, "choices": [choice], "usage": convert_usage(message["usage"])}
 
     def error(self, flaw: ModelError) -> Json:
         return {"error": {"message": flaw.message, "type": flaw.kind or "api_error", "param": None, "code": None}}
 
 
-class Telling:
+class ChunkEncoder:
     """One answer, event by event."""
 
     def __init__(self, with_usage: bool) -> None:
@@ -93,7 +97,7 @@ class Telling:
         self._calls: dict[int, int] = {}
         """Which tool call a block is."""
 
-    def take(self, event: Event) -> list[Json]:
+    def encode(self, event: ModelEvent) -> list[Json]:
         """The chunks that tell an event."""
         match event.type:
             case "message_start" if event.message is not None:
@@ -108,15 +112,15 @@ class Telling:
                 begun = {"index": number, "id": block["id"], "type": "function"}
                 return [self._chunk({"tool_calls": [{**begun, "function": {"name": block["name"], "arguments": ""}}]})]
             case "content_block_delta" if event.delta is not None:
-                return [self._chunk(delta) for delta in self._grown(event)]
+                return [self._chunk(delta) for delta in self._encode_delta(event)]
             case "message_delta" if event.delta is not None:
                 self._usage = {**self._usage, **(event.usage or {})}
                 return [self._chunk({}, finish_reason(event.delta.stop_reason))]
             case "message_stop" if self._with_usage:
-                return [{**self._head, "choices": [], "usage": used(self._usage)}]
+                return [{**self._head, "choices": [], "usage": convert_usage(self._usage)}]
         return []
 
-    def _grown(self, event: Event) -> list[Json]:
+    def _encode_delta(self, event: ModelEvent) -> list[Json]:
         delta = event.delta
         assert delta is not None
         if delta.text:
@@ -139,15 +143,15 @@ def is_system(message: Json) -> bool:
     return message.get("role") in ("system", "developer")
 
 
-def conversation(messages: list[Json]) -> list[Json]:
+def convert_messages(messages: list[Json]) -> list[Json]:
     """Results of calls that follow each other are one message of the user."""
     told: list[Json] = []
     for message in messages:
         if is_system(message):
             continue
-        role, content = "user", blocks(message.get("content"))
+        role, content = "user", convert_content(message.get("content"))
         if message["role"] == "assistant":
-            role, content = "assistant", content + [tool_use(call) for call in message.get("tool_calls") or ()]
+            role, content = "assistant", content + [convert_call(call) for call in message.get("tool_calls") or ()]
         elif message["role"] == "tool":
             content = [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
         if told and told[-1]["role"] == role == "user":
@@ -157,13 +161,13 @@ def conversation(messages: list[Json]) -> list[Json]:
     return told
 
 
-def blocks(content: Any) -> list[Json]:
+def convert_content(content: Any) -> list[Json]:
     if content is None or isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    return [picture(part) if part.get("type") == "image_url" else part for part in content]
+    return [convert_image(part) if part.get("type") == "image_url" else part for part in content]
 
 
-def picture(part: Json) -> Json:
+def convert_image(part: Json) -> Json:
     url = str(part["image_url"]["url"])
     if not url.startswith("data:"):
         return {"type": "image", "source": {"type": "url", "url": url}}
@@ -171,7 +175,7 @@ def picture(part: Json) -> Json:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
-def tool_use(call: Json) -> Json:
+def convert_call(call: Json) -> Json:
     asked = call["function"]
     return {
         "type": "tool_use",
@@ -184,12 +188,12 @@ def tool_use(call: Json) -> Json:
 # Answers.
 
 
-def joined(message: Json, kind: str) -> str | None:
+def join_texts(message: Json, kind: str) -> str | None:
     texts = [block.get(kind) or "" for block in message["content"] if block["type"] == kind]
     return "".join(texts) if texts else None
 
 
-def function(name: str, input: Any) -> Json:
+def build_function(name: str, input: Any) -> Json:
     return {"name": name, "arguments": input if isinstance(input, str) else msgspec.json.encode(input).decode()}
 
 
@@ -197,7 +201,7 @@ def finish_reason(stop_reason: str | None) -> str | None:
     return None if stop_reason is None else STOP_REASONS.get(stop_reason, "stop")
 
 
-def used(usage: Json) -> Json:
+def convert_usage(usage: Json) -> Json:
     read = usage.get("cache_read_input_tokens") or 0
     prompt = (usage.get("input_tokens") or 0) + read + (usage.get("cache_creation_input_tokens") or 0)
     said = usage.get("output_tokens") or 0

@@ -44,15 +44,15 @@ async def receive(reader: StreamReader, exchange: Exchange) -> None:
     exchange.headers = {name: REDACTED if name in SECRETS else value for name, value in headers.items()}
     length = headers.get("content-length", "0")
     if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
-        raise refused(411, "a content-length is needed")
+        raise request_error(411, "a content-length is needed")
     exchange.raw = await reader.readexactly(int(length))
 
 
-def refused(status: int, text: str, kind: str = "invalid_request_error") -> ModelError:
+def request_error(status: int, text: str, kind: str = "invalid_request_error") -> ModelError:
     return ModelError(text, status=status, kind=kind)
 
 
-class Reply:
+class ResponseWriter:
     """The answer to one exchange on its way out."""
 
     def __init__(self, exchange: Exchange, writer: StreamWriter, request_id: str) -> None:
@@ -60,14 +60,14 @@ class Reply:
         self._writer = writer
         self._request_id = request_id
 
-    def whole(self, status: int, value: Any, *lines: str) -> None:
+    def send_json(self, status: int, value: Any, *lines: str) -> None:
         """JSON in one piece."""
         content = msgspec.json.encode(value)
         self._head(status, "application/json", f"content-length: {len(content)}", *lines)
         self._writer.write(content)
         self._exchange.complete = True
 
-    async def streamed(self, content_type: str, chunks: AsyncIterator[bytes]) -> None:
+    async def stream(self, content_type: str, chunks: AsyncIterator[bytes]) -> None:
         """Chunk by chunk, each on its way before the next is asked for; no byte goes out before the first."""
         async for chunk in chunks:
             if self._exchange.status is None:

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.base import Event, ModelRequest
+from parley.models.base import ModelEvent, ModelRequest
 from parley.protocol.base import Json, Struct
-from parley.testing.http import refused
+from parley.testing.http import request_error
 
 
-class Asked(Struct, frozen=True):
+class ApiRequest(Struct, frozen=True):
     """A request, and how it wants to be answered."""
 
     request: ModelRequest
@@ -25,21 +25,21 @@ class Asked(Struct, frozen=True):
     """Whether a stream tells at its end what was used."""
 
 
-class Wire(Protocol):
-    def read(self, raw: bytes) -> Asked:
+class ApiFormat(Protocol):
+    def read(self, raw: bytes) -> ApiRequest:
         """Raises ModelError."""
 
-    def spelled(self, events: AsyncIterator[Event], asked: Asked) -> AsyncGenerator[bytes, None]:
+    def encode_events(self, events: AsyncIterator[ModelEvent], asked: ApiRequest) -> AsyncGenerator[bytes, None]:
         """The stream, one event a chunk."""
 
-    def whole(self, message: Json) -> Json:
+    def encode_message(self, message: Json) -> Json:
         """An answer in one piece, from a finished message of the Messages API."""
 
     def error(self, flaw: ModelError) -> Json:
         """The body of a refusal."""
 
 
-class _Body(Struct, frozen=True, kw_only=True):
+class _MessagesBody(Struct, frozen=True, kw_only=True):
     """The part of a body that decides how it is answered."""
 
     model: str
@@ -55,31 +55,31 @@ class _Block(Struct, frozen=True):
     text: str = ""
 
 
-class _Said(Struct, frozen=True):
+class _MessageShape(Struct, frozen=True):
     """What a message must be, whatever else it has."""
 
     role: str
     content: str | list[_Block]
 
 
-class Messages:
-    def read(self, raw: bytes) -> Asked:
+class MessagesApi:
+    def read(self, raw: bytes) -> ApiRequest:
         try:
-            body = msgspec.json.decode(raw, type=_Body)
-            msgspec.convert(body.messages, list[_Said])
+            body = msgspec.json.decode(raw, type=_MessagesBody)
+            msgspec.convert(body.messages, list[_MessageShape])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise refused(400, str(exc)) from None
+            raise request_error(400, str(exc)) from None
         system = [{"type": "text", "text": body.system}] if isinstance(body.system, str) else body.system or []
         request = ModelRequest(
             model=body.model, system=system, messages=body.messages, tools=body.tools, max_tokens=body.max_tokens
         )
-        return Asked(request, body.stream)
+        return ApiRequest(request, body.stream)
 
-    async def spelled(self, events: AsyncIterator[Event], asked: Asked) -> AsyncGenerator[bytes, None]:
+    async def encode_events(self, events: AsyncIterator[ModelEvent], asked: ApiRequest) -> AsyncGenerator[bytes, None]:
         async for event in events:
             yield b"event: %b\ndata: %b\n\n" % (event.type.encode(), event.raw)
 
-    def whole(self, message: Json) -> Json:
+    def encode_message(self, message: Json) -> Json:
         return message
 
     def error(self, flaw: ModelError) -> Json:

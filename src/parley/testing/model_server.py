@@ -28,20 +28,20 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.accumulator import Growing
-from parley.models.base import Event
+from parley.models.accumulator import MessageAccumulator
+from parley.models.base import ModelEvent
 from parley.models.fake.script import Script
-from parley.models.faults.catalog import SOUND, Plan, Reset
+from parley.models.faults.catalog import NO_FAULT, FaultPlan, Reset
 from parley.protocol.base import Json
-from parley.testing.chat_completions import Chat
-from parley.testing.http import Exchange, Reply, receive, refused, reset
-from parley.testing.messages_api import Messages, Wire
-from parley.testing.source import Source, source_of
+from parley.testing.chat_completions import ChatCompletionsApi
+from parley.testing.http import Exchange, ResponseWriter, receive, request_error, reset
+from parley.testing.messages_api import ApiFormat, MessagesApi
+from parley.testing.source import AnswerSource, to_source
 
 __all__ = ["Exchange", "ModelServer", "running"]
 
 COUNT_TOKENS, MODELS = "/v1/messages/count_tokens", "/v1/models"
-WIRES: dict[str, Wire] = {"/v1/messages": Messages(), "/v1/chat/completions": Chat()}
+FORMATS: dict[str, ApiFormat] = {"/v1/messages": MessagesApi(), "/v1/chat/completions": ChatCompletionsApi()}
 PIECES = 3
 """A fault of bytes sees an answer in one piece as so many events."""
 THREAD_SECONDS = 10
@@ -52,19 +52,19 @@ class ModelServer:
 
     def __init__(
         self,
-        source: Script | Source,
+        source: Script | AnswerSource,
         *,
         port: int = 0,
         new_id: Callable[[], str] | None = None,
-        plan: Plan | None = None,
+        plan: FaultPlan | None = None,
         keeps: int | None = None,
     ) -> None:
         """`plan` says what goes wrong; `keeps` is how many exchanges are kept, all by default."""
         self.exchanges: list[Exchange] = []
         self._new_id = new_id or (lambda: uuid4().hex[:24])
-        self._source = source_of(source, self._new_id)
+        self._source = to_source(source, self._new_id)
         self._port = port
-        self._plan = plan or Plan()
+        self._plan = plan or FaultPlan()
         self._keeps = keeps
         self._connections: dict[asyncio.Task[Any], StreamWriter] = {}
 
@@ -100,7 +100,7 @@ class ModelServer:
     async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> bool:
         """One request and its answer; says whether another may follow."""
         exchange = Exchange()
-        reply = Reply(exchange, writer, f"req_{self._new_id()}")
+        reply = ResponseWriter(exchange, writer, f"req_{self._new_id()}")
         try:
             await receive(reader, exchange)
             self.exchanges.append(exchange)
@@ -114,52 +114,52 @@ class ModelServer:
             if exc.status is None or exchange.status is not None:
                 return False
             wait = [] if exc.retry_after_seconds is None else [f"retry-after: {exc.retry_after_seconds:g}"]
-            reply.whole(exc.status, WIRES.get(exchange.path, Messages()).error(exc), *wait)
+            reply.send_json(exc.status, FORMATS.get(exchange.path, MessagesApi()).error(exc), *wait)
             # Whoever strays from the API may not agree with us on where its request ends.
             return exc.status not in (404, 411)
         return True
 
-    async def _answer(self, exchange: Exchange, reply: Reply) -> None:
+    async def _answer(self, exchange: Exchange, reply: ResponseWriter) -> None:
         """Raises ModelError, Reset, or ConnectionError when the client hangs up."""
         match exchange.method, exchange.path:
-            case "POST", path if path in WIRES:
-                await self._say(WIRES[path], exchange.raw, reply)
+            case "POST", path if path in FORMATS:
+                await self._send_answer(FORMATS[path], exchange.raw, reply)
             case "POST", path if path == COUNT_TOKENS:
-                Messages().read(exchange.raw)
-                reply.whole(200, {"input_tokens": max(1, len(exchange.raw) // 4)})
+                MessagesApi().read(exchange.raw)
+                reply.send_json(200, {"input_tokens": max(1, len(exchange.raw) // 4)})
             case "GET", path if path == MODELS:
-                rows = [listed(name) for name in self._source.names]
+                rows = [model_row(name) for name in self._source.names]
                 ends = {"first_id": rows[0]["id"], "last_id": rows[-1]["id"], "has_more": False}
-                reply.whole(200, {"object": "list", "data": rows, **ends})
+                reply.send_json(200, {"object": "list", "data": rows, **ends})
             case "GET", path if path.startswith(f"{MODELS}/"):
-                reply.whole(200, listed(path.removeprefix(f"{MODELS}/")))
+                reply.send_json(200, model_row(path.removeprefix(f"{MODELS}/")))
             case method, path:
-                raise refused(404, f"there is no {method} {path} here", "not_found_error")
+                raise request_error(404, f"there is no {method} {path} here", "not_found_error")
 
-    async def _say(self, wire: Wire, raw: bytes, reply: Reply) -> None:
+    async def _send_answer(self, wire: ApiFormat, raw: bytes, reply: ResponseWriter) -> None:
         asked = wire.read(raw)
         planned = self._plan.next()
         if planned is not None and (refusal := planned.refusal()) is not None:
             raise refusal  # before a turn is used up
         events, own_fault = self._source.answer(asked.request)
-        fault = planned or own_fault or SOUND
+        fault = planned or own_fault or NO_FAULT
         if (refusal := fault.refusal()) is not None:
             raise refusal
         async with aclosing(events):
             spoiled = fault.on_events(events)
             if asked.stream:
-                await reply.streamed("text/event-stream", fault.on_chunks(wire.spelled(spoiled, asked)))
+                await reply.stream("text/event-stream", fault.on_chunks(wire.encode_events(spoiled, asked)))
                 return
-            message = wire.whole(await gathered(spoiled))
-            if fault is SOUND:
-                reply.whole(200, message)
+            message = wire.encode_message(await collect_message(spoiled))
+            if fault is NO_FAULT:
+                reply.send_json(200, message)
             else:
-                await reply.streamed("application/json", fault.on_chunks(cut(message)))
+                await reply.stream("application/json", fault.on_chunks(split_message(message)))
 
 
-async def gathered(events: AsyncIterator[Event]) -> Json:
+async def collect_message(events: AsyncIterator[ModelEvent]) -> Json:
     """The whole message: an answer in one piece is played as well, for its time and its error are the same."""
-    growing = Growing()
+    growing = MessageAccumulator()
     start: Json = {}
     async for event in events:
         start = event.message or start
@@ -174,21 +174,21 @@ async def gathered(events: AsyncIterator[Event]) -> Json:
     return {**start, "content": content, **ending, "usage": growing.final_usage}
 
 
-async def cut(message: Json) -> AsyncGenerator[bytes, None]:
+async def split_message(message: Json) -> AsyncGenerator[bytes, None]:
     content = msgspec.json.encode(message)
     size = len(content) // PIECES + 1
     for at in range(0, len(content), size):
         yield content[at : at + size]
 
 
-def listed(name: str) -> Json:
+def model_row(name: str) -> Json:
     """A model as both APIs list it."""
     ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
     return {"id": name, **ours, "object": "model", "created": 0, "owned_by": "parley"}
 
 
 @contextmanager
-def running(source: Script | Source, *, plan: Plan | None = None) -> Iterator[ModelServer]:
+def running(source: Script | AnswerSource, *, plan: FaultPlan | None = None) -> Iterator[ModelServer]:
     """A server in a thread, for those who have no event loop."""
     loop, server = asyncio.new_event_loop(), ModelServer(source, plan=plan)
     thread = threading.Thread(target=loop.run_forever, name="model server", daemon=True)

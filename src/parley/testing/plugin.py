@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from parley.models.fake.script import Script, read_script
-from parley.models.faults.catalog import Plan
+from parley.models.faults.catalog import FaultPlan
 from parley.testing.model_server import ModelServer, running
-from parley.testing.source import Source, from_tape
+from parley.testing.source import AnswerSource, from_recording
 
 Start = Callable[..., ModelServer]
 
@@ -40,12 +40,12 @@ def model_server() -> Iterator[Start]:
         ) -> ModelServer:
             if (script is None) == (replay is None):
                 raise TypeError("model_server takes a script or replay=, one of them")
-            source: Script | Source
+            source: Script | AnswerSource
             if replay is not None:
-                source = from_tape(Path(replay), in_order=in_order)
+                source = from_recording(Path(replay), in_order=in_order)
             else:
                 source = read_script(script, "of the test") if isinstance(script, str) else script or Script()
-            return servers.enter_context(running(source, plan=Plan.read(faults, "faults")))
+            return servers.enter_context(running(source, plan=FaultPlan.read(faults, "faults")))
 
         yield start
 

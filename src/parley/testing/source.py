@@ -8,34 +8,34 @@ from pathlib import Path
 from typing import Protocol
 
 from parley.errors import ModelError
-from parley.models.base import Event, Model, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.fake.offline import Offline
-from parley.models.fake.script import Player, Script
+from parley.models.fake.script import Script, ScriptPlayer
 from parley.models.fake.scripted import play
 from parley.models.faults.catalog import Fault, read_fault
 from parley.models.recording.replay import Replay
 
-Answer = tuple[AsyncGenerator[Event, None], Fault | None]
+SourceAnswer = tuple[AsyncGenerator[ModelEvent, None], Fault | None]
 """The events of an answer, and what shall go wrong with them on their way."""
 
 
-class Source(Protocol):
+class AnswerSource(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The models that the server lists; it answers to any name."""
 
-    def answer(self, request: ModelRequest) -> Answer:
+    def answer(self, request: ModelRequest) -> SourceAnswer:
         """Raises ModelError."""
 
 
-class FromScript:
+class ScriptSource:
     names = ("scripted",)
 
     def __init__(self, script: Script, new_id: Callable[[], str]) -> None:
-        self._player = Player(script)
+        self._player = ScriptPlayer(script)
         self._new_id = new_id
 
-    def answer(self, request: ModelRequest) -> Answer:
+    def answer(self, request: ModelRequest) -> SourceAnswer:
         try:
             turn = self._player.turn_for(request)
         except ModelError as exc:
@@ -44,17 +44,17 @@ class FromScript:
         return play(turn, request, self._new_id), None if turn.fault is None else read_fault(turn.fault)
 
 
-class FromModel:
+class ModelSource:
     """A model that answers in this process."""
 
     def __init__(self, model: Model, *names: str) -> None:
         self.names = names
         self._model = model
 
-    def answer(self, request: ModelRequest) -> Answer:
-        return self._told(request), None
+    def answer(self, request: ModelRequest) -> SourceAnswer:
+        return self._stream(request), None
 
-    async def _told(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
@@ -66,14 +66,14 @@ class FromModel:
             raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
 
 
-def source_of(source: Script | Source, new_id: Callable[[], str]) -> Source:
-    return FromScript(source, new_id) if isinstance(source, Script) else source
+def to_source(source: Script | AnswerSource, new_id: Callable[[], str]) -> AnswerSource:
+    return ScriptSource(source, new_id) if isinstance(source, Script) else source
 
 
-def from_tape(path: Path, *, pace: float = 0, in_order: bool = False) -> Source:
+def from_recording(path: Path, *, pace: float = 0, in_order: bool = False) -> AnswerSource:
     """Raises UsageError."""
-    return FromModel(Replay(path, pace=pace, in_order=in_order), "replay")
+    return ModelSource(Replay(path, pace=pace, in_order=in_order), "replay")
 
 
-def offline(new_id: Callable[[], str]) -> Source:
-    return FromModel(Offline(new_id), "offline")
+def offline(new_id: Callable[[], str]) -> AnswerSource:
+    return ModelSource(Offline(new_id), "offline")

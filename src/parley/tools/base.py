@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from parley.observer import NOBODY, Observer
+from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
-from parley.workspace.base import Files, Reach, Search, Worktree
+from parley.workspace.base import Files, FileSearch, Scope, Worktree
 from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parley.workspace.web import Web
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class ToolOutput(Struct, frozen=True, kw_only=True):
     """What a tool gave."""
 
     content: str | list[Json]
@@ -38,7 +38,7 @@ class Result(Struct, frozen=True, kw_only=True):
     """None leaves the field out, as most tools do on success."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class CommandOrder(Struct, frozen=True, kw_only=True):
     """A command that is to be run for a call."""
 
     argv: list[str]
@@ -67,8 +67,8 @@ class Context:
         web: Web | None = None,
         plan_file: str | None = None,
         clock: Callable[[], float] = time.monotonic,
-        search: Search | None = None,
-        observer: Observer = NOBODY,
+        search: FileSearch | None = None,
+        observer: Observer = NULL_OBSERVER,
     ) -> None:
         self.cwd = cwd
         """Where commands start; a command may change it for the next one."""
@@ -93,9 +93,9 @@ class Context:
         """One question to the session's own model with tools of its backend: the blocks of the answer.
 
         None where there is no session. Raises ModelError, also where the backend has no tools."""
-        self.delegate: Callable[[Any, str], Awaitable[Result]] | None = None
+        self.delegate: Callable[[Any, str], Awaitable[ToolOutput]] | None = None
         """Hand the input of an Agent call, and the call's id, to a subagent; None where there is no session."""
-        self.send: Callable[[str, str, str], Awaitable[Result]] | None = None
+        self.send: Callable[[str, str, str], Awaitable[ToolOutput]] | None = None
         """Give an agent, by id or name, a message, for the call of this id; None where there is no session."""
         self.set_mode: Callable[[str | None], None] | None = None
         """Change the permission mode; None goes back to the mode before plan mode."""
@@ -142,12 +142,12 @@ class Tool(Protocol):
     reads_only: ClassVar[bool]
     input: ClassVar[type[Struct]]
 
-    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         """Do it, no further than `reach`. Raises ToolError."""
 
 
 @runtime_checkable
-class Preparing(Protocol):
+class PreparesInput(Protocol):
     """A tool that completes its input before anybody decides on it."""
 
     def prepare(self, input: Json, context: Context) -> Json:
@@ -155,10 +155,10 @@ class Preparing(Protocol):
 
 
 @runtime_checkable
-class Offering(Protocol):
+class ListsSkills(Protocol):
     """A tool whose description lists what a session has."""
 
-    def offering(self, skills: Sequence[tuple[str, str]]) -> Tool:
+    def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
         """The tool for these: names, and what each is for."""
 
 
@@ -187,7 +187,7 @@ def server_name(tool: Tool) -> str:
     return getattr(tool, "server_name", "")
 
 
-class BadInput(Exception):
+class InvalidInput(Exception):
     """The model's input does not fit the tool."""
 
 
@@ -206,10 +206,10 @@ def read_input(tool: Tool, input: Json) -> Any:
         return msgspec.convert(input, tool.input)
     except msgspec.ValidationError as exc:
         issue = f"{tool.name} failed due to the following issue:\n{exc}"
-        raise BadInput(f"{issue}\nParameters: {parameters(tool)}") from None
+        raise InvalidInput(f"{issue}\nParameters: {describe_parameters(tool)}") from None
 
 
-def parameters(tool: Tool) -> str:
+def describe_parameters(tool: Tool) -> str:
     """The names of a tool's parameters, for a model that got one wrong."""
     names = tool.input.__struct_encode_fields__
     required = len(names) - len(tool.input.__struct_defaults__)
@@ -218,7 +218,7 @@ def parameters(tool: Tool) -> str:
     return ", ".join(f"{name} (required)" if default is msgspec.NODEFAULT else name for name, default in named)
 
 
-def schema(tool: Tool) -> Json:
+def tool_schema(tool: Tool) -> Json:
     """The tool as the model API lists it."""
     # A tool may understand more than it shows: `shown` is the part for the model.
     shown: type[Struct] = getattr(tool, "shown", tool.input)

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 
 class ResourceServer(Protocol):
@@ -27,28 +27,28 @@ class ResourceServer(Protocol):
         """The contents: `uri`, and where known `mimeType` and `text`."""
 
 
-class ListInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ListResourcesInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     server: Annotated[str | None, Meta(description="Only the resources of this server")] = None
 
 
 class ListMcpResources:
     name: ClassVar[str] = "ListMcpResourcesTool"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ListInput
+    input: ClassVar[type[Struct]] = ListResourcesInput
     description: ClassVar[str] = "Lists the resources that the connected MCP servers offer: address, name and server."
 
-    async def run(self, call: ListInput, context: Context, reach: Reach) -> Result:
-        servers = context.resources if call.server is None else {call.server: server(call.server, context)}
-        lists = await asyncio.gather(*map(listed, servers.values()))
+    async def run(self, call: ListResourcesInput, context: Context, reach: Scope) -> ToolOutput:
+        servers = context.resources if call.server is None else {call.server: find_server(call.server, context)}
+        lists = await asyncio.gather(*map(list_resources, servers.values()))
         found = [{**one, "server": name} for name, listed in zip(servers, lists, strict=True) for one in listed[0]]
         flaws = [flaw for _, flaw in lists if flaw]
         if flaws and not found:
             raise ToolError("\n".join(flaws))
-        text = text_of(found) if found else "There are no resources."
-        return Result(content="\n".join([text, *flaws]), detail=found)
+        text = resource_text(found) if found else "There are no resources."
+        return ToolOutput(content="\n".join([text, *flaws]), detail=found)
 
 
-async def listed(server: ResourceServer) -> tuple[list[Json], str]:
+async def list_resources(server: ResourceServer) -> tuple[list[Json], str]:
     """What a server has, or why that is not known: one that fails does not hide the others."""
     try:
         return await server.resources(), ""
@@ -56,7 +56,7 @@ async def listed(server: ResourceServer) -> tuple[list[Json], str]:
         return [], str(exc)
 
 
-class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReadResourceInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     server: Annotated[str, Meta(description="The server's name")]
     uri: Annotated[str, Meta(description="The resource's address, as ListMcpResourcesTool gives it")]
 
@@ -64,15 +64,15 @@ class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ReadMcpResource:
     name: ClassVar[str] = "ReadMcpResourceTool"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ReadInput
+    input: ClassVar[type[Struct]] = ReadResourceInput
     description: ClassVar[str] = "Reads one resource of an MCP server."
 
-    async def run(self, call: ReadInput, context: Context, reach: Reach) -> Result:
-        contents = await server(call.server, context).read(call.uri)
-        return Result(content=text_of(contents), detail={"contents": contents})
+    async def run(self, call: ReadResourceInput, context: Context, reach: Scope) -> ToolOutput:
+        contents = await find_server(call.server, context).read(call.uri)
+        return ToolOutput(content=resource_text(contents), detail={"contents": contents})
 
 
-def server(name: str, context: Context) -> ResourceServer:
+def find_server(name: str, context: Context) -> ResourceServer:
     """Raises ToolError."""
     if name not in context.resources:
         known = ", ".join(sorted(context.resources)) or "none"
@@ -80,5 +80,5 @@ def server(name: str, context: Context) -> ResourceServer:
     return context.resources[name]
 
 
-def text_of(found: list[Json]) -> str:
+def resource_text(found: list[Json]) -> str:
     return msgspec.json.encode(found).decode()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from parley.protocol.base import Json
-from parley.tools.base import Tool, schema, server_name
+from parley.tools.base import Tool, server_name, tool_schema
 
 
-class Shelf(Mapping[str, Tool]):
+class ToolRegistry(Mapping[str, Tool]):
     def __init__(self, names: Iterable[str], make: Callable[[str], Tool]) -> None:
         self._made: dict[str, Tool | None] = dict.fromkeys(names)
         self._make = make
@@ -22,19 +22,19 @@ class Shelf(Mapping[str, Tool]):
         self._schemas: list[Json] | None = None
         self._keeps: Callable[[str, str], bool] = lambda name, server: True
 
-    def narrow(self, keeps: Callable[[str, str], bool]) -> None:
+    def restrict(self, keeps: Callable[[str, str], bool]) -> None:
         """Offer only some of these from now on, and only some of what is lent. It is asked with a name and a server."""
         self._keeps = keeps
         self._made = {name: tool for name, tool in self._made.items() if keeps(name, "")}
-        self.lend(self._lent, self._absent)
+        self.set_external(self._lent, self._absent)
         self._schemas = None
 
     @property
-    def lent(self) -> dict[str, Tool]:
+    def external(self) -> dict[str, Tool]:
         """What others have put here."""
         return dict(self._lent)
 
-    def lend(self, tools: Mapping[str, Tool], absent: Callable[[str], str]) -> None:
+    def set_external(self, tools: Mapping[str, Tool], absent: Callable[[str], str]) -> None:
         """Put tools of others behind our own, in the place of those lent before; `absent` knows why one is not there.
 
         Our own come first and in their order whatever is lent, so that a prompt cache keeps them.
@@ -46,22 +46,26 @@ class Shelf(Mapping[str, Tool]):
         }
         self._absent = absent
 
-    def stand_in(self, tools: Mapping[str, Tool]) -> None:
+    def set_overrides(self, tools: Mapping[str, Tool]) -> None:
         """Tools that go before those of the same names, in the place of those that did so before."""
         self._stand_ins = dict(tools)
 
-    def part(self, keeps: Callable[[str, str], bool]) -> Shelf:
+    def subset(self, keeps: Callable[[str, str], bool]) -> ToolRegistry:
         """A shelf with some of these tools, for a subagent: those that it keeps by their names and servers."""
         # Somebody else runs what stands in for ours, and only for the session's own model.
-        part = Shelf((name for name in self._made if keeps(name, "") and name not in self._stand_ins), self.__getitem__)
-        part.lend({name: tool for name, tool in self._lent.items() if keeps(name, server_name(tool))}, self.absence)
+        part = ToolRegistry(
+            (name for name in self._made if keeps(name, "") and name not in self._stand_ins), self.__getitem__
+        )
+        part.set_external(
+            {name: tool for name, tool in self._lent.items() if keeps(name, server_name(tool))}, self.explain_absence
+        )
         return part
 
-    def own(self, name: str) -> Tool:
+    def builtin(self, name: str) -> Tool:
         """One of our tools, whether it is on the shelf or not."""
         return self._made.get(name) or self._make(name)
 
-    def absence(self, name: str) -> str:
+    def explain_absence(self, name: str) -> str:
         """Why there is no such tool, if somebody knows."""
         return self._absent(name)
 
@@ -89,7 +93,7 @@ class Shelf(Mapping[str, Tool]):
         self._made[tool.name] = tool
         self._schemas = None
 
-    def drop(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Take one of our own away."""
         self._made.pop(name, None)
         self._schemas = None
@@ -97,7 +101,7 @@ class Shelf(Mapping[str, Tool]):
     def schemas(self) -> list[Json]:
         """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
         if self._stand_ins:
-            return [schema(self[name]) for name in self]
+            return [tool_schema(self[name]) for name in self]
         if self._schemas is None:
-            self._schemas = [schema(self[name]) for name in self._made]
-        return self._schemas + [schema(tool) for tool in self._lent.values()]
+            self._schemas = [tool_schema(self[name]) for name in self._made]
+        return self._schemas + [tool_schema(tool) for tool in self._lent.values()]

@@ -36,7 +36,7 @@ TASKS = frozenset({"TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
 TODOS = frozenset({"TodoWrite"})
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class ToolSelection(Struct, frozen=True, kw_only=True):
     """What decides on the list."""
 
     asked: tuple[str, ...] | None = None
@@ -49,21 +49,21 @@ class Wishes(Struct, frozen=True, kw_only=True):
     """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it does not say."""
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """The name a tool is listed under."""
     return ALIASES.get(name, name)
 
 
-def known_as(name: str) -> tuple[str, ...]:
+def names_of(name: str) -> tuple[str, ...]:
     """Every name of a tool, the one it is listed under first."""
-    listed = canonical(name)
+    listed = canonical_name(name)
     return (listed, *(alias for alias, tool in ALIASES.items() if tool == listed))
 
 
-def offered(known: Iterable[str], wishes: Wishes) -> list[str]:
+def select_tools(known: Iterable[str], wishes: ToolSelection) -> list[str]:
     """The names, in the order the model sees them."""
-    asked = None if wishes.asked is None else frozenset(map(canonical, wishes.asked))
-    closed = frozenset(map(canonical, wishes.denied)) | the_other_list(asked, wishes.tasks)
+    asked = None if wishes.asked is None else frozenset(map(canonical_name, wishes.asked))
+    closed = frozenset(map(canonical_name, wishes.denied)) | drop_other_list(asked, wishes.tasks)
     if not wishes.has_person:
         closed |= NEED_A_PERSON
     if not wishes.has_memory:
@@ -75,7 +75,7 @@ def offered(known: Iterable[str], wishes: Wishes) -> list[str]:
     return sorted(frozenset(known) - closed, key=lambda name: MODEL_NAMES.get(name, name))
 
 
-def the_other_list(asked: frozenset[str] | None, tasks: bool | None) -> frozenset[str]:
+def drop_other_list(asked: frozenset[str] | None, tasks: bool | None) -> frozenset[str]:
     """One list of work is enough: todos unless the Task family is switched on or asked for by name."""
     if tasks is None:
         tasks = bool(asked and asked & TASKS)

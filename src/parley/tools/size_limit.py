@@ -18,7 +18,7 @@ DETAIL_BYTES = LINE_BYTES - 50_000
 """The rest is for the model's part and the envelope."""
 
 
-def fitting(detail: Json, spare: Mapping[str, Any]) -> Json:
+def fit_detail(detail: Json, spare: Mapping[str, Any]) -> Json:
     """The detail, where need be with a field of `spare` after the other replaced by what stands there for it."""
     for field, instead in spare.items():
         if len(msgspec.json.encode(detail)) <= DETAIL_BYTES:

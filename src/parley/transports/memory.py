@@ -6,7 +6,7 @@ from asyncio import Queue
 from collections.abc import AsyncIterator
 
 
-class Memory:
+class InMemoryTransport:
     """One end of a joined pair."""
 
     def __init__(self, incoming: Queue[bytes | None], outgoing: Queue[bytes | None]) -> None:
@@ -32,8 +32,8 @@ class Memory:
             self._outgoing.put_nowait(None)
 
 
-def pair() -> tuple[Memory, Memory]:
+def create_pair() -> tuple[InMemoryTransport, InMemoryTransport]:
     """Two ends; what one writes the other reads."""
     there: Queue[bytes | None] = Queue()
     back: Queue[bytes | None] = Queue()
-    return Memory(back, there), Memory(there, back)
+    return InMemoryTransport(back, there), InMemoryTransport(there, back)

@@ -15,14 +15,14 @@ import select
 import stat
 from collections.abc import Callable
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """How often the descriptor is looked at where the loop cannot wait for an error alone (no epoll)."""
 
 
 class ReaderWatch:
-    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
+    def __init__(self, descriptor: int, on_gone: Callable[[], None]) -> None:
         self._descriptor = descriptor
-        self._gone = gone
+        self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._errors = None
@@ -35,7 +35,7 @@ class ReaderWatch:
             self._errors.register(descriptor, 0)
             self._loop.add_reader(self._errors.fileno(), self._report)
         else:
-            self._look()
+            self._poll()
 
     def close(self) -> None:
         if self._errors is not None:
@@ -48,11 +48,11 @@ class ReaderWatch:
 
     def _report(self) -> None:
         self.close()
-        self._gone()
+        self._on_gone()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if has_reader(self._descriptor):
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(POLL_SECONDS, self._poll)
         else:
             self._report()
 

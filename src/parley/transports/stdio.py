@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator
 from itertools import islice
 
 CHUNK_BYTES = 256 * 1024
-MOST_PIECES = 512
+MAX_PIECES = 512
 """How many chunks go into one system call; the kernel's own limit is 1024."""
 
 
-class Stdio:
+class StdioTransport:
     def __init__(self, stdin: int = 0, stdout: int = 1) -> None:
         self._stdin = stdin
         self._stdout = stdout
@@ -28,11 +28,11 @@ class Stdio:
         """How much of the first chunk held has left already."""
         self._scheduled = False
         self._broken = False
-        self.flaw: OSError | None = None
+        self.error: OSError | None = None
         """Why stdout could not be written, if it is not just that nobody reads it any more."""
         self._drained = asyncio.Event()
         self._drained.set()
-        self._hurry_seconds: float | None = None
+        self._drain_limit_seconds: float | None = None
         self._draining: asyncio.Timeout | None = None
         # A terminal, pipe or socket may be shared with others, and stdin and stdout may be one and the same.
         self._blocking = {each: os.get_blocking(each) for each in (stdin, stdout) if can_wait(each)}
@@ -77,16 +77,16 @@ class Stdio:
 
     async def drain(self) -> None:
         try:
-            async with asyncio.timeout(self._hurry_seconds) as self._draining:
+            async with asyncio.timeout(self._drain_limit_seconds) as self._draining:
                 await self._drained.wait()
         except TimeoutError:
             self._give_up()
         finally:
             self._draining = None
 
-    def hurry(self, seconds: float) -> None:
+    def limit_drain(self, seconds: float) -> None:
         """From now on, draining takes this long at most; what nobody has read by then is lost."""
-        self._hurry_seconds = seconds
+        self._drain_limit_seconds = seconds
         if self._draining is not None:
             self._draining.reschedule(asyncio.get_running_loop().time() + seconds)
 
@@ -98,21 +98,21 @@ class Stdio:
     def _flush(self) -> None:
         try:
             while self._held:
-                self._advance(os.writev(self._stdout, self._gathered()))
+                self._advance(os.writev(self._stdout, self._next_batch()))
         except BlockingIOError:
             asyncio.get_running_loop().add_writer(self._stdout, self._resume)
             return
         except OSError as exc:
-            self.flaw = None if isinstance(exc, BrokenPipeError | ConnectionResetError) else exc
+            self.error = None if isinstance(exc, BrokenPipeError | ConnectionResetError) else exc
             self._give_up()
         self._scheduled = False
         self._drained.set()
 
-    def _gathered(self) -> list[bytes | memoryview]:
+    def _next_batch(self) -> list[bytes | memoryview]:
         """As much of what is held as a system call may take; nothing is copied for it."""
         pieces: list[bytes | memoryview] = [memoryview(self._held[0])[self._written_bytes :]]
         size = len(pieces[0])
-        for chunk in islice(self._held, 1, MOST_PIECES):
+        for chunk in islice(self._held, 1, MAX_PIECES):
             if size >= CHUNK_BYTES:
                 break
             pieces.append(chunk)

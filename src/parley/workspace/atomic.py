@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from parley.workspace import syscalls
-from parley.workspace.safe_open import Place, Swapped
+from parley.workspace.safe_open import ResolvedPlace, Swapped
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 KEPT_BITS = 0o1777
@@ -21,7 +21,7 @@ KEPT_BITS = 0o1777
 
 
 def replace(
-    place: Place, data: bytes, beside: str, still_right: Callable[[], object], mode: int | None = None
+    place: ResolvedPlace, data: bytes, beside: str, still_right: Callable[[], object], mode: int | None = None
 ) -> os.stat_result:
     """Make `data` the content. `still_right` is called last of all before the switch, and may raise.
 
@@ -59,7 +59,7 @@ def replace(
     return new
 
 
-def open_beside(place: Place, beside: str, mode: int) -> int:
+def open_beside(place: ResolvedPlace, beside: str, mode: int) -> int:
     try:
         return os.open(beside, NEW, mode, dir_fd=place.folder)
     except FileExistsError:
@@ -68,7 +68,7 @@ def open_beside(place: Place, beside: str, mode: int) -> int:
         return os.open(beside, NEW, mode, dir_fd=place.folder)
 
 
-def remove(place: Place) -> None:
+def remove(place: ResolvedPlace) -> None:
     """Raises OSError."""
     os.unlink(place.name, dir_fd=place.folder)
     sync_folder(place)
@@ -91,7 +91,7 @@ def take_owner(descriptor: int, old: os.stat_result) -> None:
                 os.fchown(descriptor, -1, old.st_gid)
 
 
-def rename_to_free_name(beside: str, place: Place) -> None:
+def rename_to_free_name(beside: str, place: ResolvedPlace) -> None:
     """Raises FileExistsError if the name is taken meanwhile."""
     if syscalls.rename_to_free_name(place.folder, beside, place.name):
         return
@@ -101,7 +101,7 @@ def rename_to_free_name(beside: str, place: Place) -> None:
     os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
 
-def sync_folder(place: Place) -> None:
+def sync_folder(place: ResolvedPlace) -> None:
     """Bring the folder's entries to the disk, where the folder may be read."""
     # Not every folder may be read, and not every file system can do it.
     with suppress(PermissionError):

@@ -17,7 +17,7 @@ WORKTREES = (".claude", "worktrees")
 """Where in a checkout the worktrees of agents are."""
 
 
-class Reach(Struct, frozen=True, kw_only=True):
+class Scope(Struct, frozen=True, kw_only=True):
     """How far a call may go. It is part of the permission that was given.
 
     Anywhere, or beneath these folders, or to exactly these files. What is opened is
@@ -33,7 +33,7 @@ class Reach(Struct, frozen=True, kw_only=True):
     """The call it was given to: what it changes is noted under this id."""
 
 
-class Snapshot(Struct, frozen=True, kw_only=True):
+class FileSnapshot(Struct, frozen=True, kw_only=True):
     """A file as it was when it was opened."""
 
     path: str
@@ -52,16 +52,16 @@ class Files(Protocol):
     watches_commands: bool
     """Whether what commands change can be rewound, too."""
 
-    def read(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot:
+    def read(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot:
         """A regular file. Refuses folders (says so), devices, pipes and sockets; names near ones if it is missing.
 
         Without a limit, refuses what is too large to be held in memory.
         """
 
-    def peek(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot | None:
+    def peek(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
         """As `read`, or None if there is no such file."""
 
-    def write(self, path: str, data: bytes, reach: Reach, *, replacing: Snapshot | None) -> Snapshot:
+    def write(self, path: str, data: bytes, reach: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
         """Replace a file, or create it (and its folders) if `replacing` is None.
 
         Atomic: at every moment the file is the old one or the new one. The mode is kept. Refused if the
@@ -81,7 +81,7 @@ class Files(Protocol):
     def begin_message(self, user_message_id: str) -> None:
         """Changes from here on belong to this user message. Never fails."""
 
-    def rewind(self, user_message_id: str, *, dry_run: bool) -> Rewound:
+    def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
         """Bring the files back to what they were when that message came in. Never fails; the answer says why not.
 
         What somebody else wrote since our last change is left alone.
@@ -91,7 +91,7 @@ class Files(Protocol):
         """The session is over."""
 
 
-class Rewound(Struct, frozen=True, kw_only=True):
+class RewindReport(Struct, frozen=True, kw_only=True):
     """What a rewind did, or would do."""
 
     possible: bool
@@ -106,19 +106,19 @@ class Rewound(Struct, frozen=True, kw_only=True):
     deletions: int = 0
 
 
-class Area(Struct, frozen=True, kw_only=True):
+class SearchArea(Struct, frozen=True, kw_only=True):
     """Where to search, and what of it may be told."""
 
     path: str
     """Absolute: a folder, or a file to be searched alone."""
     cwd: str
     """Paths beneath it are told relative to it, others in full."""
-    reach: Reach
+    reach: Scope
     hides: Callable[[str], bool] = lambda path: False
     """Whether nothing may be told of the file with this absolute path."""
 
 
-class Listing(Struct, frozen=True, kw_only=True):
+class FileListing(Struct, frozen=True, kw_only=True):
     """Files that fit a pattern, the newest first."""
 
     paths: list[str] = []
@@ -129,7 +129,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     stopped: bool = False
 
 
-class Query(Struct, frozen=True, kw_only=True):
+class ContentQuery(Struct, frozen=True, kw_only=True):
     """What to search files for."""
 
     pattern: str
@@ -144,7 +144,7 @@ class Query(Struct, frozen=True, kw_only=True):
     multiline: bool = False
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class SearchMatches(Struct, frozen=True, kw_only=True):
     """Files with matches: the newest first in the mode `files`, else in the order of their paths."""
 
     files: list[tuple[str, list[bytes]]]
@@ -156,18 +156,20 @@ class Found(Struct, frozen=True, kw_only=True):
     """There was no ripgrep to do it."""
 
 
-class Search(Protocol):
+class FileSearch(Protocol):
     """Finding files, but for those that ignore files name. Every failure is a ToolError with words for the model."""
 
     def files(
-        self, pattern: str, area: Area, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
-    ) -> Listing:
+        self, pattern: str, area: SearchArea, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
+    ) -> FileListing:
         """By their paths. For a thread; `stop` is asked now and then.
 
         `ignored` finds what ignore files name as well, `hidden` what has a dot before its name.
         """
 
-    async def matches(self, query: Query, area: Area, *, timeout_seconds: float, enough_lines: int) -> Found:
+    async def matches(
+        self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
+    ) -> SearchMatches:
         """By what is in them. Lines behind `enough_lines` are not looked for if that costs much."""
 
 

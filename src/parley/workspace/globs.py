@@ -32,7 +32,7 @@ class BadGlob(Exception):
     """The pattern cannot be used, and why."""
 
 
-class Glob:
+class PathGlob:
     """A pattern for whole paths, relative to the folder where matching starts."""
 
     def __init__(self, rows: list[tuple[Name | None, ...]]) -> None:
@@ -42,10 +42,10 @@ class Glob:
         self.start = self._settled((number, 0) for number in range(len(rows)))
 
     @classmethod
-    def of(cls, *patterns: str) -> Glob:
+    def of(cls, *patterns: str) -> PathGlob:
         """Matches what one of these does. Raises BadGlob."""
-        written_out = [single for pattern in patterns for single in alternatives(pattern)]
-        return cls([row(single) for single in written_out])
+        written_out = [single for pattern in patterns for single in expand_braces(pattern)]
+        return cls([parse_row(single) for single in written_out])
 
     def enter(self, places: Places, name: str) -> Places:
         """The places after a folder of this name; empty if nothing in it can match."""
@@ -63,7 +63,7 @@ class Glob:
         found = self._names.get(places)
         if found is None:
             last = [self._rows[number][place] for number, place in places if place + 1 == len(self._rows[number])]
-            found = self._names[places] = any_of(last)
+            found = self._names[places] = match_any_of(last)
         return found
 
     def matches(self, path: str) -> bool:
@@ -97,20 +97,20 @@ class Glob:
         return frozenset(settled)
 
 
-def any_of(pieces: list[Name | None]) -> Name:
+def match_any_of(pieces: list[Name | None]) -> Name:
     if any(piece is None for piece in pieces):
-        return anything
+        return match_any
     tests = [piece for piece in pieces if piece is not None]
     if len(tests) == 1:
         return tests[0]
     return lambda name: any(test(name) for test in tests)
 
 
-def anything(name: str) -> bool:
+def match_any(name: str) -> bool:
     return True
 
 
-def row(pattern: str) -> tuple[Name | None, ...]:
+def parse_row(pattern: str) -> tuple[Name | None, ...]:
     """The pieces of a pattern without braces."""
     pieces: list[Name | None] = []
     for piece in pattern.split("/"):
@@ -129,7 +129,7 @@ def name_test(piece: str) -> Name:
     if not WILD.search(piece):
         return piece.__eq__
     if piece == "*":
-        return anything
+        return match_any
     if piece[0] == "*" and not WILD.search(piece, 1):
         ending = piece[1:]
         return lambda name: name.endswith(ending)
@@ -195,7 +195,7 @@ def class_regex(members: str) -> str:
     return f"[{'^' if negated else ''}{made}]"
 
 
-def alternatives(pattern: str) -> list[str]:
+def expand_braces(pattern: str) -> list[str]:
     """The pattern with its braces written out. Raises BadGlob if there are too many ways."""
     if pattern.count("{") > MOST_BRACES:
         raise BadGlob(f"there are more than {MOST_BRACES} braces in {pattern[:80]!r}")
@@ -204,11 +204,11 @@ def alternatives(pattern: str) -> list[str]:
         return [pattern]
     choices, end = choices_at(pattern, begin)
     if not choices:  # a brace without its partner is a plain character
-        return [pattern[:begin] + "\\{" + rest for rest in alternatives(pattern[end:])]
+        return [pattern[:begin] + "\\{" + rest for rest in expand_braces(pattern[end:])]
     before = pattern[:begin]
     made = []
     for choice in choices:
-        made += [before + rest for rest in alternatives(choice + pattern[end:])]
+        made += [before + rest for rest in expand_braces(choice + pattern[end:])]
         if len(made) > MOST_ALTERNATIVES:
             raise BadGlob(f"the braces in {pattern[:80]!r} stand for more than {MOST_ALTERNATIVES} patterns")
     return made

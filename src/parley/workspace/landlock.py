@@ -31,7 +31,7 @@ EVERYTHING = (1 << 13) - 1
 T = TypeVar("T")
 
 
-class Gap(NamedTuple):
+class AllowedPath(NamedTuple):
     """An opened folder or file that may be used through the fence, and how."""
 
     descriptor: int
@@ -39,21 +39,21 @@ class Gap(NamedTuple):
 
 
 @cache
-def can_fence() -> bool:
+def is_supported() -> bool:
     """Whether this kernel has fences and lets us put one up."""
     if not sys.platform.startswith("linux"):
         return False
     return _call(CREATE_RULESET, None, 0, ASK_VERSION) >= 1
 
 
-def fenced(start: Callable[[], T], gaps: list[Gap]) -> T:
+def run_restricted(start: Callable[[], T], gaps: list[AllowedPath]) -> T:
     """What `start` gives, called behind the fence. Raises what it raises, and OSError if there can be no fence."""
     done: list[T] = []
     flaws: list[BaseException] = []
 
     def run() -> None:
         try:
-            put_up(gaps)
+            restrict_thread(gaps)
             done.append(start())
         except BaseException as exc:
             flaws.append(exc)
@@ -66,7 +66,7 @@ def fenced(start: Callable[[], T], gaps: list[Gap]) -> T:
     return done[0]
 
 
-def put_up(gaps: list[Gap]) -> None:
+def restrict_thread(gaps: list[AllowedPath]) -> None:
     """Fence in the calling thread, for good. Raises OSError."""
     import ctypes
     import struct

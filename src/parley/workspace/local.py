@@ -14,16 +14,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
 from parley.workspace import atomic, os_errors, safe_open
-from parley.workspace.base import Reach, Rewound, Snapshot
-from parley.workspace.checkpoint.file_snapshot import must_be, must_be_writable, snapshot, snapshot_at, taken
-from parley.workspace.checkpoint.plan import Goal, Tally, goals
-from parley.workspace.checkpoint.store import Change, Checkpoints, Damaged, fingerprint
-from parley.workspace.safe_open import Pins, Place, Swapped
+from parley.workspace.base import FileSnapshot, RewindReport, Scope
+from parley.workspace.checkpoint.file_snapshot import (
+    check_unchanged,
+    check_writable,
+    make_snapshot,
+    snapshot,
+    snapshot_at,
+)
+from parley.workspace.checkpoint.plan import RestoreGoal, RewindTally, find_goals
+from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, hash_bytes
+from parley.workspace.safe_open import Pins, ResolvedPlace, Swapped
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
 
 if TYPE_CHECKING:
-    from parley.workspace.checkpoint.tree_snapshot import Tree
+    from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 
 T = TypeVar("T")
 
@@ -33,9 +39,9 @@ class LocalFiles:
         self,
         *,
         cwd: str,
-        checkpoints: Checkpoints,
+        checkpoints: CheckpointStore,
         new_id: Callable[[], str],
-        tree: Tree | None = None,
+        tree: TreeSnapshot | None = None,
         forget_at_end: bool = False,
     ) -> None:
         self.watches_commands = tree is not None
@@ -48,28 +54,28 @@ class LocalFiles:
         self._changing = RLock()
         self._settled = False
 
-    def read(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot:
-        found = self._look(path, reach, limit_bytes)
+    def read(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot:
+        found = self._read(path, reach, limit_bytes)
         if found is None:
-            raise os_errors.missing(path, reach, self._pins, self._cwd)
+            raise os_errors.not_found_error(path, reach, self._pins, self._cwd)
         return found
 
-    def peek(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot | None:
-        return self._look(path, reach, limit_bytes)
+    def peek(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
+        return self._read(path, reach, limit_bytes)
 
-    def write(self, path: str, data: bytes, reach: Reach, *, replacing: Snapshot | None) -> Snapshot:
-        def act() -> Snapshot:
+    def write(self, path: str, data: bytes, reach: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+        def act() -> FileSnapshot:
             new = replacing is None
             with safe_open.find(path, reach, self._pins, to_write=True, make_folders=new) as place:
-                must_be_writable(place)
-                must_be(place, replacing)
+                check_writable(place)
+                check_unchanged(place, replacing)
                 beside = self._beside()
-                with self._checkpointed(place, fingerprint(data), beside, call=reach.call):
-                    made = atomic.replace(place, data, beside, lambda: must_be(place, replacing))
-                return taken(place.path, data, made)
+                with self._checkpointed(place, hash_bytes(data), beside, call=reach.call):
+                    made = atomic.replace(place, data, beside, lambda: check_unchanged(place, replacing))
+                return make_snapshot(place.path, data, made)
 
-        with self._changing, os_errors.told(f"{path} cannot be written"):
-            return followed(act)
+        with self._changing, os_errors.translate_os_errors(f"{path} cannot be written"):
+            return follow_and_act(act)
 
     def changed_by(self, call: str) -> list[str] | None:
         with self._changing:
@@ -80,7 +86,7 @@ class LocalFiles:
                 return None
             if self._checkpoints.damage is not None:
                 return None
-            return [row.path for row in rows if isinstance(row, Change) and row.call == call]
+            return [row.path for row in rows if isinstance(row, ChangeRow) and row.call == call]
 
     def begin_message(self, user_message_id: str) -> None:
         with self._changing:
@@ -89,28 +95,30 @@ class LocalFiles:
                 self._settle()
             self._checkpoints.begin(user_message_id)
 
-    def rewind(self, user_message_id: str, *, dry_run: bool) -> Rewound:
+    def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
         with self._changing:
             try:
                 self._settle()
             except OSError as exc:
-                return Rewound(possible=False, reason=f"The file history cannot be read: {os_errors.trouble(exc)}.")
+                return RewindReport(
+                    possible=False, reason=f"The file history cannot be read: {os_errors.describe_os_error(exc)}."
+                )
             if self._checkpoints.damage is not None:
-                return Rewound(possible=False, reason=f"The file history is damaged: {self._checkpoints.damage}.")
-            found = goals(self._checkpoints.rows(), user_message_id)
+                return RewindReport(possible=False, reason=f"The file history is damaged: {self._checkpoints.damage}.")
+            found = find_goals(self._checkpoints.rows(), user_message_id)
             if found is None:
-                return Rewound(possible=False, reason=UNKNOWN_MESSAGE)
-            tally = Tally()
+                return RewindReport(possible=False, reason=UNKNOWN_MESSAGE)
+            tally = RewindTally()
             for goal in found:
-                self._go_back(goal, tally, dry_run)
-            return tally.rewound()
+                self._rewind_file(goal, tally, dry_run)
+            return tally.report()
 
     def before_command(self) -> None:
         words = "Nothing was run, because the working tree could not be kept as it is"
         if self._tree is not None:
-            with self._changing, os_errors.told(words):
+            with self._changing, os_errors.translate_os_errors(words):
                 self._settle()
-                self._tree.keep()
+                self._tree.save()
 
     def after_command(self) -> None:
         if self._tree is not None:
@@ -122,16 +130,16 @@ class LocalFiles:
             with self._changing, suppress(OSError):
                 self._checkpoints.forget()
 
-    def _look(self, path: str, reach: Reach, limit_bytes: int | None) -> Snapshot | None:
-        def act() -> Snapshot | None:
+    def _read(self, path: str, reach: Scope, limit_bytes: int | None) -> FileSnapshot | None:
+        def act() -> FileSnapshot | None:
             try:
                 with safe_open.find(path, reach, self._pins) as place:
                     return snapshot(place, limit_bytes)
             except FileNotFoundError:
                 return None
 
-        with os_errors.told(f"{path} cannot be read"):
-            return followed(act)
+        with os_errors.translate_os_errors(f"{path} cannot be read"):
+            return follow_and_act(act)
 
     # Changing.
 
@@ -141,20 +149,20 @@ class LocalFiles:
 
     @contextmanager
     def _checkpointed(
-        self, place: Place, after: str | None, beside: str, *, copy_always: bool = False, call: str = ""
+        self, place: ResolvedPlace, after: str | None, beside: str, *, copy_always: bool = False, call: str = ""
     ) -> Iterator[None]:
         """Keep what is there, then let the change happen; note it if it did not."""
         history = self._checkpoints
-        with os_errors.told(f"{place.path} is left as it is, because no checkpoint of it could be kept"):
+        with os_errors.translate_os_errors(f"{place.path} is left as it is, because no checkpoint of it could be kept"):
             self._settle()
             before = None
             if place.status() is not None:
                 opened = place.open()
                 try:
-                    before = history.keep(place.path, opened, always=copy_always)
+                    before = history.save_state(place.path, opened, always=copy_always)
                 finally:
                     os.close(opened)
-            history.add(Change(path=place.path, before=before, after=after, beside=beside, call=call))
+            history.add(ChangeRow(path=place.path, before=before, after=after, beside=beside, call=call))
         happened = False
         try:
             yield
@@ -176,11 +184,11 @@ class LocalFiles:
 
     # Going back.
 
-    def _go_back(self, goal: Goal, tally: Tally, dry_run: bool) -> None:
+    def _rewind_file(self, goal: RestoreGoal, tally: RewindTally, dry_run: bool) -> None:
         """Restore one file, or leave it alone; either way it is tallied."""
         try:
             current = snapshot_at(goal.path)
-            verdict = goal.verdict(None if current is None else fingerprint(current.data))
+            verdict = goal.verdict(None if current is None else hash_bytes(current.data))
             if verdict == "leave alone":
                 tally.leave(goal.path, "it was changed by somebody else since")
             elif verdict == "restore":
@@ -191,11 +199,11 @@ class LocalFiles:
         except Swapped:
             tally.leave(goal.path, "a link is in its place", link=True)
         except OSError as exc:
-            tally.leave(goal.path, os_errors.trouble(exc))
-        except (ToolError, Damaged) as exc:
+            tally.leave(goal.path, os_errors.describe_os_error(exc))
+        except (ToolError, CheckpointDamaged) as exc:
             tally.leave(goal.path, str(exc))
 
-    def _restore(self, goal: Goal, then: bytes | None, current: Snapshot | None) -> None:
+    def _restore(self, goal: RestoreGoal, then: bytes | None, current: FileSnapshot | None) -> None:
         mode = None if goal.target is None else goal.target.mode
         after = None if goal.target is None else goal.target.sha256
         beside = self._beside()
@@ -204,20 +212,20 @@ class LocalFiles:
             self._checkpointed(place, after, beside, copy_always=True),
         ):
             if then is None:
-                must_be(place, current)
+                check_unchanged(place, current)
                 atomic.remove(place)
             else:
-                atomic.replace(place, then, beside, lambda: must_be(place, current), mode)
+                atomic.replace(place, then, beside, lambda: check_unchanged(place, current), mode)
 
     def _hash_at(self, path: str) -> str | None:
         try:
             found = snapshot_at(path)
         except (Swapped, ToolError):
             return "something else"
-        return None if found is None else fingerprint(found.data)
+        return None if found is None else hash_bytes(found.data)
 
 
-def followed(act: Callable[[], T]) -> T:
+def follow_and_act(act: Callable[[], T]) -> T:
     """Follow a name to its place and act there; anew if it changes under our hands."""
     for _ in range(safe_open.TRIES):
         try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from parley.errors import ToolError
 from parley.workspace import safe_open
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 from parley.workspace.safe_open import Pins, Swapped
 
 NAMES_LOOKED_AT = 10_000
@@ -33,22 +33,22 @@ TROUBLES = {
 }
 
 
-def trouble(flaw: OSError) -> str:
+def describe_os_error(flaw: OSError) -> str:
     return TROUBLES.get(flaw.errno or 0) or flaw.strerror or str(flaw)
 
 
 @contextmanager
-def told(words: str) -> Iterator[None]:
+def translate_os_errors(words: str) -> Iterator[None]:
     """Raise what the system refuses as a ToolError: the words, and why."""
     try:
         yield
     except OSError as exc:
-        raise ToolError(f"{words}: {trouble(exc)}.") from None
+        raise ToolError(f"{words}: {describe_os_error(exc)}.") from None
 
 
-def missing(path: str, reach: Reach, pins: Pins, cwd: str) -> ToolError:
+def not_found_error(path: str, reach: Scope, pins: Pins, cwd: str) -> ToolError:
     """There is no such file; which ones come near, and where we are if that may be the mistake."""
-    near = near_names(path, reach, pins)
+    near = similar_names(path, reach, pins)
     words = [f"File does not exist: {path}."]
     if near:
         words.append(f"Did you mean {' or '.join(near)}?")
@@ -57,20 +57,20 @@ def missing(path: str, reach: Reach, pins: Pins, cwd: str) -> ToolError:
     return ToolError(" ".join(words))
 
 
-def near_names(path: str, reach: Reach, pins: Pins) -> list[str]:
+def similar_names(path: str, reach: Scope, pins: Pins) -> list[str]:
     """Up to three names in the same folder that look alike, if we may look there."""
     from difflib import get_close_matches
 
     try:
         with safe_open.find(path, reach, pins) as place:
-            names = listed(place.folder)
+            names = list_names(place.folder)
     except (OSError, Swapped, ToolError):
         return []
     by_lower = {name.lower(): name for name in names}
     return [by_lower[name] for name in get_close_matches(place.name.lower(), by_lower, n=3)]
 
 
-def listed(folder: int) -> list[str]:
+def list_names(folder: int) -> list[str]:
     """The names in an opened folder, if they are not too many to look at all of them."""
     from itertools import islice
 

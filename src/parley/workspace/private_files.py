@@ -40,18 +40,18 @@ KINDS = (
 )
 
 
-class Unsafe(OSError):
+class UnsafeFile(OSError):
     """A file or folder that the engine does not use, and why; `strerror` names it."""
 
 
-def refuse(path: str | Path, reason: str) -> Unsafe:
-    return Unsafe(errno.EPERM, f"refused, {path} {reason}", str(path))
+def refuse(path: str | Path, reason: str) -> UnsafeFile:
+    return UnsafeFile(errno.EPERM, f"refused, {path} {reason}", str(path))
 
 
 def open_file(path: str | Path, flags: int, *, below: int = 0, make_folders: bool = True) -> int:
     """A descriptor of a regular file of this user; with O_CREAT its folders are made, too. Raises OSError, Unsafe."""
     make = make_folders and bool(flags & os.O_CREAT)
-    with opened_folder(Path(path).parent, below=below, make=make) as (folder, owner):
+    with open_folder(Path(path).parent, below=below, make=make) as (folder, owner):
         return open_in(folder, owner, str(path), flags)
 
 
@@ -62,11 +62,11 @@ def open_in(folder: int, owner: int, path: str, flags: int) -> int:
     # Looking before opening: to open a device can be an act of its own.
     with suppress(FileNotFoundError):
         if not flags & os.O_EXCL:
-            check(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=writes)
+            check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=writes)
     # A file is cut to nothing only after the check.
     file = os.open(name, (flags & ~os.O_TRUNC) | FILE, PRIVATE_FILE, dir_fd=folder)
     try:
-        check(os.fstat(file), path, owner, writes=writes)
+        check_regular(os.fstat(file), path, owner, writes=writes)
         if flags & os.O_TRUNC:
             os.ftruncate(file, 0)
     except BaseException:
@@ -76,7 +76,7 @@ def open_in(folder: int, owner: int, path: str, flags: int) -> int:
 
 
 @contextmanager
-def opened_folder(
+def open_folder(
     path: str | Path, *, below: int = 0, make: bool = False, to_list: bool = False, mode: int = PRIVATE_FOLDER
 ) -> Iterator[tuple[int, int]]:
     """A folder's descriptor, and who owns the folder that the user named. Raises OSError, Unsafe.
@@ -119,18 +119,18 @@ def step(folder: int, name: str, path: Path, kind: int, owner: int) -> int:
             raise
         raise refuse(path, "is a symbolic link, not a folder") from None
     try:
-        must_be_own(os.fstat(inner), path, owner)
+        check_owner(os.fstat(inner), path, owner)
     except BaseException:
         os.close(inner)
         raise
     return inner
 
 
-def check(status: os.stat_result, path: str | Path, owner: int, *, writes: bool) -> None:
+def check_regular(status: os.stat_result, path: str | Path, owner: int, *, writes: bool) -> None:
     """Raises Unsafe unless it is a regular file that is ours to use."""
     if not stat.S_ISREG(status.st_mode):
         raise refuse(path, kind_of(status) or "is no regular file")
-    must_be_own(status, path, owner, writes=writes)
+    check_owner(status, path, owner, writes=writes)
     if writes and status.st_nlink > 1:
         raise refuse(path, f"has {status.st_nlink} names (hard links), and a write would change all of them")
 
@@ -140,7 +140,7 @@ def kind_of(status: os.stat_result) -> str:
     return next((words for test, words in KINDS if test(status.st_mode)), "")
 
 
-def must_be_own(status: os.stat_result, path: str | Path, owner: int, *, writes: bool = False) -> None:
+def check_owner(status: os.stat_result, path: str | Path, owner: int, *, writes: bool = False) -> None:
     """Raises Unsafe for what belongs to another user.
 
     Root may use what belongs to the owner of the folder that the user named; others may read that, and what root owns.
@@ -151,11 +151,11 @@ def must_be_own(status: os.stat_result, path: str | Path, owner: int, *, writes:
         raise refuse(path, f"belongs to another user (uid {status.st_uid})")
 
 
-def look(path: str | Path, *, below: int = 0, writes: bool = False) -> os.stat_result:
+def stat_file(path: str | Path, *, below: int = 0, writes: bool = False) -> os.stat_result:
     """What `open_file` would open, without opening it. Raises OSError, Unsafe."""
-    with opened_folder(Path(path).parent, below=below) as (folder, owner):
+    with open_folder(Path(path).parent, below=below) as (folder, owner):
         status = os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)
-        check(status, path, owner, writes=writes)
+        check_regular(status, path, owner, writes=writes)
         return status
 
 
@@ -175,9 +175,9 @@ def replace(path: str | Path, data: bytes, *, below: int = 0) -> None:
     """At every moment the file is the old one or the new one. Raises OSError, Unsafe."""
     name = os.path.basename(path)
     beside = f"{name}.{os.getpid()}.{os.urandom(4).hex()}.new"
-    with opened_folder(Path(path).parent, below=below, make=True) as (folder, owner):
+    with open_folder(Path(path).parent, below=below, make=True) as (folder, owner):
         with suppress(FileNotFoundError):
-            check(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=True)
+            check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=True)
         try:
             with open(open_in(folder, owner, beside, NEW), "wb") as file:
                 file.write(data)
@@ -190,7 +190,7 @@ def replace(path: str | Path, data: bytes, *, below: int = 0) -> None:
 
 def remove(path: str | Path, *, below: int = 0) -> None:
     """Remove a file or a link. Raises OSError, Unsafe."""
-    with opened_folder(Path(path).parent, below=below) as (folder, _):
+    with open_folder(Path(path).parent, below=below) as (folder, _):
         os.unlink(os.path.basename(path), dir_fd=folder)
 
 
@@ -198,7 +198,7 @@ def remove_tree(path: str | Path, *, below: int = 0) -> None:
     """Remove a folder with all that is in it. Raises OSError, Unsafe."""
     import shutil
 
-    with opened_folder(Path(path).parent, below=below) as (folder, _), suppress(FileNotFoundError):
+    with open_folder(Path(path).parent, below=below) as (folder, _), suppress(FileNotFoundError):
         shutil.rmtree(os.path.basename(path), dir_fd=folder)
 
 
@@ -213,21 +213,21 @@ def prepare_database(path: str | Path, *, below: int = 0, writes: bool = True) -
     who comes next would take the database for closed and throw away the log that they write to.
     """
     name, folders = os.path.basename(path), Path(path).parent
-    with opened_folder(folders, below=below, make=True) as (folder, owner):
+    with open_folder(folders, below=below, make=True) as (folder, owner):
         with suppress(FileExistsError):
             if writes:
                 os.close(os.open(name, NEW | FILE, PRIVATE_FILE, dir_fd=folder))
-        check(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=writes)
+        check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=writes)
         for ending in COMPANIONS:
             with suppress(FileNotFoundError):
                 status = os.stat(f"{name}{ending}", dir_fd=folder, follow_symlinks=False)
-                check(status, f"{path}{ending}", owner, writes=writes)
+                check_regular(status, f"{path}{ending}", owner, writes=writes)
     inner = folders.parts[len(folders.parts) - below :] if below else ()
     top = Path(*folders.parts[: len(folders.parts) - len(inner)])
     return os.path.join(os.path.realpath(top), *inner, name)
 
 
-def must_be_database(connection: sqlite3.Connection, real: str) -> None:
+def check_database(connection: sqlite3.Connection, real: str) -> None:
     """Raises Unsafe, sqlite3.Error unless a new connection is to the file with this real path, by no link."""
     opened = connection.execute("PRAGMA database_list").fetchone()[2]
     if opened != real:

@@ -24,7 +24,7 @@ import msgspec
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace import syscalls
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 # O_NONBLOCK: a pipe that takes a regular file's place must not hang us.
@@ -47,7 +47,7 @@ class Swapped(Exception):
     """What the name leads to changed while it was followed."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ResolvedPlace(Struct, frozen=True, kw_only=True):
     """Where a file is or would be: a name in an opened folder."""
 
     folder: int
@@ -80,7 +80,7 @@ class Place(Struct, frozen=True, kw_only=True):
     def open(self) -> int:
         """A descriptor of the regular file. Raises ToolError for other kinds, Swapped and OSError."""
         # Looking before opening: to open a device can be an act of its own.
-        must_be_regular(os.stat(self.name, dir_fd=self.folder, follow_symlinks=False), self.path)
+        check_regular(os.stat(self.name, dir_fd=self.folder, follow_symlinks=False), self.path)
         try:
             descriptor = os.open(self.name, FILE, dir_fd=self.folder)
         except OSError as exc:
@@ -90,7 +90,7 @@ class Place(Struct, frozen=True, kw_only=True):
             raise
         try:
             opened = os.fstat(descriptor)
-            must_be_regular(opened, self.path)
+            check_regular(opened, self.path)
             if self.only not in (None, (opened.st_dev, opened.st_ino)):
                 raise Swapped
         except BaseException:
@@ -99,7 +99,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return descriptor
 
 
-def must_be_regular(status: os.stat_result, path: str) -> None:
+def check_regular(status: os.stat_result, path: str) -> None:
     """Raises ToolError that says what it is instead; Swapped if it became a link."""
     if stat.S_ISREG(status.st_mode):
         return
@@ -127,7 +127,9 @@ class Pins:
 
 
 @contextmanager
-def find(path: str, reach: Reach, pins: Pins, *, to_write: bool = False, make_folders: bool = False) -> Iterator[Place]:
+def find(
+    path: str, reach: Scope, pins: Pins, *, to_write: bool = False, make_folders: bool = False
+) -> Iterator[ResolvedPlace]:
     """The place a name leads to. Raises ToolError if that is out of reach, OSError, Swapped."""
     check_name(path)
     place = _open_place(path, reach, pins, to_write, make_folders)
@@ -138,7 +140,7 @@ def find(path: str, reach: Reach, pins: Pins, *, to_write: bool = False, make_fo
 
 
 @contextmanager
-def at(path: str, *, make_folders: bool = False) -> Iterator[Place]:
+def at(path: str, *, make_folders: bool = False) -> Iterator[ResolvedPlace]:
     """The place with exactly this real path. Raises Swapped if a link is on the way, OSError."""
     place = _beneath("/", path, make_folders)
     try:
@@ -159,7 +161,7 @@ def check_name(path: str) -> None:
         raise ToolError("The path is not valid Unicode.") from None
 
 
-def _open_place(path: str, reach: Reach, pins: Pins, to_write: bool, make_folders: bool) -> Place:
+def _open_place(path: str, reach: Scope, pins: Pins, to_write: bool, make_folders: bool) -> ResolvedPlace:
     real = real_path(path)
     if real == "/":
         raise ToolError("/ is a folder, not a file.")
@@ -176,7 +178,7 @@ def _open_place(path: str, reach: Reach, pins: Pins, to_write: bool, make_folder
     # Another name of the same object may be read by; written would be another place.
     if not to_write and (only := _object_among(real, reach.files)) is not None:
         return msgspec.structs.replace(_beneath("/", real, make_folders), only=only)
-    raise out_of_reach(path, real, reach)
+    raise out_of_scope(path, real, reach)
 
 
 def real_path(path: str) -> str:
@@ -194,7 +196,7 @@ def real_path(path: str) -> str:
     return real
 
 
-def out_of_reach(path: str, real: str, reach: Reach) -> ToolError:
+def out_of_scope(path: str, real: str, reach: Scope) -> ToolError:
     leads = f"{path} leads to {real}, which" if real != os.path.normpath(path) else path
     limits = ", ".join((*reach.folders, *reach.files)) or "nothing"
     return ToolError(f"{leads} is outside of what this call may touch ({limits}).")
@@ -223,7 +225,7 @@ def identity(real: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _beneath(root: str, real: str, make_folders: bool) -> Place:
+def _beneath(root: str, real: str, make_folders: bool) -> ResolvedPlace:
     """Open the folder of a real path, from the root on, following no link. Raises Swapped and OSError."""
     parent, _, name = real.rpartition("/")
     inner = parent[len(root) :].strip("/") if root != "/" else parent.strip("/")
@@ -237,7 +239,7 @@ def _beneath(root: str, real: str, make_folders: bool) -> Place:
         if exc.errno in MET_A_LINK:
             raise Swapped from None
         raise
-    return Place(folder=folder, name=name, path=real)
+    return ResolvedPlace(folder=folder, name=name, path=real)
 
 
 def open_root(root: str) -> int:

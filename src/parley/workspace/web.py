@@ -40,7 +40,7 @@ HEADERS = {
 }
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class FetchLimits(Struct, frozen=True, kw_only=True):
     max_bytes: int = 10_000_000
     """Of the content, unpacked."""
     seconds: float = 30
@@ -49,7 +49,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     redirects: int = 5
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class WebPage(Struct, frozen=True, kw_only=True):
     """What a server answered."""
 
     url: str
@@ -78,7 +78,7 @@ class Web:
         allow_private: bool = False,
         ca_file: str | None = None,
         search_url: str | None = None,
-        limits: Limits | None = None,
+        limits: FetchLimits | None = None,
         resolve: Resolver | None = None,
         judge: Callable[[str], bool] = is_public,
         closed: bool = False,
@@ -92,11 +92,11 @@ class Web:
         """Certificates to trust besides the machine's own."""
         self.search_url = search_url
         """Where to search: a URL with `{query}` in it, chosen by the person."""
-        self._limits = limits or Limits()
+        self._limits = limits or FetchLimits()
         self._resolve = resolve or look_up
         self._trust: ssl.SSLContext | None = None
 
-    async def fetch(self, text: str, *, own: bool = False) -> Page | Moved:
+    async def fetch(self, text: str, *, own: bool = False) -> WebPage | Moved:
         """The page at a URL; `own` says that the person, not the model, chose it. Raises ToolError."""
         url = read_url(text)
         if self._closed:
@@ -114,7 +114,7 @@ class Web:
             raise ToolError(f"{url} did not answer within {self._limits.seconds:g} seconds.") from None
         raise ToolError(f"{text} redirects too often: more than {self._limits.redirects} times.")
 
-    async def _step(self, client: httpx2.AsyncClient, url: Url, private: bool) -> Page | Moved | Url:
+    async def _step(self, client: httpx2.AsyncClient, url: Url, private: bool) -> WebPage | Moved | Url:
         """The page, or where it is; a Url is one to go on to."""
         answer = await self._get(client, url, private)
         try:
@@ -122,7 +122,7 @@ class Web:
             if code not in REDIRECTS or "location" not in headers:
                 kind = headers.get("content-type", "")
                 body = await self._read(answer, url)
-                return Page(url=str(url), code=code, reason=reason, content_type=kind, body=body)
+                return WebPage(url=str(url), code=code, reason=reason, content_type=kind, body=body)
         finally:
             await answer.aclose()
         onward = url.joined(headers["location"])

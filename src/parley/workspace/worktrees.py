@@ -60,7 +60,7 @@ class GitWorktrees:
 
     async def open(self, cwd: str, name: str) -> Worktree:
         top = await self._top(cwd)
-        folder = made_folder(top)
+        folder = make_folder(top)
         await self._sweep(folder)
         path = str(folder / name)
         if not is_there(path):
@@ -143,7 +143,7 @@ class GitWorktrees:
             await self._git(folder, {}, "update-ref", "-d", f"refs/heads/{branch_of(name)}", *commit)
 
     async def _sweep(self, folder: Path) -> None:
-        for lock in found_locks(folder):
+        for lock in find_locks(folder):
             await self._let_go(lock.path.removesuffix(LOCK), lock)
 
     # Git.
@@ -190,8 +190,8 @@ class GitWorktrees:
             end, timed_out = await self._processes.wait(command, GIT_SECONDS)
         finally:
             command.drop()
-        if timed_out or end.flaw:
-            raise ToolError(end.flaw or f"git {words[0]} took longer than {GIT_SECONDS:.0f} s.")
+        if timed_out or end.error:
+            raise ToolError(end.error or f"git {words[0]} took longer than {GIT_SECONDS:.0f} s.")
         if end.exit_code != 0:
             raise Failed(complained.decode(errors="replace").strip() or f"git {words[0]} ended with {end.exit_code}")
         return said.decode(errors="surrogateescape")
@@ -262,24 +262,24 @@ def folder_of(top: str) -> Path:
     return above if above.parts[-len(WORKTREES) :] == WORKTREES else Path(top, *WORKTREES)
 
 
-def made_folder(top: str) -> Path:
+def make_folder(top: str) -> Path:
     """The same, made where it is not there yet. Raises ToolError."""
     folder = folder_of(top)
     try:
         with (
-            private_files.opened_folder(folder, below=len(WORKTREES), make=True, mode=0o777) as (opened, owner),
+            private_files.open_folder(folder, below=len(WORKTREES), make=True, mode=0o777) as (opened, owner),
             suppress(FileExistsError),
             open(private_files.open_in(opened, owner, str(folder / ".gitignore"), private_files.NEW), "wb") as ignoring,
         ):
             ignoring.write(b"*\n")  # what is in here is no part of the checkout around it
-    except private_files.Unsafe as exc:
+    except private_files.UnsafeFile as exc:
         raise ToolError(f"no worktree is made in {folder}: {exc.strerror}.") from None
     except OSError as exc:
         raise ToolError(f"{folder} cannot be made: {exc.strerror}.") from None
     return folder
 
 
-def found_locks(folder: Path) -> list[Lock]:
+def find_locks(folder: Path) -> list[Lock]:
     """Those that nobody holds."""
     try:
         names = [name for name in sorted(os.listdir(folder)) if name.endswith(LOCK)]

@@ -11,7 +11,7 @@ import pytest
 from parley.cli.judge import Judge
 
 from parley.permissions.shell import Line, allowed_by, finds, is_read_only, read, unresolved
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 
 HERE = Path(__file__).parent
 HOME = "/home/me"
@@ -35,7 +35,7 @@ def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_pat
     for row in everyday:
         rules = tuple(f"Bash({pattern})" for pattern in row["allow"])
         if rules not in judges:
-            options = Options(permission_mode="default", allowed_tools=rules, setting_sources=())
+            options = CliOptions(permission_mode="default", allowed_tools=rules, setting_sources=())
             judges[rules] = Judge(options, str(tmp_path), lambda text: None)
         if judges[rules].judge("Bash", {"command": row["command"]}).decision != "allow":
             asked.append(row["command"])

@@ -8,15 +8,15 @@ from itertools import count
 from typing import Any
 
 from parley.protocol.base import Message
-from parley.protocol.dialects.base import Dialect, Reply, World
+from parley.protocol.dialects.base import Dialect, DialectContext, Reply
 
 Json = dict[str, Any]
 NOW = "2027-01-15T08:00:00.000Z"
 
 
-def world() -> World:
+def world() -> DialectContext:
     numbers = count(1)
-    return World(now=lambda: NOW, new_uuid=lambda: f"u{next(numbers)}")
+    return DialectContext(now=lambda: NOW, new_uuid=lambda: f"u{next(numbers)}")
 
 
 def said(dialect: Dialect, *messages: Message) -> list[Json]:

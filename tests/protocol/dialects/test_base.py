@@ -6,7 +6,7 @@ from parley.protocol.base import Message, Refused, decode
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply
 from parley.protocol.dialects.stream_json import StreamJson
-from parley.protocol.messages.dialects import NOTES, Injected, Queued, SessionOpened, SystemFault
+from parley.protocol.messages.dialects import DIALECT_EVENTS, Injected, Queued, SessionOpened, SystemFault
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.roles import Role
 
@@ -15,7 +15,7 @@ class Parrot:
     """Answers `?` by itself with what it heard so far, and says twice what it says."""
 
     name = "parrot"
-    asks = False
+    can_request = False
 
     def __init__(self) -> None:
         self.heard = 0
@@ -49,7 +49,7 @@ def test_every_message_of_a_line_is_judged_for_itself() -> None:
 def test_a_line_is_looked_at_only_when_the_one_before_was_taken() -> None:
     parrot = Parrot()
     engine = Connection(Role.ENGINE, parrot)
-    heard = engine.received(b'?\n{"type":"keep_alive"}\n')
+    heard = engine.iter_messages(b'?\n{"type":"keep_alive"}\n')
 
     next(heard)
 
@@ -69,5 +69,5 @@ def test_the_canonical_dialect_says_nothing_of_notes() -> None:
         SystemFault(message="no"),
     ]
 
-    assert {type(note) for note in notes} <= NOTES
+    assert {type(note) for note in notes} <= DIALECT_EVENTS
     assert b"".join(map(engine.send, notes)) == b""

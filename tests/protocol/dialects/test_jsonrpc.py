@@ -8,7 +8,7 @@ import pytest
 from golden_lines import SEEDS, Sample, each
 
 from parley.protocol.blocks import Text, ToolResult
-from parley.protocol.dialects.jsonrpc import JsonRpc
+from parley.protocol.dialects.jsonrpc import JsonRpcDialect
 from parley.protocol.dialects.reading import read_jsonrpc
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Success
 from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
@@ -32,8 +32,8 @@ RPC = [sample for sample in SEEDS if sample.name.startswith("000 JSON-RPC")]
 INNER = [sample for sample in RPC if "result" in sample.json]
 
 
-def opened() -> JsonRpc:
-    dialect = JsonRpc(world())
+def opened() -> JsonRpcDialect:
+    dialect = JsonRpcDialect(world())
     assert said(dialect, SessionOpened(session_id="own")) == []
     return dialect
 
@@ -42,7 +42,7 @@ def call(method: str, id: Any = 1, **params: Any) -> Json:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-def running(id: Any = "r1") -> JsonRpc:
+def running(id: Any = "r1") -> JsonRpcDialect:
     dialect = opened()
     heard(dialect, call("run", id, prompt="Hi"))
     said(dialect, CommandLifecycle(command_uuid="u1", state="queued"))
@@ -59,7 +59,7 @@ ENDED = result(user_message_uuids=["u1"], result="Done.")
 BY_THE_WAY = Assistant(message=AssistantContent(id="m", model="x", content=[Text.of("By the way.")]))
 
 
-def beside() -> JsonRpc:
+def beside() -> JsonRpcDialect:
     """The run is over, and the turn of a background task runs."""
     dialect = running()
     said(dialect, ENDED, Init())
@@ -241,7 +241,7 @@ def test_every_other_bad_end_is_a_result() -> None:
 
 
 def test_a_session_that_cannot_be_opened_is_told_as_wrong_parameters() -> None:
-    dialect = JsonRpc(world())
+    dialect = JsonRpcDialect(world())
     heard(dialect, call("run", "r1", prompt="Hi"))
 
     (line,) = said(dialect, result(subtype="error_during_execution", is_error=True, errors=["it is in use"]))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley.protocol.dialects.detect import recognise
+from parley.protocol.dialects.detect import detect
 
 PROMPT = {"type": "user", "message": {"role": "user", "content": "Hello"}}
 
@@ -34,12 +34,12 @@ PROMPT = {"type": "user", "message": {"role": "user", "content": "Hello"}}
     ],
 )
 def test_the_first_line_tells_the_dialect(line: Any, name: str) -> None:
-    assert recognise(json.dumps(line).encode(), "otherwise") == name
+    assert detect(json.dumps(line).encode(), "otherwise") == name
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"\xff", b"null", b"[" * 100_000])
 def test_what_cannot_be_read_tells_nothing(line: bytes) -> None:
-    assert recognise(line, "otherwise") == "otherwise"
+    assert detect(line, "otherwise") == "otherwise"
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_what_cannot_be_read_tells_nothing(line: bytes) -> None:
     [b'{"jsonrpc":"2.0","id":1,"method":"run","params":{"prompt":"xxx', b'[ { "jsonrpc" : "2.0" ', b'{"jsonrpc":\xff}'],
 )
 def test_what_begins_like_a_request_and_cannot_be_read_is_answered_as_one(line: bytes) -> None:
-    assert recognise(line, "otherwise") == "jsonrpc"
+    assert detect(line, "otherwise") == "jsonrpc"

@@ -16,14 +16,14 @@ from golden_lines import LINES, Sample, canonical
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.protocol.base import UNSET, Message, decode, plain, spell
+from parley.protocol.base import UNSET, Message, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolResult, ToolUse
-from parley.protocol.dialects.base import Dialect, World
-from parley.protocol.dialects.jsonrpc import JsonRpc
+from parley.protocol.dialects.base import Dialect, DialectContext
+from parley.protocol.dialects.jsonrpc import JsonRpcDialect
 from parley.protocol.dialects.miriad import Miriad
 from parley.protocol.dialects.reading import read_jsonrpc, read_miriad
 from parley.protocol.dialects.spec001 import Spec001
-from parley.protocol.dialects.tool_names import here
+from parley.protocol.dialects.tool_names import from_dialect
 from parley.protocol.messages import control
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete
@@ -36,14 +36,14 @@ CONTROL = (control.ControlRequest, control.ControlResponse, control.ControlCance
 SHOWN = (Text, ToolUse)
 
 
-def world() -> World:
+def world() -> DialectContext:
     numbers = count(1)
-    return World(now=lambda: "2026-02-02T10:30:00.000Z", new_uuid=lambda: f"u{next(numbers)}")
+    return DialectContext(now=lambda: "2026-02-02T10:30:00.000Z", new_uuid=lambda: f"u{next(numbers)}")
 
 
 def some(message: Message, *names: str) -> Json:
     """The fields of these names that a message has."""
-    return {name: value for name, value in json.loads(spell(message)).items() if name in names}
+    return {name: value for name, value in json.loads(encode_json(message)).items() if name in names}
 
 
 def blocks(message: Assistant | User, kinds: tuple[type, ...]) -> list[Json]:
@@ -69,7 +69,7 @@ def kept_in_spec001(message: Message) -> Any:
         case Init():
             return some(message, "session_id", "model", "tools")
         case _ if isinstance(message, CONTROL):
-            return plain(message)
+            return to_builtins(message)
     return None
 
 
@@ -77,7 +77,7 @@ FLAT = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_to
 
 
 def everything_but(message: Message, *names: str) -> Json:
-    return {name: value for name, value in plain(message).items() if name not in names}
+    return {name: value for name, value in to_builtins(message).items() if name not in names}
 
 
 # Dialects C and D.
@@ -89,7 +89,7 @@ def kept_in_miriad(message: Message) -> Any:
             return None
         case Assistant() if not message.parent_tool_use_id:
             inner = blocks(message, SHOWN)
-            return [inner, plain(message.message).get("model")] if inner else None
+            return [inner, to_builtins(message.message).get("model")] if inner else None
         case User() if not message.parent_tool_use_id:
             results = [as_told(block) for block in blocks(message, (ToolResult,))]
             return results or None
@@ -124,7 +124,7 @@ def in_spec001(line: bytes) -> Message:
 
 
 class Way(NamedTuple):
-    make: Callable[[World], Dialect]
+    make: Callable[[DialectContext], Dialect]
     read: Callable[[bytes], Message]
     kept: Callable[[Message], Any]
 
@@ -132,7 +132,7 @@ class Way(NamedTuple):
 WAYS = {
     "spec001": Way(Spec001, in_spec001, kept_in_spec001),
     "miriad": Way(Miriad, lambda line: read_miriad(line, world().new_uuid), kept_in_miriad),
-    "jsonrpc": Way(JsonRpc, lambda line: read_jsonrpc(line, world().new_uuid), kept_in_miriad),
+    "jsonrpc": Way(JsonRpcDialect, lambda line: read_jsonrpc(line, world().new_uuid), kept_in_miriad),
 }
 
 
@@ -147,7 +147,7 @@ def is_ours(message: Message) -> bool:
     if isinstance(message, Result):
         return message.subtype == "success" or message.subtype.startswith("error_")
     if isinstance(message, Assistant):
-        return all(here(call) == call for call in blocks(message, (ToolUse,)))
+        return all(from_dialect(call) == call for call in blocks(message, (ToolUse,)))
     return not (isinstance(message, Init) and any(isinstance(tool, dict) for tool in message.tools or ()))
 
 
@@ -213,7 +213,7 @@ def test_every_end_of_a_turn_survives_dialect_b(end: Json, usage: Json, turns: i
     message = decode(json.dumps(line).encode())
 
     [back] = [in_spec001(line) for line in Spec001(world()).encode(message)]
-    assert {name: value for name, value in plain(back).items() if name in line} == line
+    assert {name: value for name, value in to_builtins(back).items() if name in line} == line
 
 
 BLOCK = st.one_of(
@@ -258,7 +258,7 @@ def test_every_answer_survives_every_dialect(content: list[Json]) -> None:
 def test_the_words_of_the_first_builds_are_read(first: Json, later: Json) -> None:
     message = read_jsonrpc(json.dumps({"jsonrpc": "2.0", "id": 1, "result": first}).encode(), world().new_uuid)
 
-    assert later.items() <= plain(message).items()
+    assert later.items() <= to_builtins(message).items()
 
 
 def test_a_call_of_the_first_builds_is_one_of_our_tools() -> None:
@@ -274,11 +274,11 @@ def test_a_call_of_the_first_builds_is_one_of_our_tools() -> None:
 def test_half_an_event_of_the_first_builds_is_refused() -> None:
     message = read_jsonrpc(b'{"jsonrpc":"2.0","id":1,"result":{"type":"text"}}', world().new_uuid)
 
-    assert plain(message)["type"] == "refused"
+    assert to_builtins(message)["type"] == "refused"
 
 
 def test_an_error_stays_in_its_envelope() -> None:
     line = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"busy"}}'
 
     assert read_jsonrpc(line, world().new_uuid) == decode(line)
-    assert UNSET not in plain(decode(line)).values()
+    assert UNSET not in to_builtins(decode(line)).values()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from golden_lines import LINES, SEEDS, Sample, canonical, each
 
-from parley.protocol.base import UNSET, Message, catalogue, decode, encode, plain, spell
-from parley.protocol.dialects.base import World
+from parley.protocol.base import UNSET, Message, catalogue, decode, encode, encode_json, to_builtins
+from parley.protocol.dialects.base import DialectContext
 from parley.protocol.dialects.spec001 import Spec001
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
@@ -24,7 +24,7 @@ DOCUMENT = [sample for sample in SEEDS if sample.name.startswith("001 ")]
 
 def dialect() -> Spec001:
     numbers = count(1)
-    return Spec001(World(now=lambda: NOW, new_uuid=lambda: f"u{next(numbers)}"))
+    return Spec001(DialectContext(now=lambda: NOW, new_uuid=lambda: f"u{next(numbers)}"))
 
 
 def said(*messages: Message) -> list[Json]:
@@ -257,7 +257,7 @@ def test_a_result_of_somebody_else_gets_what_ours_always_have() -> None:
         "cache_read_input_tokens": 0,
     }
     assert message.uuid == "u1"
-    assert "input_tokens" not in plain(message)
+    assert "input_tokens" not in to_builtins(message)
 
 
 def test_an_error_of_somebody_else_becomes_a_list_of_errors() -> None:
@@ -286,7 +286,7 @@ def test_content_may_stand_on_the_line_itself() -> None:
     [message] = dialect().decode(json.dumps(line).encode())
 
     assert isinstance(message, User)
-    assert canonical(plain(message.message)) == canonical({"role": "user", "content": line["content"]})
+    assert canonical(to_builtins(message.message)) == canonical({"role": "user", "content": line["content"]})
 
 
 @pytest.mark.parametrize("line", [b'{"type":"user"}', b'{"type":"user","content":5}', b"nothing", b'{"type":"user",'])
@@ -303,6 +303,6 @@ def test_a_prompt_is_the_same_message_as_in_the_canonical_dialect() -> None:
 
 
 def test_nothing_that_is_not_said_reaches_the_wire_as_a_field() -> None:
-    [line] = said(User(message=decode(spell(answer(TEXT))).message, session_id=UNSET))  # type: ignore[attr-defined]
+    [line] = said(User(message=decode(encode_json(answer(TEXT))).message, session_id=UNSET))  # type: ignore[attr-defined]
 
     assert set(line) == {"type", "message", "timestamp"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from parley.protocol.dialects.tool_names import here, there
+from parley.protocol.dialects.tool_names import from_dialect, to_dialect
 
 PAIRS = [
     ("Read", {"file_path": "/a", "offset": 3, "limit": 9}, "read", {"filePath": "/a", "offset": 2, "limit": 9}),
@@ -50,15 +50,15 @@ def use(name: str, given: dict[str, Any]) -> dict[str, Any]:
 def test_a_call_goes_there_and_comes_back_the_same(
     ours: str, given: dict[str, Any], theirs: str, renamed: dict[str, Any]
 ) -> None:
-    assert there(use(ours, given)) == use(theirs, renamed)
-    assert here(use(theirs, renamed)) == use(ours, given)
+    assert to_dialect(use(ours, given)) == use(theirs, renamed)
+    assert from_dialect(use(theirs, renamed)) == use(ours, given)
 
 
 def test_a_working_directory_becomes_a_change_of_directory() -> None:
-    found = here(use("bash", {"command": "ls", "workdir": "/it's here"}))
+    found = from_dialect(use("bash", {"command": "ls", "workdir": "/it's here"}))
 
     assert found == use("Bash", {"command": "cd '/it'\"'\"'s here' && ls"})
 
 
 def test_a_line_number_that_is_none_is_left_for_the_tool_to_refuse() -> None:
-    assert there(use("Read", {"file_path": "/a", "offset": "3"}))["input"]["offset"] == "3"
+    assert to_dialect(use("Read", {"file_path": "/a", "offset": "3"}))["input"]["offset"] == "3"

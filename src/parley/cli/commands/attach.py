@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from parley.cli.stdio import complain, write
-from parley.compose.launch_context import Basis, working_directory
-from parley.compose.stores import Sessions
+from parley.cli.stdio import warn, write
+from parley.compose.launch_context import LaunchContext, working_directory
+from parley.compose.stores import SessionStores
 from parley.errors import UsageError
-from parley.protocol.base import Message, convert, spell
+from parley.protocol.base import Message, convert, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
-from parley.protocol.options import Options, parse
+from parley.protocol.options import CliOptions, parse
 from parley.stores.base import Entry, Store
 
 USAGE = """\
@@ -28,7 +28,7 @@ usage: parley attach SESSION [--after SEQ] [--no-follow] [--numbered] [options o
 Prints the lines of a session with a number above SEQ (all by default), then those that are added, until nobody
 holds the session any more. --no-follow ends with what is there. --numbered puts its number and a tab before each."""
 LINES: dict[str, type[Message]] = {"user": User, "assistant": Assistant, "result": Result}
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 SHARE = 5
 """To look for news takes at most one part in so many of our time, however long the session is."""
 
@@ -37,65 +37,65 @@ def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
     if "--help" in argv or "-h" in argv:
         return 0 if write(f"{USAGE}\n".encode()) else 1
-    after, follow, numbered, rest = taken(argv)
+    after, follow, numbered, rest = parse_args(argv)
     parsed = parse(rest)
     for warning in parsed.warnings:
-        complain(warning)
+        warn(warning)
     if len(parsed.words) != 1:
         raise UsageError(USAGE)
     (session_id,) = parsed.words
-    for seq, line in lines(opened(parsed.options, session_id), session_id, after, follow=follow):
+    for seq, line in iter_lines(open_store(parsed.options, session_id), session_id, after, follow=follow):
         if not write((b"%d\t" % seq if numbered else b"") + line + b"\n"):
             return 1
     return 0
 
 
-def taken(argv: list[str]) -> tuple[int, bool, bool, list[str]]:
+def parse_args(argv: list[str]) -> tuple[int, bool, bool, list[str]]:
     """Our own flags, off the command line: the rest is read as a session reads it. Raises UsageError."""
     after, rest, words = -1, [], iter(argv)
     for word in words:
         name, is_joined, value = word.partition("=")
         if name == "--after":
-            after = number(value if is_joined else next(words, ""))
+            after = parse_number(value if is_joined else next(words, ""))
         elif word not in ("--no-follow", "--numbered"):
             rest.append(word)
     return after, "--no-follow" not in argv, "--numbered" in argv, rest
 
 
-def number(text: str) -> int:
+def parse_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise UsageError(f"option '--after' needs the number of a record, not {text!r}") from None
 
 
-def opened(options: Options, session_id: str) -> Store:
-    basis = Basis(options, dict(os.environ), working_directory())
-    basis.complain = complain
-    return Sessions(basis).store(session_id)
+def open_store(options: CliOptions, session_id: str) -> Store:
+    basis = LaunchContext(options, dict(os.environ), working_directory())
+    basis.warn = warn
+    return SessionStores(basis).store(session_id)
 
 
-def lines(store: Store, session_id: str, after: int, *, follow: bool) -> Iterator[tuple[int, bytes]]:
+def iter_lines(store: Store, session_id: str, after: int, *, follow: bool) -> Iterator[tuple[int, bytes]]:
     """The lines with their numbers, as they come. Raises UnknownSession, SessionError."""
     while True:
         is_held, begun = store.is_held(session_id), time.monotonic()
         for entry in store.read(session_id, after):
             after = entry.seq
-            line = spelled(entry)
+            line = format_entry(entry)
             if line is not None:
                 yield entry.seq, line
         if not (follow and is_held):
             return
-        time.sleep(max(LOOK_SECONDS, SHARE * (time.monotonic() - begun)))
+        time.sleep(max(POLL_SECONDS, SHARE * (time.monotonic() - begun)))
 
 
-def spelled(entry: Entry) -> bytes | None:
+def format_entry(entry: Entry) -> bytes | None:
     """An entry as it was told; None for what is never told."""
     cls = LINES.get(entry.kind)
     if cls is None:
         return None
     try:
         # The order of the fields is that of the message, in whatever order a layout has them.
-        return spell(convert(entry.message, cls))
+        return encode_json(convert(entry.message, cls))
     except msgspec.ValidationError:
-        return spell(entry.message)
+        return encode_json(entry.message)

@@ -7,83 +7,85 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parley.compose import limits, memory
-from parley.compose.launch_context import Basis
-from parley.compose.models import Models
-from parley.compose.stores import Sessions
+from parley.compose.launch_context import LaunchContext
+from parley.compose.models import ModelFactory
+from parley.compose.stores import SessionStores
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.input_digest import digest
-from parley.engine.memory.worker import curator_for, decision
-from parley.engine.models.pool import Access
-from parley.engine.side.query import Errand
+from parley.engine.approval.input_digest import input_digest
+from parley.engine.memory.worker import choose_curator, decision_record
+from parley.engine.models.pool import ModelPool
+from parley.engine.side.query import SideQuery
 from parley.errors import ModelError, SessionError, UnknownSession, UsageError
-from parley.memory.base import CURATOR, Decide, Entry, Tally
-from parley.models.catalog import Choice, resolve
+from parley.memory.base import CURATOR, ConsolidationReport, DecideCall, KnowledgeEntry
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry as LogEntry
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class ConsolidationResult(Struct, frozen=True, kw_only=True):
     """What came of it, and each entry before and after."""
 
-    tally: Tally
-    changes: list[tuple[Entry | None, Entry]]
+    tally: ConsolidationReport
+    changes: list[tuple[KnowledgeEntry | None, KnowledgeEntry]]
 
 
-class Curation:
-    def __init__(self, basis: Basis, sessions: Sessions, models: Models, path: Path, *, dry_run: bool) -> None:
+class Consolidation:
+    def __init__(
+        self, basis: LaunchContext, sessions: SessionStores, models: ModelFactory, path: Path, *, dry_run: bool
+    ) -> None:
         self._basis = basis
         self._sessions = sessions
         self._models = models
         self._path = path
         self._dry_run = dry_run
 
-    async def run(self, session_id: str) -> Found:
+    async def run(self, session_id: str) -> ConsolidationResult:
         """Raises UsageError, SessionError."""
         if not self._sessions.store(session_id).exists(session_id):
             raise UnknownSession(session_id)
-        choice, tallies = self._choice(), [Tally()]
-        access = Access(self._models.open)
-        errand = self._errand(access, choice, session_id)
+        choice, tallies = self._model_ref(), [ConsolidationReport()]
+        access = ModelPool(self._models.open)
+        errand = self._side_query(access, choice, session_id)
 
         async def ask(system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
             return await errand.converse(choice, system, messages, tools)
 
-        database = memory.opened(self._path, rehearsed=self._dry_run)
-        keeper = memory.keeper_of(self._basis, self._sessions, session_id, database)
+        database = memory.open_database(self._path, dry_run=self._dry_run)
+        keeper = memory.open_memory(self._basis, self._sessions, session_id, database)
         before = {entry.slug: entry for entry in keeper.tree.entries(archived=True)}
         try:
-            with self._recorded(session_id) as decide:
+            with self._record_decisions(session_id) as decide:
                 await keeper.consolidate(ask, decide, tallies.append)
         except ModelError as exc:
-            raise SessionError(f"the model {choice.shown} could not be asked: {exc}") from None
+            raise SessionError(f"the model {choice.display_name} could not be asked: {exc}") from None
         finally:
             await access.close()
         after = keeper.tree.entries(archived=True)
-        return Found(
+        return ConsolidationResult(
             tally=tallies[-1],
             changes=[(before.get(entry.slug), entry) for entry in after if before.get(entry.slug) != entry],
         )
 
-    def _choice(self) -> Choice:
+    def _model_ref(self) -> ModelRef:
         """Raises UsageError."""
-        own, policy = resolve(self._models.name()), memory.policy(self._basis)
-        choice = curator_for(policy, own, self._models.small())
+        own, policy = resolve(self._models.name()), memory.make_policy(self._basis)
+        choice = choose_curator(policy, own, self._models.small_name())
         if choice is None:
-            raise UsageError(f"{own.shown} is no model: name one with --model, or memory.model in settings")
+            raise UsageError(f"{own.display_name} is no model: name one with --model, or memory.model in settings")
         return choice
 
-    def _errand(self, access: Access, choice: Choice, session_id: str) -> Errand:
-        return Errand(
+    def _side_query(self, access: ModelPool, choice: ModelRef, session_id: str) -> SideQuery:
+        return SideQuery(
             open_model=access.open,
             current=lambda: choice,
             small=choice,
-            ledger=Ledger(self._models.prices(), limits.limits(self._basis).budget, self._basis.stamp.monotonic),
-            clock=self._basis.stamp.monotonic,
+            ledger=Ledger(self._models.prices(), limits.make_limits(self._basis).budget, self._basis.clock.monotonic),
+            clock=self._basis.clock.monotonic,
             session_id=session_id,
         )
 
     @contextmanager
-    def _recorded(self, session_id: str) -> Iterator[Decide]:
+    def _record_decisions(self, session_id: str) -> Iterator[DecideCall]:
         """Decisions go into the session's log, which nobody else may hold meanwhile. A dry run decides on nothing."""
         if self._dry_run:
             yield lambda *call: None
@@ -95,8 +97,8 @@ class Curation:
             def decide(id: str, tool: str, input: Json) -> None:
                 nonlocal seq
                 seq += 1
-                record = decision(id, tool, digest(input), CURATOR)
-                log.append(LogEntry(seq=seq, kind="permission", at=self._basis.stamp.now(), message=record))
+                record = decision_record(id, tool, input_digest(input), CURATOR)
+                log.append(LogEntry(seq=seq, kind="permission", at=self._basis.clock.now(), message=record))
 
             yield decide
         finally:

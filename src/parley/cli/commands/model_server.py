@@ -16,10 +16,10 @@ from uuid import uuid4
 from parley.cli.stdio import write
 from parley.errors import UsageError
 from parley.models.fake.script import read_script
-from parley.models.faults.catalog import Plan
+from parley.models.faults.catalog import FaultPlan
 from parley.protocol.base import Struct
 from parley.testing.model_server import ModelServer
-from parley.testing.source import Source, from_tape, offline, source_of
+from parley.testing.source import AnswerSource, from_recording, offline, to_source
 
 USAGE = """\
 usage: parley model-server [--script FILE | --replay FILE | --offline] [--port N] [--fault NAME]... [options]
@@ -39,7 +39,7 @@ KEEPS = 0
 """Requests that are kept: the command has no one to show them to."""
 
 
-class Wanted(Struct, kw_only=True):
+class ServerFlags(Struct, kw_only=True):
     script: str | None = None
     replay: str | None = None
     offline: bool = False
@@ -49,7 +49,7 @@ class Wanted(Struct, kw_only=True):
     pace: float = 0
 
 
-def number(make: Callable[[str], Any], most: float) -> Callable[[str], Any]:
+def bounded_number(make: Callable[[str], Any], most: float) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         value = make(text)
         if not 0 <= value <= most:
@@ -64,10 +64,10 @@ FLAGS: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "--script": ("script", str),
     "--replay": ("replay", str),
     "--offline": ("offline", None),
-    "--port": ("port", number(int, 65_535)),
+    "--port": ("port", bounded_number(int, 65_535)),
     "--fault": ("faults", lambda text: tuple(part for part in text.split(",") if part)),
     "--in-order": ("in_order", None),
-    "--pace": ("pace", number(float, 1_000)),
+    "--pace": ("pace", bounded_number(float, 1_000)),
 }
 
 
@@ -75,15 +75,17 @@ def main(argv: list[str]) -> int:
     """Raises UsageError."""
     if argv and argv[0] in ("--help", "-h"):
         return 0 if write(USAGE.encode()) else 1
-    wanted = read(argv)
+    wanted = parse_args(argv)
     gc.enable()  # a server lives long
-    server = ModelServer(source(wanted), port=wanted.port, plan=Plan.read(wanted.faults, "--fault"), keeps=KEEPS)
+    server = ModelServer(
+        open_source(wanted), port=wanted.port, plan=FaultPlan.read(wanted.faults, "--fault"), keeps=KEEPS
+    )
     return asyncio.run(serve(server))
 
 
-def read(argv: list[str]) -> Wanted:
+def parse_args(argv: list[str]) -> ServerFlags:
     """Raises UsageError."""
-    wanted, rest = Wanted(), list(argv)
+    wanted, rest = ServerFlags(), list(argv)
     while rest:
         flag, has_value, value = rest.pop(0).partition("=")
         if flag not in FLAGS:
@@ -107,16 +109,16 @@ def read(argv: list[str]) -> Wanted:
     return wanted
 
 
-def source(wanted: Wanted) -> Source:
+def open_source(flags: ServerFlags) -> AnswerSource:
     """Raises UsageError."""
-    if wanted.replay is not None:
-        return from_tape(Path(wanted.replay), pace=wanted.pace, in_order=wanted.in_order)
-    if wanted.script is None:
+    if flags.replay is not None:
+        return from_recording(Path(flags.replay), pace=flags.pace, in_order=flags.in_order)
+    if flags.script is None:
         return offline(new_id)
     try:
-        return source_of(read_script(Path(wanted.script).read_text(encoding="utf-8"), wanted.script), new_id)
+        return to_source(read_script(Path(flags.script).read_text(encoding="utf-8"), flags.script), new_id)
     except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"the script {wanted.script} cannot be read: {exc}") from None
+        raise UsageError(f"the script {flags.script} cannot be read: {exc}") from None
 
 
 def new_id() -> str:

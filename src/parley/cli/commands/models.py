@@ -13,17 +13,17 @@ import sys
 import time
 from contextlib import aclosing
 
-from parley.cli.stdio import complain
-from parley.compose.launch_context import Basis, working_directory
-from parley.compose.models import ADDRESSES, CLOUDS, Models
+from parley.cli.stdio import warn
+from parley.compose.launch_context import LaunchContext, working_directory
+from parley.compose.models import BASE_URLS, CLOUDS, ModelFactory
 from parley.compose.registry import MODELS
 from parley.errors import ModelError, UsageError
-from parley.models.accumulator import Growing
+from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, Choice, facts, resolve
+from parley.models.catalog import ALIASES, ModelRef, model_info, resolve
 from parley.models.endpoint import without_userinfo
 from parley.models.prices import Prices
-from parley.protocol.options import Options
+from parley.protocol.options import CliOptions
 
 USAGE = "usage: parley models | parley models --check [NAME ...]"
 CHECK_SECONDS = 60
@@ -38,80 +38,80 @@ WITHOUT_SERVER = {
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
-    basis = Basis(Options(), dict(os.environ), working_directory())
-    basis.complain = complain
-    models = Models(basis)
+    basis = LaunchContext(CliOptions(), dict(os.environ), working_directory())
+    basis.warn = warn
+    models = ModelFactory(basis)
     match argv:
         case ["--help" | "-h"]:
             lines, code = [USAGE], 0
         case []:
-            lines, code = listing(models), 0
+            lines, code = format_listing(models), 0
         case ["--check", *names] if not any(name.startswith("-") for name in names):
-            lines, code = asyncio.run(checked(models, names or [models.name()]))
+            lines, code = asyncio.run(check_models(models, names or [models.name()]))
         case _:
             raise UsageError(USAGE)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return code
 
 
-def listing(models: Models) -> list[str]:
+def format_listing(models: ModelFactory) -> list[str]:
     """What is configured. Raises UsageError for an address that is none."""
     prices, current = models.prices(), resolve(models.name())
-    aliases = [(alias, *model_row(Choice("anthropic", name), prices)) for alias, name in ALIASES.items()]
+    aliases = [(alias, *model_row(ModelRef("anthropic", name), prices)) for alias, name in ALIASES.items()]
     return [
-        f"model of a session here: {current.shown} (price {price(current, prices)})",
+        f"model of a session here: {current.display_name} (price {format_price(current, prices)})",
         "",
-        *columns([("alias", "model", "window", "price"), *aliases]),
+        *format_columns([("alias", "model", "window", "price"), *aliases]),
         "",
-        *columns([("backend", "where", "key"), *(backend_row(models, name) for name in MODELS)]),
+        *format_columns([("backend", "where", "key"), *(backend_row(models, name) for name in MODELS)]),
     ]
 
 
-def model_row(choice: Choice, prices: Prices) -> tuple[str, str, str]:
-    return choice.shown, f"{facts(choice.name).context_window:,}", price(choice, prices)
+def model_row(choice: ModelRef, prices: Prices) -> tuple[str, str, str]:
+    return choice.display_name, f"{model_info(choice.name).context_window:,}", format_price(choice, prices)
 
 
-def price(choice: Choice, prices: Prices) -> str:
-    return "known" if prices.price(choice.shown) is not None else "not known: costs are null"
+def format_price(choice: ModelRef, prices: Prices) -> str:
+    return "known" if prices.price(choice.display_name) is not None else "not known: costs are null"
 
 
-def backend_row(models: Models, name: str) -> tuple[str, str, str]:
+def backend_row(models: ModelFactory, name: str) -> tuple[str, str, str]:
     if name in CLOUDS:
         return name, f"CLAUDE_CODE_USE_{name.upper()}=1", "the cloud's own credentials"
-    if name not in ADDRESSES:
+    if name not in BASE_URLS:
         return name, WITHOUT_SERVER[name], "none needed"
-    return name, without_userinfo(ADDRESSES[name](models.basis.environment)), models.key_source(name)
+    return name, without_userinfo(BASE_URLS[name](models.launch.environment)), models.key_source(name)
 
 
-def columns(rows: list[tuple[str, ...]]) -> list[str]:
+def format_columns(rows: list[tuple[str, ...]]) -> list[str]:
     """The rows with their columns under each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-async def checked(models: Models, names: list[str]) -> tuple[list[str], int]:
+async def check_models(models: ModelFactory, names: list[str]) -> tuple[list[str], int]:
     """What each model answers to one small question, and the exit code."""
     rows: list[tuple[str, ...]] = []
     code = 0
     for name in names:
         begun = time.monotonic()
         try:
-            choice, growing = await asked(models, name)
+            choice, growing = await check_model(models, name)
             text = f"answers ({growing.model or 'no name'}, {round((time.monotonic() - begun) * 1000)} ms)"
-            rows.append((choice.shown, text))
+            rows.append((choice.display_name, text))
         except (ModelError, UsageError) as exc:
             status = getattr(exc, "status", None)
             rows.append((name, f"fails: {f'{status} ' if status else ''}{exc}"))
             code = 1
-    return columns(rows), code
+    return format_columns(rows), code
 
 
-async def asked(models: Models, name: str) -> tuple[Choice, Growing]:
+async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, MessageAccumulator]:
     """Raises ModelError or UsageError."""
-    choice, growing = resolve(name), Growing()
+    choice, growing = resolve(name), MessageAccumulator()
     model = models.open(choice)
     request = ModelRequest(
-        model=choice.name if choice.adapter == "anthropic" else choice.shown,
+        model=choice.name if choice.adapter == "anthropic" else choice.display_name,
         system=[],
         messages=[{"role": "user", "content": [{"type": "text", "text": "say OK"}]}],
         max_tokens=CHECK_TOKENS,
@@ -124,6 +124,6 @@ async def asked(models: Models, name: str) -> tuple[Choice, Growing]:
         raise ModelError(f"no answer within {CHECK_SECONDS} s") from None
     finally:
         await model.close()
-    if not growing.complete:
+    if not growing.is_complete:
         raise ModelError("the model's stream broke off")
     return choice, growing

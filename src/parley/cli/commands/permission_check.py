@@ -13,22 +13,22 @@ from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.registry import TOOLS
 from parley.compose.tools import make_tool, tool_context
-from parley.engine.approval.gate import Asker
-from parley.engine.approval.input_digest import digest
-from parley.engine.turn.tool_executor import request_of
+from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.input_digest import input_digest
+from parley.engine.turn.tool_executor import permission_request
 from parley.errors import UsageError
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.protocol.base import Json, Struct
-from parley.protocol.options import Options
-from parley.tools.base import BadInput, Preparing, Tool, read_input
-from parley.tools.selection import canonical
+from parley.protocol.options import CliOptions
+from parley.tools.base import InvalidInput, PreparesInput, Tool, read_input
+from parley.tools.selection import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
 ELSEWHERE = ("Task", "Skill")
 """Tools that rules can speak of although they are none of ours here; so can tools of MCP servers."""
 
 
-class Judged(Struct, frozen=True, kw_only=True):
+class CheckResult(Struct, frozen=True, kw_only=True):
     """A decision with all that explains it."""
 
     tool: str
@@ -46,27 +46,25 @@ class Judged(Struct, frozen=True, kw_only=True):
     suggestions: list[Json]
     input_sha256: str
 
-    def json(self) -> Json:
+    def to_json(self) -> Json:
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-class Judge:
+class PermissionChecker:
     def __init__(
-        self, options: Options, cwd: str, complain: Callable[[str], None], session_id: str = "00000000"
+        self, options: CliOptions, cwd: str, warn: Callable[[str], None], session_id: str = "00000000"
     ) -> None:
         """Raises UsageError as a session would."""
         composer = Composer(options, dict(os.environ), cwd)
-        self.basis = composer.basis
-        self.basis.complain = complain
-        for complaint in self.basis.settings.complaints():
-            complain(complaint)
+        self.basis = composer.launch
+        self.basis.warn = warn
+        for complaint in self.basis.settings.warnings():
+            warn(complaint)
         self.mode = permissions.permission_mode(self.basis)
-        self.offered = composer.tools()
-        self._asker = Asker(permissions.permits(self.basis, session_id), None, guarded=options.guard)
+        self.offered_tools = composer.tools()
+        self._gate = ApprovalGate(permissions.make_policy(self.basis, session_id), None, guarded=options.guard)
         self._context = tool_context(self.basis, session_id)
-        self._answerer = permissions.prompt_tool(self.basis) or (
-            "the host" if permissions.asks_host(self.basis) else None
-        )
+        self._asks = permissions.prompt_tool(self.basis) or ("the host" if permissions.asks_host(self.basis) else None)
 
     def mode_source(self) -> str:
         """Where the mode comes from that a session would begin in."""
@@ -79,37 +77,37 @@ class Judge:
 
     def tool(self, name: str) -> Tool | None:
         """The tool of that name; None for one that is none of ours. Raises UsageError if there is no such tool."""
-        known = canonical(name)
+        known = canonical_name(name)
         if known in TOOLS:
             return make_tool(known)
         if known in ELSEWHERE or known.startswith("mcp__"):
             return None
         raise UsageError(f"there is no tool {name!r}; there are {', '.join(sorted(TOOLS))}, and those of MCP servers")
 
-    def completed(self, tool: Tool | None, input: Json) -> Json:
+    def complete_input(self, tool: Tool | None, input: Json) -> Json:
         """The input as it would be decided on. Raises UsageError if it does not fit the tool."""
         if tool is None:
             return input
-        if isinstance(tool, Preparing):
+        if isinstance(tool, PreparesInput):
             input = tool.prepare(input, self._context)
         try:
             read_input(tool, input)
-        except BadInput as exc:
+        except InvalidInput as exc:
             raise UsageError(f"the input is refused before anything is decided: {exc}") from None
         return input
 
-    def judge(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> Judged:
+    def check(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> CheckResult:
         """Raises UsageError if there is no such tool."""
         tool, mode = self.tool(name), mode or self.mode
         self._context.cwd = cwd or self.basis.cwd
         if tool is None:
             request = Request(
-                tool=canonical(name), input=input, cwd=self._context.cwd, plan_file=self._context.plan_file
+                tool=canonical_name(name), input=input, cwd=self._context.cwd, plan_file=self._context.plan_file
             )
         else:
-            request = request_of(tool, input, self._context)
-        decision = self._asker.judge(request, mode)
-        return Judged(
+            request = permission_request(tool, input, self._context)
+        decision = self._gate.evaluate(request, mode)
+        return CheckResult(
             tool=request.tool,
             input=input,
             mode=mode,
@@ -119,18 +117,18 @@ class Judge:
             reason=decision.reason,
             reason_type=decision.reason_type,
             message=getattr(decision, "message", ""),
-            rule=self._described(decision),
+            rule=self._describe_rule(decision),
             blocked_path=getattr(decision, "blocked_path", None),
             suggestions=list(getattr(decision, "suggestions", ())),
-            input_sha256=digest(input),
+            input_sha256=input_digest(input),
         )
 
     def _outcome(self, decision: Decision) -> str:
         if isinstance(decision, Ask):
-            return f"{self._answerer} is asked" if self._answerer else "denied, as nobody can be asked"
+            return f"{self._asks} is asked" if self._asks else "denied, as nobody can be asked"
         return "runs" if isinstance(decision, Allow) else "denied"
 
-    def _described(self, decision: Decision) -> Json | None:
+    def _describe_rule(self, decision: Decision) -> Json | None:
         """The rule that decided, with the place it stands in."""
         rule = decision.rule
         if rule is None:

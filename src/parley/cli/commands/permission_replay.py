@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from parley.cli.commands.permission_check import Judge, Judged
-from parley.cli.stdio import complain
-from parley.compose.launch_context import Basis, working_directory
-from parley.compose.stores import Sessions
+from parley.cli.commands.permission_check import CheckResult, PermissionChecker
+from parley.cli.stdio import warn
+from parley.compose.launch_context import LaunchContext, working_directory
+from parley.compose.stores import SessionStores
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
-from parley.protocol.options import Options
-from parley.settings.base import shown
+from parley.protocol.options import CliOptions
+from parley.settings.base import printable
 from parley.stores.base import Entry
 
 RULE_SETS = ("settings", "allowed_tools", "disallowed_tools", "setting_sources", "managed_settings", "permission_mode")
@@ -29,59 +29,61 @@ MARKS = {"same": "=", "stricter": "+", "laxer": "-", "unknown": "?"}
 WIDTH = 60
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class LoggedCall(Struct, frozen=True, kw_only=True):
     """A tool call of the session."""
 
     id: str
     tool: str
     input: Json
-    then: Json | None
+    recorded: Json | None
     """The decision on record; None if there is none: another engine ran it, or it never came to a decision."""
 
 
-class Replayed(Struct, frozen=True, kw_only=True):
-    call: Call
-    now: Judged | None
+class ReplayedCall(Struct, frozen=True, kw_only=True):
+    call: LoggedCall
+    now: CheckResult | None
     """None for a tool that is not known here."""
     change: str
     """`same`, `stricter`, `laxer`, or `unknown` where one side is missing."""
 
-    def json(self) -> Json:
-        now = None if self.now is None else {key: value for key, value in self.now.json().items() if key != "input"}
+    def to_json(self) -> Json:
+        now = None if self.now is None else {key: value for key, value in self.now.to_json().items() if key != "input"}
         call = self.call
-        then = None if call.then is None else {"verdict": verdict_of(call.then), **call.then}
+        then = None if call.recorded is None else {"verdict": read_verdict(call.recorded), **call.recorded}
         names = {"tool_use_id": call.id, "tool": call.tool, "input": call.input}
         return {**names, "then": then, "now": now, "change": self.change}
 
 
-def replay(session_id: str, options: Options, as_json: bool) -> str:
+def replay(session_id: str, options: CliOptions, as_json: bool) -> str:
     """Raises UsageError or UnknownSession."""
     if not any(field in options.given for field in RULE_SETS):
         raise UsageError("replay needs rules to compare with: --settings FILE, or --allowedTools, --disallowedTools")
     here = working_directory()
-    basis = Basis(options, dict(os.environ), here)
-    basis.complain = complain
-    entries = list(Sessions(basis).store(session_id).read(session_id))
-    calls = list(calls_in(entries))
+    basis = LaunchContext(options, dict(os.environ), here)
+    basis.warn = warn
+    entries = list(SessionStores(basis).store(session_id).read(session_id))
+    calls = list(collect_calls(entries))
     alone = {} if options.setting_sources is not None else {"setting_sources": ()}
     # A path in --settings is seen from here; the rules, from where the session worked.
-    judge = Judge(located(options, here).but(**alone), began_in(entries) or here, complain, session_id)
+    judge = PermissionChecker(
+        find_session(options, here).replace(**alone), find_start(entries) or here, warn, session_id
+    )
     is_given = options.skip_permissions or options.permission_mode is not None
-    done = [replayed(judge, call, judge.mode if is_given else None) for call in calls]
+    done = [replay_call(judge, call, judge.mode if is_given else None) for call in calls]
     summary = dict.fromkeys(MARKS, 0) | Counter(each.change for each in done)
     if as_json:
-        report = {"session_id": session_id, "calls": [each.json() for each in done], "summary": summary}
+        report = {"session_id": session_id, "calls": [each.to_json() for each in done], "summary": summary}
         return msgspec.json.encode(report).decode()
-    return "\n".join([*map(line, done), in_words(len(done), summary)])
+    return "\n".join([*map(format_call, done), format_report(len(done), summary)])
 
 
-def located(options: Options, here: str) -> Options:
+def find_session(options: CliOptions, here: str) -> CliOptions:
     given = options.settings
     is_path = given is not None and not given.lstrip().startswith("{")
-    return options.but(settings=os.path.join(here, given)) if given and is_path else options
+    return options.replace(settings=os.path.join(here, given)) if given and is_path else options
 
 
-def calls_in(entries: Iterable[Entry]) -> Iterator[Call]:
+def collect_calls(entries: Iterable[Entry]) -> Iterator[LoggedCall]:
     """The tool calls in their order, each with its last decision."""
     entries = list(entries)
     decided = {str(entry.message.get("tool_use_id")): entry.message for entry in entries if entry.kind == "permission"}
@@ -90,40 +92,40 @@ def calls_in(entries: Iterable[Entry]) -> Iterator[Call]:
         for block in content if isinstance(content, list) else ():
             if block.get("type") == "tool_use" and isinstance(block.get("input"), dict):
                 id = str(block.get("id"))
-                yield Call(id=id, tool=str(block.get("name")), input=block["input"], then=decided.get(id))
+                yield LoggedCall(id=id, tool=str(block.get("name")), input=block["input"], recorded=decided.get(id))
 
 
-def began_in(entries: Iterable[Entry]) -> str | None:
+def find_start(entries: Iterable[Entry]) -> str | None:
     """Where the session worked: where its first decision was taken."""
     places = (entry.message.get("cwd") for entry in entries if entry.kind == "permission")
     return next((place for place in places if isinstance(place, str)), None)
 
 
-def replayed(judge: Judge, call: Call, mode: str | None) -> Replayed:
-    then = call.then or {}
+def replay_call(checker: PermissionChecker, call: LoggedCall, mode: str | None) -> ReplayedCall:
+    then = call.recorded or {}
     try:
         # The mode that is given, else the one it was decided in, else the one of the settings.
-        now = judge.judge(call.tool, call.input, (mode and judge.mode) or then.get("mode"), then.get("cwd"))
+        now = checker.check(call.tool, call.input, (mode and checker.mode) or then.get("mode"), then.get("cwd"))
     except UsageError:
-        return Replayed(call=call, now=None, change="unknown")
-    return Replayed(call=call, now=now, change=change(call.then, now.decision))
+        return ReplayedCall(call=call, now=None, change="unknown")
+    return ReplayedCall(call=call, now=now, change=compare(call.recorded, now.decision))
 
 
-def change(then: Json | None, now: str) -> str:
-    if then is None or verdict_of(then) not in ORDER:
+def compare(then: Json | None, now: str) -> str:
+    if then is None or read_verdict(then) not in ORDER:
         return "unknown"
-    step = ORDER.index(now) - ORDER.index(verdict_of(then))
+    step = ORDER.index(now) - ORDER.index(read_verdict(then))
     return "same" if step == 0 else "stricter" if step > 0 else "laxer"
 
 
-def verdict_of(record: Json) -> str:
+def read_verdict(record: Json) -> str:
     """What the rules said then; who was asked may have said either."""
     return "ask" if record.get("asked") else str(record.get("decision"))
 
 
-def line(each: Replayed) -> str:
-    call, then = each.call, each.call.then
-    before = "not on record" if then is None else verdict_of(then)
+def format_call(each: ReplayedCall) -> str:
+    call, then = each.call, each.call.recorded
+    before = "not on record" if then is None else read_verdict(then)
     if then is not None and then.get("asked"):
         before += f" ({then.get('source')}: {then.get('decision')})"
     after = "no such tool" if each.now is None else each.now.decision
@@ -131,9 +133,9 @@ def line(each: Replayed) -> str:
     about = msgspec.json.encode(call.input).decode()
     about = about if len(about) <= WIDTH else f"{about[: WIDTH - 1]}…"
     row = f"{MARKS[each.change]} {call.tool:12} {before:20} -> {after:6} {about}"
-    return shown(f"{row}  [{why}]" if why else row)
+    return printable(f"{row}  [{why}]" if why else row)
 
 
-def in_words(calls: int, summary: Json) -> str:
+def format_report(calls: int, summary: Json) -> str:
     counted = ", ".join(f"{count} {change}" for change, count in summary.items() if count or change != "unknown")
     return f"{calls} call{'' if calls == 1 else 's'}: {counted}"

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from parley.cli.commands.permission_check import Judge, Judged
-from parley.cli.stdio import complain, read_stdin, write
+from parley.cli.commands.permission_check import CheckResult, PermissionChecker
+from parley.cli.stdio import read_stdin, warn, write
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
 from parley.errors import UsageError
 from parley.protocol.base import Json
-from parley.protocol.options import Options, parse
-from parley.settings.base import shown
+from parley.protocol.options import CliOptions, parse
+from parley.settings.base import printable
 
 USAGE = """\
 usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [options of a session]
@@ -45,22 +45,22 @@ SHORT = {
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
     if "--help" in argv or "-h" in argv:
-        return told(USAGE)
-    as_json, rest = taken(argv)
+        return write_text(USAGE)
+    as_json, rest = parse_args(argv)
     parsed = parse(rest)
     for warning in parsed.warnings:
-        complain(warning)
+        warn(warning)
     match parsed.words:
         case ["check", tool, *input]:
-            return told(check(tool, input, parsed.options, as_json))
+            return write_text(check(tool, input, parsed.options, as_json))
         case ["replay", session]:
             from parley.cli.commands.permission_replay import replay
 
-            return told(replay(session, parsed.options, as_json))
+            return write_text(replay(session, parsed.options, as_json))
     raise UsageError(USAGE)
 
 
-def taken(argv: Sequence[str]) -> tuple[bool, list[str]]:
+def parse_args(argv: Sequence[str]) -> tuple[bool, list[str]]:
     """Our own two flags, off the command line: the rest is read as a session reads it."""
     end = argv.index("--") if "--" in argv else len(argv)
     ours, behind = argv[:end], argv[end:]
@@ -68,24 +68,24 @@ def taken(argv: Sequence[str]) -> tuple[bool, list[str]]:
     return "--json" in ours, [word for word in renamed if word != "--json"] + list(behind)
 
 
-def told(text: str) -> int:
+def write_text(text: str) -> int:
     return 0 if write(f"{text}\n".encode(errors="replace")) else 1
 
 
-def check(name: str, given: Sequence[str], options: Options, as_json: bool) -> str:
-    judge = Judge(options, working_directory(), complain)
+def check(name: str, given: Sequence[str], options: CliOptions, as_json: bool) -> str:
+    judge = PermissionChecker(options, working_directory(), warn)
     may_bypass(judge.basis, judge.mode)
-    judged = judge.judge(name, input_of(judge, name, given))
-    is_offered = judged.tool in judge.offered or judge.tool(name) is None
+    judged = judge.check(name, parse_input(judge, name, given))
+    is_offered = judged.tool in judge.offered_tools or judge.tool(name) is None
     if as_json:
         more = {"mode_source": judge.mode_source(), "offered": is_offered}
-        return msgspec.json.encode({**judged.json(), **more}).decode()
-    return "\n".join(lines(judged, judge.mode_source(), is_offered))
+        return msgspec.json.encode({**judged.to_json(), **more}).decode()
+    return "\n".join(format_result(judged, judge.mode_source(), is_offered))
 
 
-def input_of(judge: Judge, name: str, given: Sequence[str]) -> Json:
+def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> Json:
     """Raises UsageError."""
-    tool = judge.tool(name)
+    tool = checker.tool(name)
     if len(given) > 1:
         raise UsageError(f"INPUT must be one word; quote it: {' '.join(given)!r}")
     text = given[0] if given else "{}"
@@ -93,36 +93,36 @@ def input_of(judge: Judge, name: str, given: Sequence[str]) -> Json:
         text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()
     if not text.lstrip().startswith("{"):
         if name not in SHORT:
-            raise UsageError(f"INPUT for {name} must be a JSON object, got {shown(text)!r}")
+            raise UsageError(f"INPUT for {name} must be a JSON object, got {printable(text)!r}")
         return {SHORT[name]: text}
     try:
         read = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise UsageError(f"INPUT begins like JSON but is none: {exc}") from None
-    return judge.completed(tool, read)
+    return checker.complete_input(tool, read)
 
 
-def lines(judged: Judged, mode_source: str, is_offered: bool) -> Iterator[str]:
+def format_result(judged: CheckResult, mode_source: str, is_offered: bool) -> Iterator[str]:
     yield f"{judged.decision}: {judged.outcome}"
-    yield from rows(
+    yield from format_rows(
         ("tool", judged.tool if is_offered else f"{judged.tool} (the model is not offered it)"),
         ("input", msgspec.json.encode(judged.input).decode()),
         ("mode", f"{judged.mode} ({mode_source})"),
         ("source", judged.source),
         ("reason", " ".join(filter(None, (judged.reason, f"({judged.reason_type})" if judged.reason_type else "")))),
-        ("rule", place(judged.rule)),
+        ("rule", format_rule(judged.rule)),
         ("path", judged.blocked_path or ""),
         ("message", judged.message),
     )
     for suggestion in judged.suggestions:
-        yield from rows(("suggested", msgspec.json.encode(suggestion).decode()))
+        yield from format_rows(("suggested", msgspec.json.encode(suggestion).decode()))
 
 
-def rows(*pairs: tuple[str, str]) -> Iterator[str]:
-    return (f"  {name:10} {shown(value)}" for name, value in pairs if value)
+def format_rows(*pairs: tuple[str, str]) -> Iterator[str]:
+    return (f"  {name:10} {printable(value)}" for name, value in pairs if value)
 
 
-def place(rule: Json | None) -> str:
+def format_rule(rule: Json | None) -> str:
     if rule is None:
         return ""
     where = rule["source"]

@@ -12,19 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from parley.cli.commands.subcommand import Commands, chosen, handed_out, wants_help
-from parley.cli.stdio import complain, read_stdin
+from parley.cli.commands.subcommand import Commands, parse_subcommand, wants_help, write_all
+from parley.cli.stdio import read_stdin, warn
 from parley.compose import memory
-from parley.compose.launch_context import Basis, working_directory
+from parley.compose.launch_context import LaunchContext, working_directory
 from parley.compose.paths import forget_history
-from parley.compose.stores import Sessions
+from parley.compose.stores import SessionStores
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
-from parley.protocol.base import Struct, spell
-from parley.protocol.options import Options
-from parley.settings.base import shown
-from parley.stores.base import Agent, Entry, Hit, Info, Store, copied
-from parley.stores.export import adorn, fill, packed, unpacked
-from parley.stores.search_text import said
+from parley.protocol.base import Struct, encode_json
+from parley.protocol.options import CliOptions
+from parley.settings.base import printable
+from parley.stores.base import AgentInfo, Entry, Info, SearchHit, Store, copy_entries
+from parley.stores.export import import_session, pack, set_labels, unpack
+from parley.stores.search_text import entry_text
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
@@ -42,13 +42,13 @@ usage: parley sessions list [--all] [--limit N] [--offset N]     those of this f
        parley sessions repair SESSION                            keep what is before the damage, put the rest aside
 
 --json gives lines of JSON. --store NAME[:PLACE] and --db FILE say where; there are claude, folder, sqlite, postgres."""
-LONGEST_NUMBER = 15
-LONGEST_NAME = 1000
+MAX_NUMBER = 15
+MAX_NAME_CHARS = 1000
 NUMBERS = ("--limit", "--offset")
-Found = TypeVar("Found", Info, Hit, Agent)
+Found = TypeVar("Found", Info, SearchHit, AgentInfo)
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class SessionFlags(Struct, frozen=True, kw_only=True):
     """Our own flags."""
 
     as_json: bool = False
@@ -57,20 +57,20 @@ class Wish(Struct, frozen=True, kw_only=True):
     offset: int = 0
 
 
-class Desk:
+class SessionsCommand:
     """The commands; each gives what is to be written."""
 
-    def __init__(self, options: Options, wish: Wish) -> None:
-        self.wish = wish
+    def __init__(self, options: CliOptions, wish: SessionFlags) -> None:
+        self.flags = wish
         self.options = options
-        self.basis = Basis(options, dict(os.environ), working_directory())
-        self.basis.complain = complain
-        self.sessions = Sessions(self.basis)
+        self.basis = LaunchContext(options, dict(os.environ), working_directory())
+        self.basis.warn = warn
+        self.sessions = SessionStores(self.basis)
 
     def store(self, session_id: str | None = None) -> Store:
         return self.sessions.store(session_id)
 
-    def known(self, session_id: str) -> tuple[Store, Info]:
+    def find(self, session_id: str) -> tuple[Store, Info]:
         """Raises UnknownSession."""
         store = self.store(session_id)
         info = store.info(session_id)
@@ -80,63 +80,63 @@ class Desk:
         return store, info
 
     def list(self) -> Iterator[bytes]:
-        wish = self.wish
+        wish = self.flags
         found = self.store().list(None if wish.all else self.basis.cwd, wish.limit, wish.offset)
-        return self.told(found, line)
+        return self.format_all(found, format_line)
 
     def show(self, session_id: str) -> Iterator[bytes]:
-        store, info = self.known(session_id)
-        if self.wish.as_json:
-            yield spell(info) + b"\n"
+        store, info = self.find(session_id)
+        if self.flags.as_json:
+            yield encode_json(info) + b"\n"
             return
-        yield from self.text(about(info))
+        yield from self.text_lines(format_info(info))
         for entry in store.read(session_id):
-            yield from self.whole(speech(entry))
+            yield from self.text_blocks(format_speech(entry))
 
     def agents(self, session_id: str, agent_id: str | None = None) -> Iterator[bytes]:
-        store, _ = self.known(session_id)
+        store, _ = self.find(session_id)
         found = {agent.id: agent for agent in store.agents(session_id)}
         if agent_id is None:
-            return self.told(found.values(), lambda agent: f"{agent.id}  {agent.meta.get('agentType', '')}")
+            return self.format_all(found.values(), lambda agent: f"{agent.id}  {agent.meta.get('agentType', '')}")
         if agent_id not in found:
             raise UsageError(f"session {session_id} has no subagent {agent_id!r}")
         entries = store.read_agent(session_id, agent_id)
-        if self.wish.as_json:
-            return (spell(entry) + b"\n" for entry in entries)
-        return self.whole(text for entry in entries for text in speech(entry))
+        if self.flags.as_json:
+            return (encode_json(entry) + b"\n" for entry in entries)
+        return self.text_blocks(text for entry in entries for text in format_speech(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
-        found = self.store().search(" ".join(words), self.wish.limit or 20)
-        return self.told(found, lambda hit: f"{hit.id}  {hit.seq:>6}  {hit.kind:9}  {hit.excerpt}")
+        found = self.store().search(" ".join(words), self.flags.limit or 20)
+        return self.format_all(found, lambda hit: f"{hit.id}  {hit.seq:>6}  {hit.kind:9}  {hit.excerpt}")
 
     def export(self, session_id: str, path: str | None = None) -> Iterator[bytes]:
-        store, info = self.known(session_id)
+        store, info = self.find(session_id)
         agents = [(agent, store.read_agent(session_id, agent.id)) for agent in store.agents(session_id)]
-        lines = packed(info, store.read(session_id), agents)
+        lines = pack(info, store.read(session_id), agents)
         if path is None:
             yield from lines
             return
-        put_in_place(path, lines)
+        write_file(path, lines)
 
     def import_(self, path: str) -> Iterator[bytes]:
-        parcel = unpacked(content(path))
-        session_id = self.fresh(parcel.info.id)
+        parcel = unpack(read_input(path))
+        session_id = self.new_id(parcel.info.id)
         store = self.store()
         if store.exists(session_id):
             raise UsageError(f"Session ID {session_id} is already in use. --session-id gives it another.")
-        fill(store, session_id, copied(parcel.entries, session_id), parcel.agents)
-        adorn(store, session_id, parcel.info.title, parcel.info.tag)
-        return self.named(session_id)
+        import_session(store, session_id, copy_entries(parcel.entries, session_id), parcel.agents)
+        set_labels(store, session_id, parcel.info.title, parcel.info.tag)
+        return self.id_line(session_id)
 
     def fork(self, session_id: str) -> Iterator[bytes]:
-        store, info = self.known(session_id)
-        new = self.fresh(self.basis.stamp.new_uuid())
+        store, info = self.find(session_id)
+        new = self.new_id(self.basis.clock.new_uuid())
         if store.exists(new):
             raise UsageError(f"Session ID {new} is already in use.")
-        fill(store, new, copied(store.read(session_id), new))
-        adorn(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
+        import_session(store, new, copy_entries(store.read(session_id), new))
+        set_labels(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
         self.sessions.inherit(new, session_id)
-        return self.named(new)
+        return self.id_line(new)
 
     def rename(self, session_id: str, title: str) -> Iterator[bytes]:
         if not title.strip():
@@ -159,65 +159,65 @@ class Desk:
 
     def repair(self, session_id: str) -> Iterator[bytes]:
         mended = self.store(session_id).repair(session_id)
-        if self.wish.as_json:
-            return iter([spell({"id": session_id, "mended": mended}) + b"\n"])
+        if self.flags.as_json:
+            return iter([encode_json({"id": session_id, "mended": mended}) + b"\n"])
         if mended is None:
-            return self.text([f"{session_id} is whole; nothing was changed"])
+            return self.text_lines([f"{session_id} is whole; nothing was changed"])
         kept = f"{session_id}: {mended.kept_bytes} bytes are whole and were kept"
-        return self.text([kept, f"{mended.aside_bytes} bytes from the damage on are in {mended.aside}"])
+        return self.text_lines([kept, f"{mended.aside_bytes} bytes from the damage on are in {mended.aside}"])
 
-    def fresh(self, otherwise: str) -> str:
+    def new_id(self, otherwise: str) -> str:
         """The id of a session to be made. Raises UsageError."""
         wanted = self.options.session_id
         if wanted is not None and not is_uuid(wanted):
             raise UsageError("Invalid session ID. Must be a valid UUID.")
         return wanted or otherwise
 
-    def named(self, session_id: str) -> Iterator[bytes]:
-        return iter([spell({"id": session_id}) + b"\n"]) if self.wish.as_json else self.text([session_id])
+    def id_line(self, session_id: str) -> Iterator[bytes]:
+        return iter([encode_json({"id": session_id}) + b"\n"]) if self.flags.as_json else self.text_lines([session_id])
 
-    def told(self, found: Iterable[Found], spelled: Callable[[Found], str]) -> Iterator[bytes]:
-        if self.wish.as_json:
-            return (spell(one) + b"\n" for one in found)
-        return self.text(spelled(one) for one in found)
+    def format_all(self, found: Iterable[Found], spelled: Callable[[Found], str]) -> Iterator[bytes]:
+        if self.flags.as_json:
+            return (encode_json(one) + b"\n" for one in found)
+        return self.text_lines(spelled(one) for one in found)
 
-    def text(self, lines: Iterable[str]) -> Iterator[bytes]:
-        return (f"{shown(line)}\n".encode(errors="replace") for line in lines)
+    def text_lines(self, lines: Iterable[str]) -> Iterator[bytes]:
+        return (f"{printable(line)}\n".encode(errors="replace") for line in lines)
 
-    def whole(self, lines: Iterable[str]) -> Iterator[bytes]:
-        return (f"{shown(line, len(line))}\n".encode(errors="replace") for line in lines)
+    def text_blocks(self, lines: Iterable[str]) -> Iterator[bytes]:
+        return (f"{printable(line, len(line))}\n".encode(errors="replace") for line in lines)
 
 
 COMMANDS: Commands = {
-    "list": (Desk.list, 0, 0),
-    "show": (Desk.show, 1, 1),
-    "agents": (Desk.agents, 1, 2),
-    "search": (Desk.search, 1, 100),
-    "export": (Desk.export, 1, 2),
-    "import": (Desk.import_, 1, 1),
-    "fork": (Desk.fork, 1, 1),
-    "rename": (Desk.rename, 2, 2),
-    "tag": (Desk.tag, 1, 2),
-    "delete": (Desk.delete, 1, 1),
-    "repair": (Desk.repair, 1, 1),
+    "list": (SessionsCommand.list, 0, 0),
+    "show": (SessionsCommand.show, 1, 1),
+    "agents": (SessionsCommand.agents, 1, 2),
+    "search": (SessionsCommand.search, 1, 100),
+    "export": (SessionsCommand.export, 1, 2),
+    "import": (SessionsCommand.import_, 1, 1),
+    "fork": (SessionsCommand.fork, 1, 1),
+    "rename": (SessionsCommand.rename, 2, 2),
+    "tag": (SessionsCommand.tag, 1, 2),
+    "delete": (SessionsCommand.delete, 1, 1),
+    "repair": (SessionsCommand.repair, 1, 1),
 }
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
     if wants_help(argv):
-        return handed_out([f"{USAGE}\n".encode()])
-    wish, rest = taken(argv)
-    options, name, words = chosen(rest, "sessions", USAGE, COMMANDS)
+        return write_all([f"{USAGE}\n".encode()])
+    wish, rest = parse_args(argv)
+    options, name, words = parse_subcommand(rest, "sessions", USAGE, COMMANDS)
     try:
-        return handed_out(COMMANDS[name][0](Desk(options, wish), *words))
+        return write_all(COMMANDS[name][0](SessionsCommand(options, wish), *words))
     except SessionBusy as exc:
         # Forking or stealing it, as a session may, would not get this done.
         busy = f"Session {exc.session_id} is in use by {exc.holder}."
         raise SessionError(f"{busy} `{name}` needs it alone: try again when that has ended.") from None
 
 
-def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:
+def parse_args(argv: Sequence[str]) -> tuple[SessionFlags, list[str]]:
     """Our own flags, off the command line: the rest is read as a session reads it. Raises UsageError."""
     end = argv.index("--") if "--" in argv else len(argv)
     rest: list[str] = []
@@ -226,28 +226,28 @@ def taken(argv: Sequence[str]) -> tuple[Wish, list[str]]:
     for word in ours:
         flag, equals, value = word.partition("=")
         if flag in NUMBERS:
-            numbers[flag[2:]] = number(flag, value if equals else next(ours, ""))
+            numbers[flag[2:]] = parse_number(flag, value if equals else next(ours, ""))
         elif word not in ("--json", "--all"):
             rest.append(word)
-    return Wish(as_json="--json" in argv[:end], all="--all" in argv[:end], **numbers), [*rest, *argv[end:]]
+    return SessionFlags(as_json="--json" in argv[:end], all="--all" in argv[:end], **numbers), [*rest, *argv[end:]]
 
 
 def check_length(name: str, text: str) -> None:
     """Lists look for names in a part of the file, and find no longer ones. Raises UsageError."""
-    if len(text) > LONGEST_NAME:
-        raise UsageError(f"{name} must have {LONGEST_NAME} characters at most")
+    if len(text) > MAX_NAME_CHARS:
+        raise UsageError(f"{name} must have {MAX_NAME_CHARS} characters at most")
 
 
-def number(flag: str, value: str) -> int:
+def parse_number(flag: str, value: str) -> int:
     """Raises UsageError."""
     if not (value.isascii() and value.isdigit()):
         raise UsageError(f"{flag} must be a whole number, not {value!r}")
-    if len(value) > LONGEST_NUMBER:
-        raise UsageError(f"{flag} must have {LONGEST_NUMBER} digits at most")
+    if len(value) > MAX_NUMBER:
+        raise UsageError(f"{flag} must have {MAX_NUMBER} digits at most")
     return int(value)
 
 
-def put_in_place(path: str, lines: Iterable[bytes]) -> None:
+def write_file(path: str, lines: Iterable[bytes]) -> None:
     """Write a file as a whole: one that is there already stays until there is another. Raises SessionError."""
     goal = os.path.realpath(path)
     # What is no file, e.g. a pipe, cannot be replaced.
@@ -268,7 +268,7 @@ def put_in_place(path: str, lines: Iterable[bytes]) -> None:
         raise
 
 
-def content(path: str) -> bytes:
+def read_input(path: str) -> bytes:
     """Raises SessionError."""
     if path == "-":
         return read_stdin(needed=True) or b""
@@ -278,21 +278,21 @@ def content(path: str) -> bytes:
         raise SessionError(f"{path} cannot be read: {exc.strerror}") from None
 
 
-def line(info: Info) -> str:
+def format_line(info: Info) -> str:
     named = info.title or info.first_prompt or ""
     tag = f" #{info.tag}" if info.tag else ""
     return f"{info.id}  {info.modified[:16].replace('T', ' ')}  {info.size_bytes:>10}{tag}  {named}"
 
 
-def about(info: Info) -> Iterator[str]:
+def format_info(info: Info) -> Iterator[str]:
     for name in info.__struct_fields__:
         if (value := getattr(info, name)) is not None:
             yield f"{name:12} {value}"
 
 
-def speech(entry: Entry) -> Iterator[str]:
+def format_speech(entry: Entry) -> Iterator[str]:
     """What was said in an entry, a line each."""
-    text = said(entry.kind, entry.message)
+    text = entry_text(entry.kind, entry.message)
     if text:
         first, *more = text.split("\n")
         yield f"[{entry.seq}] {entry.kind}: {first}"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
-from parley.compose.launch_context import Basis
+from parley.compose.launch_context import LaunchContext
 from parley.errors import UsageError
-from parley.protocol.options import Options
-from parley.settings.base import NotWritten, shown
+from parley.protocol.options import CliOptions
+from parley.settings.base import SettingsWriteError, printable
 
 USAGE = "usage: parley trust DIR | parley trust --forget DIR | parley trust --list"
 
@@ -21,20 +21,20 @@ USAGE = "usage: parley trust DIR | parley trust --forget DIR | parley trust --li
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
     try:
-        sys.stdout.write("".join(f"{shown(line)}\n" for line in answer(argv)))
-    except NotWritten as exc:
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in run(argv)))
+    except SettingsWriteError as exc:
         raise UsageError(str(exc)) from None
     return 0
 
 
-def answer(argv: list[str]) -> list[str]:
+def run(argv: list[str]) -> list[str]:
     match argv:
         case ["--help" | "-h"]:
             return [USAGE]
         case ["--list"]:
-            return basis("/").settings.trusted_folders()
+            return open_context("/").settings.trusted_folders()
         case ["--forget", folder] if folder:
-            return [f"{basis(folder).settings.record_trust(False)} is not trusted"]
+            return [f"{open_context(folder).settings.record_trust(False)} is not trusted"]
         case ["--", folder] if folder:
             return trust(folder)
         case [folder] if folder and not folder.startswith("-"):
@@ -44,11 +44,11 @@ def answer(argv: list[str]) -> list[str]:
 
 def trust(folder: str) -> list[str]:
     """Trust a folder, and say what a person lets into effect who does that."""
-    desk = basis(folder).settings
-    acting = desk.acting()  # read once: what is shown is what is recorded
+    desk = open_context(folder).settings
+    acting = desk.trust_dependent_entries()  # read once: what is shown is what is recorded
     news = [f"  in effect: {said} ({path})" for said, path in acting if not desk.is_in_effect(said)]
     return [f"{desk.record_trust(True, acting)} is trusted", *news]
 
 
-def basis(folder: str) -> Basis:
-    return Basis(Options(), dict(os.environ), os.path.abspath(folder))
+def open_context(folder: str) -> LaunchContext:
+    return LaunchContext(CliOptions(), dict(os.environ), os.path.abspath(folder))

@@ -15,7 +15,7 @@ WARN_AT = (0.8, 0.95)
 UNKNOWN_PRICE = "The budget cannot be kept: the price of a model in use is not known (see PARLEY_PRICES)"
 
 # How each kind of budget is written.
-WORDS = {"usd": "${:g}", "tokens": "{} tokens", "calls": "{} model calls", "seconds": "{:g} seconds"}
+FORMATS = {"usd": "${:g}", "tokens": "{} tokens", "calls": "{} model calls", "seconds": "{:g} seconds"}
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -42,29 +42,29 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def check(budget: Budget, spent: Spent) -> None:
+def check_budget(budget: Budget, spent: Spent) -> None:
     """Raises BudgetSpent if there shall be no more model calls."""
     if budget.usd is not None and spent.usd is None:
         raise BudgetSpent("usd", UNKNOWN_PRICE)
     for kind, most, used in shares(budget, spent):
         if used >= most:
-            raise BudgetSpent(kind, f"Reached maximum budget ({WORDS[kind].format(most)})")
+            raise BudgetSpent(kind, f"Reached maximum budget ({FORMATS[kind].format(most)})")
 
 
-def warnings(budget: Budget, spent: Spent, told: set[tuple[str, float]]) -> list[str]:
+def find_warnings(budget: Budget, spent: Spent, sent: set[tuple[str, float]]) -> list[str]:
     """What is nearly spent, in words; what was said already is in `told`, and is not said again."""
     found = []
     for kind, most, used in shares(budget, spent):
-        passed = [share for share in WARN_AT if most * share <= used < most and (kind, share) not in told]
+        passed = [share for share in WARN_AT if most * share <= used < most and (kind, share) not in sent]
         if passed:
-            told.update((kind, share) for share in passed)
-            found.append(f"{passed[-1]:.0%} of the budget ({WORDS[kind].format(most)}) is spent")
+            sent.update((kind, share) for share in passed)
+            found.append(f"{passed[-1]:.0%} of the budget ({FORMATS[kind].format(most)}) is spent")
     return found
 
 
 def shares(budget: Budget, spent: Spent) -> Iterator[tuple[str, float, float]]:
     """Each kind that has a limit: the limit, and what is spent of it."""
-    for kind in WORDS:
+    for kind in FORMATS:
         most, used = getattr(budget, kind), getattr(spent, kind)
         if most is not None and used is not None:
             yield kind, most, used

@@ -7,23 +7,23 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
-from parley.engine.accounting.budget import Budget, Spent, check, warnings
-from parley.models.catalog import facts
+from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
+from parley.models.catalog import model_info
 from parley.models.prices import Prices
 from parley.protocol.base import Json, Struct
 from parley.protocol.messages.result import ModelUsage
 
-COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+COUNTED_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-class Tally(Struct):
+class ModelTotals(Struct):
     """Sums for one model."""
 
     usage: Json
     cost_usd: float | None = 0.0
 
     def add(self, usage: Json, cost_usd: float | None) -> None:
-        self.usage = added(self.usage, usage)
+        self.usage = add_usage(self.usage, usage)
         # One call of unknown price makes the sum unknown: half a bill is a wrong bill.
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
 
@@ -37,61 +37,61 @@ class Ledger:
         self._prices = prices
         self._budget = budget or Budget()
         self._clock = clock
-        self._turn_begun = clock()
+        self._turn_started_at = clock()
         self._calls = 0
         self._warned: set[tuple[str, float]] = set()
-        self._one_at_a_time = asyncio.Lock()
-        self._total: dict[str, Tally] = {}
+        self._lock = asyncio.Lock()
+        self._total: dict[str, ModelTotals] = {}
         self._before = Spent(usd=0.0, tokens=0, calls=0, seconds=0.0)
         """What was spent in conversations that were cleared: off the bill that is told, and still spent."""
-        self._turn: dict[str, Tally] = {}
-        self.turn_usage: Json = blank()
+        self._turn: dict[str, ModelTotals] = {}
+        self.turn_usage: Json = blank_usage()
         self.api_seconds = 0.0
         self.last_usage: Json | None = None
         """What the last call of the conversation used."""
 
     def begin_turn(self) -> None:
         self._turn = {}
-        self.turn_usage = blank()
-        self._turn_begun = self._clock()
+        self.turn_usage = blank_usage()
+        self._turn_started_at = self._clock()
 
     @asynccontextmanager
-    async def call(self, *, gives_way: bool = False) -> AsyncIterator[None]:
+    async def call(self, *, is_background: bool = False) -> AsyncIterator[None]:
         """Around every model call. Raises BudgetSpent if there shall be none.
 
         Where a budget is only known to be spent when a call is over, agents call one after the other:
         several at once would overshoot it together. One that `gives_way` waits for others, and nobody for it.
         """
-        if gives_way and self._budget.is_priced:
-            async with self._one_at_a_time:
+        if is_background and self._budget.is_priced:
+            async with self._lock:
                 pass
-        in_turn = self._budget.is_priced and not gives_way
-        async with self._one_at_a_time if in_turn else nullcontext():
+        in_turn = self._budget.is_priced and not is_background
+        async with self._lock if in_turn else nullcontext():
             self.check_budget()
             self._calls += 1
             yield
 
     def check_budget(self) -> None:
         """Raises BudgetSpent if no more calls shall be made."""
-        check(self._budget, self.spent())
+        check_budget(self._budget, self.spent())
 
     def spent(self) -> Spent:
-        tokens = self._before.tokens + sum(tokens_in(tally.usage) for tally in self._total.values())
+        tokens = self._before.tokens + sum(total_tokens(tally.usage) for tally in self._total.values())
         usd = None if self.cost_usd is None or self._before.usd is None else self._before.usd + self.cost_usd
-        return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_begun)
+        return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_started_at)
 
     def warnings(self) -> list[str]:
         """What is nearly spent; each is said once."""
-        return warnings(self._budget, self.spent(), self._warned)
+        return find_warnings(self._budget, self.spent(), self._warned)
 
-    def count(self, model: str, usage: Json, seconds: float, *, beside: bool = False) -> None:
+    def record_call(self, model: str, usage: Json, seconds: float, *, is_side_query: bool = False) -> None:
         """Book one model call; one `beside` the conversation is no part of the turn's own usage."""
         cost = self._prices.cost_usd(model, usage)
         for books in (self._total, self._turn):
-            books.setdefault(model, Tally(usage=blank())).add(usage, cost)
-        if not beside:
+            books.setdefault(model, ModelTotals(usage=blank_usage())).add(usage, cost)
+        if not is_side_query:
             self.last_usage = usage
-            self.turn_usage = added(self.turn_usage, usage)
+            self.turn_usage = add_usage(self.turn_usage, usage)
         self.api_seconds += seconds
 
     def restart(self) -> None:
@@ -104,7 +104,9 @@ class Ledger:
         """Go on from the totals of an earlier result of this session."""
         self.api_seconds = (result.get("duration_api_ms") or 0) / 1000
         for model, used in (result.get("modelUsage") or {}).items():
-            self._total[model] = Tally(usage={**blank(), **earlier(used)}, cost_usd=used.get("costUSD"))
+            self._total[model] = ModelTotals(
+                usage={**blank_usage(), **parse_model_usage(used)}, cost_usd=used.get("costUSD")
+            )
 
     @property
     def cost_usd(self) -> float | None:
@@ -119,39 +121,39 @@ class Ledger:
         return {model: model_usage(model, tally) for model, tally in self._turn.items()}
 
 
-def blank() -> Json:
+def blank_usage() -> Json:
     return {
-        **dict.fromkeys(COUNTED, 0),
+        **dict.fromkeys(COUNTED_FIELDS, 0),
         "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
         "service_tier": "standard",
         "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
     }
 
 
-def tokens_in(usage: Json) -> int:
+def total_tokens(usage: Json) -> int:
     """Everything that went in and out."""
-    return sum(usage.get(key) or 0 for key in COUNTED)
+    return sum(usage.get(key) or 0 for key in COUNTED_FIELDS)
 
 
-def added(one: Json, other: Json) -> Json:
+def add_usage(one: Json, other: Json) -> Json:
     """The sum of two usages; what is not counted is taken from the second."""
     total = {**one, **{key: value for key, value in other.items() if value is not None}}
-    for key in COUNTED:
+    for key in COUNTED_FIELDS:
         total[key] = (one.get(key) or 0) + (other.get(key) or 0)
     for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
         if key in one or key in other:
-            total[key] = _sums(one.get(key) or {}, other.get(key) or {})
+            total[key] = _add_counts(one.get(key) or {}, other.get(key) or {})
     if one.get("parley_estimated"):
         # A sum with an estimate in it is one.
         total["parley_estimated"] = True
     return total
 
 
-def _sums(one: Json, other: Json) -> Json:
+def _add_counts(one: Json, other: Json) -> Json:
     return {key: (one.get(key) or 0) + (other.get(key) or 0) for key in {**one, **other}}
 
 
-def earlier(used: Json) -> Json:
+def parse_model_usage(used: Json) -> Json:
     """What a result's `modelUsage` said, in the API's own names."""
     return {
         "input_tokens": used.get("inputTokens", 0),
@@ -167,8 +169,8 @@ def earlier(used: Json) -> Json:
     }
 
 
-def model_usage(model: str, tally: Tally) -> ModelUsage:
-    usage, known = tally.usage, facts(model)
+def model_usage(model: str, totals: ModelTotals) -> ModelUsage:
+    usage, known = totals.usage, model_info(model)
     written = usage["cache_creation"]
     return ModelUsage(
         inputTokens=usage["input_tokens"],
@@ -176,7 +178,7 @@ def model_usage(model: str, tally: Tally) -> ModelUsage:
         cacheReadInputTokens=usage["cache_read_input_tokens"],
         cacheCreationInputTokens=usage["cache_creation_input_tokens"],
         webSearchRequests=usage["server_tool_use"].get("web_search_requests", 0),
-        costUSD=tally.cost_usd,
+        costUSD=totals.cost_usd,
         contextWindow=known.context_window,
         maxOutputTokens=known.max_output_tokens,
         thinkingTokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens", 0),

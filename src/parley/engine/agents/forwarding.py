@@ -19,7 +19,7 @@ from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import PermissionDenied
 
-DOING = {
+ACTIVITIES = {
     "Bash": ("Running", "description", "command"),
     "Read": ("Reading", "file_path"),
     "Edit": ("Editing", "file_path"),
@@ -32,19 +32,19 @@ DOING = {
     "Agent": ("Delegating", "description"),
     "Task": ("Delegating", "description"),
 }
-MOST_CHARS = 200
+MAX_ACTIVITY_CHARS = 200
 
 
-def activity(call: ToolUse) -> str:
+def describe_activity(call: ToolUse) -> str:
     """What an agent is doing, in a few words."""
-    verb, *fields = DOING.get(call.name, ("Using",))
+    verb, *fields = ACTIVITIES.get(call.name, ("Using",))
     told = next((call.input[field] for field in fields if isinstance(call.input.get(field), str)), call.name)
-    return f"{verb} {told}"[:MOST_CHARS]
+    return f"{verb} {told}"[:MAX_ACTIVITY_CHARS]
 
 
-class Voice:
-    def __init__(self, tell: Callable[[Message], None], task: AgentTask, *, forwards_text: Callable[[], bool]) -> None:
-        self._tell = tell
+class SubagentForwarder:
+    def __init__(self, send: Callable[[Message], None], task: AgentTask, *, forwards_text: Callable[[], bool]) -> None:
+        self._send = send
         self._task = task
         self._forwards_text = forwards_text
         self._is_muted = False
@@ -53,19 +53,19 @@ class Voice:
         """It was told that the agent is gone: nothing of it comes behind."""
         self._is_muted = True
 
-    def say(self, message: Message) -> None:
+    def forward(self, message: Message) -> None:
         if isinstance(message, Assistant):
-            self._keep_text(message)
-        if not self._is_muted and self._is_told(message):
-            self._tell(self._signed(message))
+            self._append_output(message)
+        if not self._is_muted and self._is_forwarded(message):
+            self._send(self._attribute(message))
 
-    def _keep_text(self, message: Assistant) -> None:
+    def _append_output(self, message: Assistant) -> None:
         """What it says is its output."""
         for block in message.message.content:
             if isinstance(block, Text):
                 self._task.record.take(block.text.encode() + b"\n")
 
-    def _is_told(self, message: Message) -> bool:
+    def _is_forwarded(self, message: Message) -> bool:
         if isinstance(message, Assistant):
             blocks = message.message.content
             if any(isinstance(block, ToolUse) for block in blocks) or self._forwards_text():
@@ -79,12 +79,12 @@ class Voice:
         # Dialects that hold an answer until it is complete hold that of the session, not an agent's.
         return not isinstance(message, AnswerComplete)
 
-    def _signed(self, message: Message) -> Message:
+    def _attribute(self, message: Message) -> Message:
         task = self._task
         if isinstance(message, Assistant):
-            return msgspec.structs.replace(message, **self._signature())
+            return msgspec.structs.replace(message, **self._attribution())
         if isinstance(message, User):
-            return msgspec.structs.replace(message, tool_use_result=UNSET, **self._signature())
+            return msgspec.structs.replace(message, tool_use_result=UNSET, **self._attribution())
         if isinstance(message, PermissionDenied):
             return msgspec.structs.replace(message, agent_id=task.id)
         if isinstance(message, ToolProgress):
@@ -92,6 +92,6 @@ class Voice:
             return msgspec.structs.replace(message, parent_tool_use_id=place, subagent_type=kind, task_id=task.id)
         return message
 
-    def _signature(self) -> dict[str, str]:
+    def _attribution(self) -> dict[str, str]:
         task = self._task
         return {"agent_id": task.id, "subagent_type": task.call.subagent_type, "task_description": task.description}

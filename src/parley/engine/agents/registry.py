@@ -14,7 +14,7 @@ from parley.protocol.messages.requests import AgentDefinition
 
 GENERAL = "general-purpose"
 REPORT = "Your last message is your report and all that the caller sees: facts, file names with lines, what is open."
-LOOKS_ONLY = ["Read", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "TodoWrite"]
+READ_ONLY_TOOLS = ["Read", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "TodoWrite"]
 
 BUILT_IN = {
     GENERAL: AgentDefinition(
@@ -27,7 +27,7 @@ BUILT_IN = {
             "You find things for another agent and change nothing: no file is written, no command runs that "
             f"changes anything. Search broadly first, then read what matters. {REPORT}"
         ),
-        tools=LOOKS_ONLY,
+        tools=READ_ONLY_TOOLS,
         model="inherit",
         omitClaudeMd=True,
     ),
@@ -37,7 +37,7 @@ BUILT_IN = {
             "You plan a change for another agent and change nothing. Read the code that is concerned, then give the "
             f"steps, the files each step touches, and the risks. {REPORT}"
         ),
-        tools=LOOKS_ONLY,
+        tools=READ_ONLY_TOOLS,
         model="inherit",
         omitClaudeMd=True,
     ),
@@ -51,15 +51,15 @@ BUILT_IN = {
 }
 
 
-class Agents:
+class AgentRegistry:
     """The kinds a session knows. The host may bring its own at any time."""
 
     def __init__(self, load: Callable[[], Mapping[str, AgentDefinition]] = dict) -> None:
         """`load` reads what files and the command line define, when it is first needed."""
         self._load = load
         self._loaded: dict[str, AgentDefinition] | None = None
-        self._of_host: Mapping[str, AgentDefinition] = {}
-        self._only: frozenset[str] | None = None
+        self._host_agents: Mapping[str, AgentDefinition] = {}
+        self._allowed: frozenset[str] | None = None
 
     def reload(self) -> None:
         """Files may have changed."""
@@ -67,7 +67,7 @@ class Agents:
 
     def restrict(self, names: Iterable[str]) -> None:
         """From now on there are only these."""
-        self._only = frozenset(names)
+        self._allowed = frozenset(names)
 
     def all(self) -> dict[str, AgentDefinition]:
         """By their names, in the order of the alphabet."""
@@ -75,14 +75,14 @@ class Agents:
             self._loaded = {**BUILT_IN, **self._load()}
         found = {
             name: kind
-            for name, kind in {**self._loaded, **self._of_host}.items()
-            if self._only is None or name in self._only
+            for name, kind in {**self._loaded, **self._host_agents}.items()
+            if self._allowed is None or name in self._allowed
         }
         return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
-    def take(self, kinds: Mapping[str, AgentDefinition]) -> None:
+    def set_host_agents(self, kinds: Mapping[str, AgentDefinition]) -> None:
         """What the host defines, in the place of what it defined before."""
-        self._of_host = kinds
+        self._host_agents = kinds
 
     def names(self) -> list[str]:
         return list(self.all())
@@ -92,7 +92,7 @@ class Agents:
         known = self.all()
         return known.get(name) or next((kind for key, kind in known.items() if key.lower() == name.lower()), None)
 
-    def listing(self) -> list[Json]:
+    def to_json(self) -> list[Json]:
         """As clients are told of them."""
         return [
             {

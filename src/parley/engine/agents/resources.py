@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.mcp.base import Spec
+from parley.mcp.base import ServerSpec
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
-from parley.settings.base import Value
+from parley.settings.base import SettingsValue
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-    from parley.mcp.server import Server
-    from parley.tools.registry import Shelf
+    from parley.mcp.server import McpServer
+    from parley.tools.registry import ToolRegistry
 
-BROUGHT = ("skills", "hooks", "mcpServers")
-
-
-def brings_anything(kind: AgentDefinition) -> bool:
-    return any(getattr(kind, field) for field in BROUGHT)
+RESOURCE_FIELDS = ("skills", "hooks", "mcpServers")
 
 
-class Outfit:
+def has_resources(kind: AgentDefinition) -> bool:
+    return any(getattr(kind, field) for field in RESOURCE_FIELDS)
+
+
+class AgentResources:
     """Of a subagent, while it runs."""
 
     def __init__(self, session: Session, name: str, kind: AgentDefinition) -> None:
@@ -42,38 +42,38 @@ class Outfit:
         self._name = name
         self._kind = kind
         self._agent_id = ""
-        self._servers: list[Server] = []
+        self._servers: list[McpServer] = []
 
-    async def put_on(self, agent_id: str, shelf: Shelf) -> list[str]:
+    async def open(self, agent_id: str, tools: ToolRegistry) -> list[str]:
         """Make it all ready; what the agent is to hear of it."""
         self._agent_id = agent_id
-        hooks = hooks_of(self._session, self._name, self._kind, {"Stop": "SubagentStop"})
+        hooks = agent_hooks(self._session, self._name, self._kind, {"Stop": "SubagentStop"})
         if hooks is not None:
-            self._session.listeners.dress(self._session, agent_id, hooks)
-        missing = await self._connect(shelf)
-        return [*missing, *await preloaded(self._session, self._name, self._kind)]
+            self._session.hooks.add_agent(self._session, agent_id, hooks)
+        missing = await self._connect(tools)
+        return [*missing, *await load_skills(self._session, self._name, self._kind)]
 
-    async def _connect(self, shelf: Shelf) -> list[str]:
+    async def _connect(self, tools: ToolRegistry) -> list[str]:
         """Wait for its servers, each as long as a server is waited for; what is to be said of those that failed."""
-        from parley.engine.mcp.elicitation import made
-        from parley.engine.mcp.server_tool import tools_of
+        from parley.engine.mcp.elicitation import make_server
+        from parley.engine.mcp.server_tool import make_tools
         from parley.mcp.naming import clash_reason, find_clash
 
         session = self._session
-        supply, inherited = session.setup.mcp, shelf.lent
-        specs = specs_of(session, self._name, self._kind)
+        supply, inherited = session.config.mcp, tools.external
+        specs = server_specs(session, self._name, self._kind)
         if supply is None or not specs:
             return []
 
-        def changed(server: Server) -> None:
-            own = tools_of(self._servers, supply, session.tell, session.setup.complain)
-            shelf.lend({**inherited, **own}, shelf.absence)
+        def changed(server: McpServer) -> None:
+            own = make_tools(self._servers, supply, session.send, session.config.warn)
+            tools.set_external({**inherited, **own}, tools.explain_absence)
 
         held = session.servers.names()
         for spec in specs:
             other = find_clash(spec.name, held)
-            flaw = "" if other is None else clash_reason(spec.name, other)
-            self._servers.append(made(session, supply, msgspec.structs.replace(spec, flaw=flaw), changed))
+            error = "" if other is None else clash_reason(spec.name, other)
+            self._servers.append(make_server(session, supply, msgspec.structs.replace(spec, problem=error), changed))
             held.append(spec.name)
         for server in self._servers:
             server.start()
@@ -81,57 +81,59 @@ class Outfit:
         lost = [server for server in self._servers if server.status != "connected"]
         said = [f"the MCP server {one.spec.name!r} is not there ({one.status}): {one.reason}" for one in lost]
         for words in said:
-            session.setup.complain(f"agent {self._name!r}: {words}")
+            session.config.warn(f"agent {self._name!r}: {words}")
         return [f"Of your own tools some are missing: {words}" for words in said]
 
-    def take_off(self) -> None:
+    def close(self) -> None:
         """Nobody waits for the end of its servers: an interrupt must not."""
-        self._session.listeners.undress(self._agent_id)
+        self._session.hooks.remove_agent(self._agent_id)
         servers, self._servers = self._servers, []
         for server in servers:
             self._session.servers.retire(server)
 
 
-def hooks_of(session: Session, name: str, kind: AgentDefinition, other_names: dict[str, str]) -> Value | None:
+def agent_hooks(
+    session: Session, name: str, kind: AgentDefinition, other_names: dict[str, str]
+) -> SettingsValue | None:
     """Its hooks as those of settings; `other_names` are the events that go by other names where it runs."""
     if not isinstance(kind.hooks, dict) or not kind.hooks:
         return None
     hooks = {other_names.get(event, event): entries for event, entries in kind.hooks.items()}
-    return Value(value=hooks, source="flag", path=f"agent {name}", root=session.setup.cwd)
+    return SettingsValue(value=hooks, source="flag", path=f"agent {name}", root=session.config.cwd)
 
 
-def entries_of(kind: AgentDefinition) -> list[Any]:
+def server_entries(kind: AgentDefinition) -> list[Any]:
     return kind.mcpServers if isinstance(kind.mcpServers, list) else []
 
 
-def specs_of(session: Session, name: str, kind: AgentDefinition) -> Sequence[Spec]:
+def server_specs(session: Session, name: str, kind: AgentDefinition) -> Sequence[ServerSpec]:
     """The servers that are its own: a name alone means one of the session's. What is wrong with one is told."""
     own: Json = {}
-    for entry in entries_of(kind):
+    for entry in server_entries(kind):
         if isinstance(entry, dict):
             own |= entry
-    if not own or session.setup.mcp is None:
+    if not own or session.config.mcp is None:
         return ()
-    found = session.setup.mcp.of_agent(own, f"agent {name!r}")
-    for flaw in found.flaws:
-        session.setup.complain(flaw)
-    return [spec for spec in found.specs if not spec.flaw]
+    found = session.config.mcp.parse_agent(own, f"agent {name!r}")
+    for error in found.problems:
+        session.config.warn(error)
+    return [spec for spec in found.specs if not spec.problem]
 
 
-async def preloaded(session: Session, name: str, kind: AgentDefinition) -> list[str]:
+async def load_skills(session: Session, name: str, kind: AgentDefinition) -> list[str]:
     """The texts of the skills that it knows from the start."""
     found: list[str] = []
     for wanted in kind.skills if isinstance(kind.skills, list) else ():
-        recipe = session.commands.usable(wanted)
-        if recipe is None:
-            session.setup.complain(f"agent {name!r}: there is no skill {wanted!r} that a model may use")
+        template = session.commands.find_usable(wanted)
+        if template is None:
+            session.config.warn(f"agent {name!r}: there is no skill {wanted!r} that a model may use")
             continue
-        from parley.engine.commands.expansion import expand
+        from parley.engine.commands.expansion import expand_template
 
         try:
-            blocks = await expand(session, recipe, "")
+            blocks = await expand_template(session, template, "")
         except ToolError as exc:
-            session.setup.complain(f"agent {name!r}: the skill {wanted!r} is left out: {exc}")
+            session.config.warn(f"agent {name!r}: the skill {wanted!r} is left out: {exc}")
             continue
         text = "\n\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
         found.append(f"The skill {wanted!r}, which you follow where it fits:\n\n{text}")

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.agents.forwarding import Voice, activity
-from parley.engine.agents.resources import Outfit, brings_anything
-from parley.engine.agents.setup import Made
-from parley.engine.agents.stats import Stats
+from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
+from parley.engine.agents.resources import AgentResources, has_resources
+from parley.engine.agents.setup import AgentSetup
+from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentTask
 from parley.engine.approval.grants import Grants
 from parley.engine.context.conversation import Conversation
-from parley.engine.session.journal import Record
+from parley.engine.session.journal import Journal
 from parley.engine.session.prompt_queue import Prompt
 from parley.engine.turn import outcome
-from parley.engine.turn.outcome import Outcome
-from parley.engine.turn.tool_executor import Caller
-from parley.engine.turn.tool_outcome import Called
+from parley.engine.turn.outcome import TurnOutcome
+from parley.engine.turn.tool_executor import ToolExecutor
+from parley.engine.turn.tool_outcome import ToolOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import SessionError
 from parley.protocol.base import Json
@@ -41,149 +41,151 @@ from parley.stores.base import Log
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
-GONE_ON = "[The agent was stopped here]"
+STOPPED_MARK = "[The agent was stopped here]"
 
 
-class Watched(Caller):
+class AgentToolExecutor(ToolExecutor):
     """A caller that says what its agent is doing."""
 
-    begins: Callable[[ToolUse], None] = lambda call: None
+    on_call: Callable[[ToolUse], None] = lambda call: None
 
-    async def run(self, call: ToolUse, mode: Callable[[], str]) -> Called:
-        self.begins(call)
+    async def run(self, call: ToolUse, mode: Callable[[], str]) -> ToolOutcome:
+        self.on_call(call)
         return await super().run(call, mode)
 
 
 class AgentRun:
     def __init__(
-        self, session: Session, stats: Stats, task: AgentTask, kind: AgentDefinition, made: Made, log: Log
+        self, session: Session, stats: AgentStats, task: AgentTask, kind: AgentDefinition, setup: AgentSetup, log: Log
     ) -> None:
         self._session = session
         self._stats = stats
         self._task = task
         self._agent: Json = {"agent_id": task.id, "agent_type": task.call.subagent_type}
-        self._voice = Voice(session.host.tell, task, forwards_text=lambda: session.forwards_subagent_text)
-        self._outfit = Outfit(session, task.call.subagent_type, kind) if brings_anything(kind) else None
-        self.conversation = task.conversation = self._conversation(made, log)
-
-    def _conversation(self, made: Made, log: Log) -> Conversation:
-        session, task = self._session, self._task
-        caller = Watched(
-            made.setup.tools,
-            session.asker,
-            made.setup.tool_context,
-            session.record.note,
-            session.setup.complain,
-            agent=self._agent,
-            listeners=session.listeners,
+        self._forwarder = SubagentForwarder(
+            session.host.send, task, forwards_text=lambda: session.forwards_subagent_text
         )
-        caller.begins = self._tell_progress
-        talk = Conversation(
-            msgspec.structs.replace(made.setup, log=log),
-            Record(log, session.stamp, Grants(session.id, session.setup.cwd)),
-            self._voice.say,
+        self._resources = AgentResources(session, task.call.subagent_type, kind) if has_resources(kind) else None
+        self.conversation = task.conversation = self._make_conversation(setup, log)
+
+    def _make_conversation(self, setup: AgentSetup, log: Log) -> Conversation:
+        session, task = self._session, self._task
+        executor = AgentToolExecutor(
+            setup.config.tools,
+            session.gate,
+            setup.config.tool_context,
+            session.journal.append_event,
+            session.config.warn,
+            agent=self._agent,
+            hooks=session.hooks,
+        )
+        executor.on_call = self._send_progress
+        conversation = Conversation(
+            msgspec.structs.replace(setup.config, log=log),
+            Journal(log, session.clock, Grants(session.id, session.config.cwd)),
+            self._forwarder.forward,
             ledger=session.ledger,
-            caller=caller,
-            access=session.access,
-            mode=made.mode,
-            listeners=session.listeners,
+            tool_executor=executor,
+            models=session.models,
+            mode=setup.mode,
+            hooks=session.hooks,
             parent_tool_use_id=task.tool_use_id,
         )
-        talk.model = made.model
-        talk.transcript_path = session.setup.agent_transcript_path(task.id)
-        return talk
+        conversation.model = setup.model
+        conversation.transcript_path = session.config.agent_transcript_path(task.id)
+        return conversation
 
-    def take_up(self) -> None:
+    def load_history(self) -> None:
         """Know what it said in earlier runs. What those cost is on the session's bill already. Raises SessionError."""
-        talk, setup = self.conversation, self._session.setup
-        talk.record.read(Ledger(setup.prices, setup.limits.budget, setup.stamp.monotonic), setup.complain)
-        talk.recover()
+        conversation, config = self.conversation, self._session.config
+        conversation.journal.load(Ledger(config.prices, config.limits.budget, config.clock.monotonic), config.warn)
+        conversation.close_interrupted_calls()
 
-    def turn_about(self, text: str) -> Turn:
-        talk = self.conversation
-        prompt = Prompt(content=[{"type": "text", "text": text}], uuid=self._session.stamp.new_uuid())
+    def make_turn(self, text: str) -> Turn:
+        conversation = self.conversation
+        prompt = Prompt(content=[{"type": "text", "text": text}], uuid=self._session.clock.new_uuid())
         turn = self._task.turn = Turn(
-            talk, [prompt], begin=lambda turn: talk.say_user(Text.of(text)), join=self._read_letters
+            conversation, [prompt], start=lambda turn: conversation.append_user(Text.of(text)), join=self._read_messages
         )
         return turn
 
-    async def _read_letters(self, turn: Turn) -> None:
-        letters, self._task.letters = self._task.letters, []
+    async def _read_messages(self, turn: Turn) -> None:
+        letters, self._task.messages = self._task.messages, []
         for letter in letters:
-            self.conversation.say_user(Text.of(letter))
+            self.conversation.append_user(Text.of(letter))
 
     # Its life.
 
     async def watch(self, turn: Turn) -> None:
         task = self._task
         try:
-            ended = await self._guarded(turn)
+            ended = await self._run_guarded(turn)
         except asyncio.CancelledError:
             self._stats.killed["user"] += 1
-            self._voice.mute()
-            self._close(GONE_ON)
+            self._forwarder.mute()
+            self._close(STOPPED_MARK)
             raise
         assert task.turn is not None
         task.is_done = True
-        task.end(ended, task.turn)
-        self._stats.end(task.failed)
+        task.finish(ended, task.turn)
+        self._stats.record_end(task.failed)
         self._close("")
-        task.is_kept = await self._session.helpers().lodgings.leave(task.id)
+        task.is_worktree_kept = await self._session.get_subagents().worktrees.leave(task.id)
         status = "failed" if task.failed else "completed"
-        self._session.tasks.finish(task, status, task.text or task.flaw, task.news(status))
+        self._session.tasks.finish(task, status, task.text or task.error, task.notification_text(status))
 
-    async def _guarded(self, turn: Turn) -> Outcome:
+    async def _run_guarded(self, turn: Turn) -> TurnOutcome:
         """Live so that it ends with an outcome, come what may."""
         try:
-            return await self._live(turn)
+            return await self._run(turn)
         except SessionError as exc:
-            return outcome.broken(str(exc))
+            return outcome.failed(str(exc))
         except Exception as exc:
-            self._session.setup.complain("".join(traceback.format_exception(exc)))
-            return outcome.broken(f"internal error: {type(exc).__name__}: {exc}")
+            self._session.config.warn("".join(traceback.format_exception(exc)))
+            return outcome.failed(f"internal error: {type(exc).__name__}: {exc}")
 
-    async def _live(self, turn: Turn) -> Outcome:
+    async def _run(self, turn: Turn) -> TurnOutcome:
         """Its whole life, with all that it brings."""
-        task, outfit = self._task, self._outfit
+        task, resources = self._task, self._resources
         try:
-            if outfit is not None:
-                turn.hearing.contexts += await outfit.put_on(task.id, self.conversation.setup.tools)
-            live = self._session.listeners.live
-            if live is not None:
-                turn.hearing.contexts += await live.turns.start_agent(self._agent)
+            if resources is not None:
+                turn.hook_feedback.contexts += await resources.open(task.id, self.conversation.config.tools)
+            dispatcher = self._session.hooks.dispatcher
+            if dispatcher is not None:
+                turn.hook_feedback.contexts += await dispatcher.turn_hooks.start_subagent(self._agent)
             ended = await turn.run()
-            while task.letters and not ended.is_error:
-                letters, task.letters = task.letters, []
-                ended = await self.turn_about("\n\n".join(letters)).run()
+            while task.messages and not ended.is_error:
+                letters, task.messages = task.messages, []
+                ended = await self.make_turn("\n\n".join(letters)).run()
             return ended
         finally:
-            if outfit is not None:
-                outfit.take_off()
+            if resources is not None:
+                resources.close()
 
-    def _close(self, why: str) -> None:
+    def _close(self, reason: str) -> None:
         """Leave a record in which every call has its result, and nothing open."""
-        task, talk, session = self._task, self.conversation, self._session
+        task, conversation, session = self._task, self.conversation, self._session
         try:
-            if why:
+            if reason:
                 if task.turn is not None:
-                    task.turn.calls.tell_ran()
-                talk.answer_open_calls(why)
+                    task.turn.tool_batch.send_finished()
+                conversation.close_open_calls(reason)
         except SessionError as exc:
-            session.setup.complain(str(exc))
+            session.config.warn(str(exc))
         if not task.in_background and session.turn is not None and task.turn is not None:
-            session.turn.calls.denials += task.turn.calls.denials
-        talk.setup.log.close()
+            session.turn.tool_batch.denials += task.turn.tool_batch.denials
+        conversation.config.log.close()
         task.release()
 
-    def _tell_progress(self, tool: ToolUse) -> None:
+    def _send_progress(self, tool: ToolUse) -> None:
         task = self._task
-        task.note_call(tool.name)
-        self._session.tell(
+        task.count_call(tool.name)
+        self._session.send(
             TaskProgress(
                 task_id=task.id,
                 run_id=task.run_id,
                 tool_use_id=task.tool_use_id,
-                description=activity(tool),
+                description=describe_activity(tool),
                 subagent_type=task.call.subagent_type,
                 usage=task.usage(),
                 last_tool_name=tool.name,

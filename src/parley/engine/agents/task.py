@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
-from parley.engine.accounting.ledger import blank
+from parley.engine.accounting.ledger import blank_usage
 from parley.engine.context.conversation import Conversation
-from parley.engine.tasks.task import Task
-from parley.engine.turn.outcome import Outcome
+from parley.engine.tasks.task import SessionTask
+from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.system import TaskUsage
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
-from parley.workspace.process.output import Record
+from parley.workspace.process.output import OutputRecord
 
 SUMMARY_CHARS = 1000
 KINDS_OF_CALLS = {
@@ -38,7 +38,7 @@ class Parent(Struct, frozen=True, kw_only=True):
     conversation: Conversation
 
 
-class AgentTask(Task):
+class AgentTask(SessionTask):
     kind: ClassVar[str] = "local_agent"
 
     def __init__(
@@ -48,7 +48,7 @@ class AgentTask(Task):
         run_id: str,
         description: str,
         tool_use_id: str,
-        record: Record,
+        record: OutputRecord,
         call: AgentInput,
         depth: int,
         parent_id: str | None,
@@ -67,9 +67,9 @@ class AgentTask(Task):
         """Whether its caller can send it messages."""
         self.worktree = worktree
         """The checkout that was made for it, if one was."""
-        self.is_kept = False
+        self.is_worktree_kept = False
         """Whether that is still there, because something was changed in it."""
-        self._begun = clock()
+        self._started_at = clock()
         self._seconds: float | None = None
         self._tokens = 0
         self._last_usage: Json = {}
@@ -77,25 +77,25 @@ class AgentTask(Task):
         self._model = ""
         self.conversation: Conversation | None = None
         self.turn: Turn | None = None
-        self.letters: list[str] = []
+        self.messages: list[str] = []
         """Messages that it has not read yet."""
         self.is_done = False
         """Whether it has said all it had to say."""
-        self.moved = asyncio.Event()
+        self.moved_to_background = asyncio.Event()
         """Its caller waits no longer."""
         self.text = ""
         """What it said last."""
-        self.flaw = ""
+        self.error = ""
         """Why it failed, if it did."""
 
     @property
     def is_ending(self) -> bool:
         """Whether it reads no message any more, and is not gone yet."""
-        return (self.is_done or self.over.is_set()) and self.watcher is not None and not self.watcher.done()
+        return (self.is_done or self.finished.is_set()) and self.watcher is not None and not self.watcher.done()
 
     @property
     def failed(self) -> bool:
-        return bool(self.flaw)
+        return bool(self.error)
 
     def json(self) -> Json:
         found = {**super().json(), "subagent_type": self.call.subagent_type}
@@ -105,7 +105,7 @@ class AgentTask(Task):
         return {} if self.worktree is None else {"worktree": self.worktree.path}
 
     def cwd(self) -> str | None:
-        return None if self.conversation is None else self.conversation.setup.tool_context.cwd
+        return None if self.conversation is None else self.conversation.config.tool_context.cwd
 
     def started(self) -> Json:
         return {
@@ -115,46 +115,46 @@ class AgentTask(Task):
             "parent_task_id": UNSET if self._parent_id is None else self._parent_id,
         }
 
-    def note_call(self, name: str) -> None:
+    def count_call(self, name: str) -> None:
         self._calls.append(name)
 
     def usage(self) -> TaskUsage:
-        tokens = self.turn.exchange.context_tokens if self.turn is not None else self._tokens
-        seconds = self._clock() - self._begun if self._seconds is None else self._seconds
+        tokens = self.turn.model_call.context_tokens if self.turn is not None else self._tokens
+        seconds = self._clock() - self._started_at if self._seconds is None else self._seconds
         return TaskUsage(total_tokens=tokens, tool_uses=len(self._calls), duration_ms=round(seconds * 1000))
 
-    def end(self, ended: Outcome, turn: Turn) -> None:
+    def finish(self, outcome: TurnOutcome, turn: Turn) -> None:
         """It is over: keep what its caller is given."""
-        self._seconds = self._clock() - self._begun
-        self._last_usage = turn.exchange.growing.final_usage if turn.exchange.growing.started else {}
-        said = turn.exchange.final_text()
-        if not ended.is_error:
-            self.text = ended.text if isinstance(ended.text, str) else said
+        self._seconds = self._clock() - self._started_at
+        self._last_usage = turn.model_call.accumulator.final_usage if turn.model_call.accumulator.started else {}
+        said = turn.model_call.final_text()
+        if not outcome.is_error:
+            self.text = outcome.text if isinstance(outcome.text, str) else said
             return
-        errors = ended.errors if isinstance(ended.errors, list) else []
-        self.flaw = "; ".join(errors) or (ended.text if isinstance(ended.text, str) else "") or ended.subtype
-        self.text = said if said != self.flaw else ""
+        errors = outcome.errors if isinstance(outcome.errors, list) else []
+        self.error = "; ".join(errors) or (outcome.text if isinstance(outcome.text, str) else "") or outcome.subtype
+        self.text = said if said != self.error else ""
 
     def release(self) -> None:
         """Let go of all that an agent needs only while it runs."""
         if self.turn is not None:
-            self._tokens = self.turn.exchange.context_tokens
+            self._tokens = self.turn.model_call.context_tokens
         if self.conversation is not None:
-            self._model = self.conversation.model.shown
+            self._model = self.conversation.model.display_name
         self.turn = self.conversation = None
-        self.letters = []
+        self.messages = []
         self.record.close()
 
     @property
     def model(self) -> str:
-        return self._model if self.conversation is None else self.conversation.model.shown
+        return self._model if self.conversation is None else self.conversation.model.display_name
 
     # What its caller is given.
 
-    def launched(self) -> Result:
+    def launch_output(self) -> ToolOutput:
         text = (
             f"Async agent launched successfully. Its id is {self.id}. You will be told when it is done: go on with "
-            f"other work, or end your turn. Its output goes to {self.output_file}.{self._way()}"
+            f"other work, or end your turn. Its output goes to {self.output_file}.{self._continue_hint()}"
         )
         detail = {
             "isAsync": True,
@@ -167,13 +167,13 @@ class AgentTask(Task):
             "canReadOutputFile": True,
             "canContinueAgent": self._can_continue,
         }
-        return Result(content=[{"type": "text", "text": text}], detail=detail)
+        return ToolOutput(content=[{"type": "text", "text": text}], detail=detail)
 
-    def result(self) -> Result:
+    def output(self) -> ToolOutput:
         if self.failed:
             said = f"\nIt had said: {self.text}" if self.text else ""
-            text = f"The agent failed: {self.flaw}{self._whereabouts()}{said}"
-            return Result(content=text, detail=f"Error: {text}", is_error=True)
+            text = f"The agent failed: {self.error}{self._worktree_hint()}{said}"
+            return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
         used = list(dict.fromkeys(self._calls))
         usage = self.usage()
         detail = {
@@ -187,36 +187,36 @@ class AgentTask(Task):
             "totalDurationMs": usage.duration_ms,
             "totalTokens": usage.total_tokens,
             "totalToolUseCount": usage.tool_uses,
-            "usage": {**blank(), **self._last_usage},
-            "toolStats": self._counts(),
+            "usage": {**blank_usage(), **self._last_usage},
+            "toolStats": self._statistics(),
             "canContinueAgent": self._can_continue,
         }
-        if self.worktree is not None and self.is_kept:
+        if self.worktree is not None and self.is_worktree_kept:
             detail |= {"worktreePath": self.worktree.path, "worktreeBranch": self.worktree.branch}
-        way = f"{self._whereabouts()}{self._way()}"
+        way = f"{self._worktree_hint()}{self._continue_hint()}"
         done = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done.{way}"
         text = f"{done} It says:\n{self.text}"
-        return Result(content=[{"type": "text", "text": text}], detail=detail)
+        return ToolOutput(content=[{"type": "text", "text": text}], detail=detail)
 
-    def _way(self) -> str:
+    def _continue_hint(self) -> str:
         return f" SendMessage to {self.id} reaches it." if self._can_continue else ""
 
-    def _whereabouts(self) -> str:
+    def _worktree_hint(self) -> str:
         if self.worktree is None:
             return ""
-        if not self.is_kept:
+        if not self.is_worktree_kept:
             return " It changed nothing in its git worktree, which is gone."
         return f" Its changes are in the git worktree {self.worktree.path}, on the branch {self.worktree.branch}."
 
-    def _counts(self) -> Json:
+    def _statistics(self) -> Json:
         counts: Json = {**dict.fromkeys(KINDS_OF_CALLS.values(), 0), "linesAdded": 0, "linesRemoved": 0}
         counts["otherToolCount"] = 0
         for name in self._calls:
             counts[KINDS_OF_CALLS.get(name, "otherToolCount")] += 1
         return counts
 
-    def news(self, status: str) -> str:
+    def notification_text(self, status: str) -> str:
         """How the model hears of its end in a turn of its own."""
-        how = f"failed: {self.flaw}" if self.failed else "is done"
+        how = f"failed: {self.error}" if self.failed else "is done"
         said = f" It says:\n{self.text}" if self.text else ""
-        return f"The agent {self.id} ({self.description}) {how}.{self._whereabouts()}{said}"
+        return f"The agent {self.id} ({self.description}) {how}.{self._worktree_hint()}{said}"

@@ -27,34 +27,34 @@ if TYPE_CHECKING:
 WORKTREE = "worktree"
 
 
-class Lodgings:
+class AgentWorktrees:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._worktrees: Worktrees | None = None
-        self._guests: dict[str, Worktree] = {}
+        self._occupants: dict[str, Worktree] = {}
         """Who is where, by the ids of agents."""
-        self._work: set[asyncio.Task[bool]] = set()
+        self._pending: set[asyncio.Task[bool]] = set()
         self._leaving: dict[str, asyncio.Task[bool]] = {}
 
-    async def open(self, id: str, above: Context) -> Worktree:
+    async def open(self, id: str, parent: Context) -> Worktree:
         """A worktree for an agent whose caller is in this place. Raises ToolError."""
-        opening = asyncio.create_task(self._found(id, above))
+        opening = asyncio.create_task(self._create(id, parent))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             # Git may be in the middle of it: what it makes is taken away as soon as it is there.
-            self._own(asyncio.create_task(self._undo(id, opening)))
+            self._track(asyncio.create_task(self._undo(id, opening)))
             raise
 
-    async def _found(self, id: str, above: Context) -> Worktree:
-        if self._session.setup.make_worktrees is None:
+    async def _create(self, id: str, parent: Context) -> Worktree:
+        if self._session.config.make_worktrees is None:
             raise ToolError("isolation 'worktree' is not possible in a restricted session: leave it out.")
         if self._worktrees is None:
-            self._worktrees = self._session.setup.make_worktrees()
+            self._worktrees = self._session.config.make_worktrees()
         if (leaving := self._leaving.pop(id, None)) is not None:
             await asyncio.wait({leaving})  # it goes on, and has not left yet
-        around = above.worktree
-        made = await self._worktrees.open(self._session.setup.cwd if around is None else around.cwd, f"agent-{id}")
+        around = parent.worktree
+        made = await self._worktrees.open(self._session.config.cwd if around is None else around.cwd, f"agent-{id}")
         # Rules are about the person's checkout, also for an agent of an agent.
         return made if around is None else msgspec.structs.replace(made, top=around.top)
 
@@ -68,56 +68,56 @@ class Lodgings:
     def enter(self, id: str, worktree: Worktree | None) -> None:
         """An agent works in a worktree from now on, its own or its caller's, if it does in any."""
         if worktree is not None:
-            self._guests[id] = worktree
+            self._occupants[id] = worktree
 
     async def leave(self, id: str) -> bool:
         """Whether the worktree of an agent is still there. Does nothing if it has none, or has left."""
-        leaving = self._begin_to_leave(id)
+        leaving = self._start_leaving(id)
         return leaving is not None and await asyncio.shield(leaving)
 
     def leave_soon(self, id: str) -> None:
         """The same for an agent that was stopped, or has left already; where its changes are is complained about."""
-        worktree, leaving = self._guests.get(id), self._begin_to_leave(id)
+        worktree, leaving = self._occupants.get(id), self._start_leaving(id)
         if worktree is not None and leaving is not None:
-            self._own(asyncio.create_task(self._told(id, worktree, leaving)))
+            self._track(asyncio.create_task(self._leave_and_warn(id, worktree, leaving)))
 
-    def _begin_to_leave(self, id: str) -> asyncio.Task[bool] | None:
-        if id in self._guests:
-            self._leaving[id] = self._own(asyncio.create_task(self._left(self._guests.pop(id))))
+    def _start_leaving(self, id: str) -> asyncio.Task[bool] | None:
+        if id in self._occupants:
+            self._leaving[id] = self._track(asyncio.create_task(self._remove_if_clean(self._occupants.pop(id))))
         return self._leaving.get(id)
 
-    async def _told(self, id: str, worktree: Worktree, leaving: asyncio.Task[bool]) -> bool:
+    async def _leave_and_warn(self, id: str, worktree: Worktree, leaving: asyncio.Task[bool]) -> bool:
         kept = await leaving
         if kept and worktree.path not in self._occupied():
             place = f"the git worktree {worktree.path}, on the branch {worktree.branch}"
-            self._session.setup.complain(f"the agent {id} was stopped; its changes are in {place}")
+            self._session.config.warn(f"the agent {id} was stopped; its changes are in {place}")
         return kept
 
-    async def _left(self, worktree: Worktree) -> bool:
+    async def _remove_if_clean(self, worktree: Worktree) -> bool:
         if self._worktrees is None or worktree.path in self._occupied():
             return True
         return await self._worktrees.leave(worktree)
 
     def _occupied(self) -> set[str]:
-        return {worktree.path for worktree in self._guests.values()}
+        return {worktree.path for worktree in self._occupants.values()}
 
     def sweep_soon(self) -> None:
         """Take away what engines left behind that were killed."""
-        if self._session.setup.make_worktrees is not None:
-            self._own(asyncio.create_task(self._swept(self._session.setup.make_worktrees())))
+        if self._session.config.make_worktrees is not None:
+            self._track(asyncio.create_task(self._sweep(self._session.config.make_worktrees())))
 
-    async def _swept(self, worktrees: Worktrees) -> bool:
-        await worktrees.sweep(self._session.setup.cwd)
+    async def _sweep(self, worktrees: Worktrees) -> bool:
+        await worktrees.sweep(self._session.config.cwd)
         return False
 
-    async def closed(self) -> None:
+    async def close(self) -> None:
         """Until all is done that was begun."""
-        while self._work:
-            await asyncio.wait(self._work)
+        while self._pending:
+            await asyncio.wait(self._pending)
 
-    def _own(self, task: asyncio.Task[bool]) -> asyncio.Task[bool]:
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+    def _track(self, task: asyncio.Task[bool]) -> asyncio.Task[bool]:
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
         return task
 
 

@@ -22,7 +22,7 @@ from parley.stores.base import Entry
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
-OF_THE_SESSION = ("session", "cliArg")
+SESSION_DESTINATIONS = ("session", "cliArg")
 STRICT_MODES = frozenset({"default", "plan", "dontAsk"})
 """Modes that approve nothing in advance."""
 
@@ -33,81 +33,81 @@ class Grants:
         self._updates: list[list[Json]] = []
         self.mode: str | None = None
         """The mode on record; None if there is none that counts here."""
-        self.mode_before = "default"
+        self.previous_mode = "default"
 
     def apply(self, entry: Entry) -> None:
         """Fold one entry of the log."""
         match entry.kind:
             case "grant":
-                updates = [update for update in entry.message["updates"] if is_for_the_session(update)]
-                ours = self._is_ours(entry.message)
+                updates = [update for update in entry.message["updates"] if is_session_update(update)]
+                ours = self._is_own(entry.message)
                 self._updates.append([update for update in updates if ours or restricts(update)])
             case "mode":
-                self.mode = self._counting(entry.message, entry.message["mode"])
-                self.mode_before = self._counting(entry.message, entry.message["before"]) or "default"
+                self.mode = self._effective_mode(entry.message, entry.message["mode"])
+                self.previous_mode = self._effective_mode(entry.message, entry.message["before"]) or "default"
 
-    def regain(self, permits: Permits, complain: Callable[[str], None]) -> None:
+    def restore(self, policy: Permits, warn: Callable[[str], None]) -> None:
         """Give back what was granted before the session was resumed."""
         for update in (update for updates in self._updates for update in updates):
             try:
-                permits.update([update])  # one that is wrong must not cost those that restrict the session
+                policy.update([update])  # one that is wrong must not cost those that restrict the session
             except BadUpdate as exc:
-                complain(f"a grant on record cannot be read and does not count: {exc}")
+                warn(f"a grant on record cannot be read and does not count: {exc}")
 
-    def record_of(self, updates: Sequence[Json]) -> Json | None:
+    def updates_record(self, updates: Sequence[Json]) -> Json | None:
         """What to keep of a host's updates; None if none of them is the session's own."""
-        kept = [update for update in updates if is_for_the_session(update)]
+        kept = [update for update in updates if is_session_update(update)]
         return {"updates": kept, **self._given_to} if kept else None
 
     def mode_record(self, mode: str, before: str) -> Json:
         return {"mode": mode, "before": before, **self._given_to}
 
-    def _counting(self, record: Json, mode: str) -> str | None:
-        return str(mode) if mode in STRICT_MODES or self._is_ours(record) else None
+    def _effective_mode(self, record: Json, mode: str) -> str | None:
+        return str(mode) if mode in STRICT_MODES or self._is_own(record) else None
 
-    def _is_ours(self, record: Json) -> bool:
+    def _is_own(self, record: Json) -> bool:
         return all(record.get(key) == value for key, value in self._given_to.items())
 
 
-class Mode:
+class SessionMode:
     """The permission mode of a session: the one it is in, and the one it goes back to from plan mode."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        setup, grants = session.setup, session.record.grants
-        self.current = setup.permission_mode
-        self._before = "default"
+        config, grants = session.config, session.journal.grants
+        self.current = config.permission_mode
+        self._previous = "default"
         # What a session was in before it was resumed counts again, unless the command line says something else.
-        if grants.mode is not None and not setup.mode_is_given:
-            closed = () if setup.may_bypass else ("bypassPermissions",)
-            self.current = setup.permission_mode if grants.mode in closed else grants.mode
-            self._before = "default" if grants.mode_before in closed else grants.mode_before
+        if grants.mode is not None and not config.mode_is_explicit:
+            closed = () if config.may_bypass else ("bypassPermissions",)
+            self.current = config.permission_mode if grants.mode in closed else grants.mode
+            self._previous = "default" if grants.previous_mode in closed else grants.previous_mode
 
     def change(self, mode: str | None) -> None:
         """Go into a mode and tell it; None leaves plan mode for the mode before it."""
         if mode is None:
-            mode = self._before if self.current == "plan" else self.current
+            mode = self._previous if self.current == "plan" else self.current
             if mode == "bypassPermissions" and not self._session.may_bypass():
                 mode = "default"
         if mode != self.current:
-            self._before, self.current = self.current, mode
-            if not self._session.record.is_empty:
-                self.record()
-            self._session.tell(Status(status=None, permissionMode=mode))
+            self._previous, self.current = self.current, mode
+            if not self._session.journal.is_empty:
+                self.append()
+            self._session.send(Status(status=None, permissionMode=mode))
 
-    def record(self) -> None:
+    def append(self) -> None:
         """So that a resume finds the mode. It waits for the first turn: a session without one leaves no log."""
-        session, grants = self._session, self._session.record.grants
-        if self.current != (grants.mode or session.setup.permission_mode):
+        session, grants = self._session, self._session.journal.grants
+        if self.current != (grants.mode or session.config.permission_mode):
             try:
-                session.record.note("mode", grants.mode_record(self.current, self._before))
+                session.journal.append_event("mode", grants.mode_record(self.current, self._previous))
             except SessionError as exc:
-                session.setup.complain(str(exc))
+                session.config.warn(str(exc))
 
 
-def is_for_the_session(update: Json) -> bool:
+def is_session_update(update: Json) -> bool:
     """The mode has records of its own."""
-    return update.get("destination", "session") in OF_THE_SESSION and update.get("type") != "setMode"
+    return update.get("destination", "session") in SESSION_DESTINATIONS and update.get("type") != "setMode"
 
 
 def restricts(update: Json) -> bool:

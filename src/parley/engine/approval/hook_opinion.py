@@ -20,28 +20,30 @@ BINDING = frozenset({"rule", "safetyCheck"})
 """Reasons to ask that no hook takes away."""
 
 
-class Opinion(Struct, frozen=True, kw_only=True):
+class HookOpinion(Struct, frozen=True, kw_only=True):
     """What the hooks say to a call."""
 
-    word: Literal["allow", "ask", "deny"]
+    behavior: Literal["allow", "ask", "deny"]
     reason: str = ""
-    shown: str = "PreToolUse"
+    event: str = "PreToolUse"
 
 
-def weighed(request: Request, decision: Decision, opinion: Opinion, plainly: Callable[[], Decision]) -> Decision:
+def apply_hook_decision(
+    request: Request, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
+) -> Decision:
     """The decision, given what the hooks say. `plainly` is what it would be in the default mode."""
     if isinstance(decision, Deny) and decision.source == "rule":
         return decision
-    if opinion.word == "deny":
+    if opinion.behavior == "deny":
         why = opinion.reason or "denied without a reason"
-        return Deny(message=f"{opinion.shown} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
-    if opinion.word == "ask":
+        return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
+    if opinion.behavior == "ask":
         if isinstance(decision, Deny):
             return decision  # nobody is asked in this mode
         return Ask(reason=opinion.reason, reason_type=HOOK, reach=decision.reach)
     if isinstance(decision, Allow):
         return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, reach=decision.reach)
-    beneath = plainly()
+    beneath = decide_default()
     if request.asks_person or not isinstance(beneath, Ask | Allow) or is_binding(beneath):
         return decision
     return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, reach=beneath.reach)

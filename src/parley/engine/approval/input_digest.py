@@ -10,7 +10,7 @@ import msgspec
 from parley.protocol.base import Json
 
 
-def digest(input: Json) -> str:
+def input_digest(input: Json) -> str:
     """SHA-256 of the input as JSON with sorted keys and no blanks, in UTF-8."""
     import hashlib
 

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.host import AnswerIsError
+from parley.host import HostError
 from parley.protocol.base import Json
-from parley.protocol.duplicate_keys import find_doubled
+from parley.protocol.duplicate_keys import find_duplicate_key
 from parley.protocol.messages.requests import CanUseTool
-from parley.settings.base import shown
+from parley.settings.base import printable
 
 if TYPE_CHECKING:
-    from parley.engine.mcp.manager import Servers
+    from parley.engine.mcp.manager import ServerManager
 
 
 class PromptTool:
-    def __init__(self, name: str, servers: Servers) -> None:
+    def __init__(self, name: str, servers: ServerManager) -> None:
         self.name = name
         self._servers = servers
 
-    async def ask(self, asked: CanUseTool, request_id: str | None = None) -> Any:
+    async def request(self, asked: CanUseTool, request_id: str | None = None) -> Any:
         """What the tool says. Raises AnswerIsError."""
-        await self._servers.settle()
+        await self._servers.wait_ready()
         arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}
         try:
-            answer = await self._servers.consult(self.name, arguments)
+            answer = await self._servers.call_hidden_tool(self.name, arguments)
         except ToolError as exc:
-            raise AnswerIsError(f"the tool {self.name} that answers such questions failed: {exc}") from None
+            raise HostError(f"the tool {self.name} that answers such questions failed: {exc}") from None
         return self._read(answer)
 
     def _read(self, answer: Json) -> Any:
@@ -43,11 +43,11 @@ class PromptTool:
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         if answer.get("isError") is True:
-            raise AnswerIsError(f"the tool {self.name} that answers such questions failed: {shown(text)}")
+            raise HostError(f"the tool {self.name} that answers such questions failed: {printable(text)}")
         try:
             decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            raise AnswerIsError(f"the tool {self.name} gave no JSON for an answer: {shown(text)!r}") from None
-        if (doubled := find_doubled(text)) is not None:
-            raise AnswerIsError(f"the answer of the tool {self.name} cannot be understood: {doubled}")
+            raise HostError(f"the tool {self.name} gave no JSON for an answer: {printable(text)!r}") from None
+        if (doubled := find_duplicate_key(text)) is not None:
+            raise HostError(f"the answer of the tool {self.name} cannot be understood: {doubled}")
         return decoded

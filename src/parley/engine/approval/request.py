@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from parley.engine.approval.input_digest import digest
+from parley.engine.approval.input_digest import input_digest
 from parley.permissions.base import Ask, Request
 from parley.protocol.base import UNSET, UnsetType
 from parley.protocol.blocks import ToolUse
@@ -30,13 +30,15 @@ TITLES = {
     "ExitPlanMode": "Carry out this plan?",
     "AskUserQuestion": "The model has a question",
 }
-OF_THEIR_OWN = frozenset({"Bash", "WebFetch"})
+SPECIAL_TOOLS = frozenset({"Bash", "WebFetch"})
 """Tools that look into each call; the others are asked about because of what they are."""
-FINAL = frozenset({"rule", "safetyCheck"})
+BINDING_REASONS = frozenset({"rule", "safetyCheck"})
 """Reasons that a rule cannot take away: to offer one would be of no use."""
 
 
-def question(asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None) -> CanUseTool:
+def build_can_use_tool(
+    question: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None
+) -> CanUseTool:
     from parley.mcp.content import reveal  # few sessions ask
 
     asks_person = always_asks(tool)
@@ -48,32 +50,32 @@ def question(asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id:
         display_name=shown,
         title=title(call.name, shown, about),
         input=call.input,
-        input_sha256=digest(call.input),
+        input_sha256=input_digest(call.input),
         description=about or UNSET,
-        permission_suggestions=list(asking.suggestions) or UNSET,
-        blocked_path=asking.blocked_path or UNSET,
-        decision_reason=asking.reason or UNSET,
-        decision_reason_type=asking.reason_type or UNSET,
-        decision_reason_hook_event="PreToolUse" if asking.reason_type == "hook" else UNSET,
-        decision_reason_hook_source="settings" if asking.reason_type == "hook" else UNSET,
-        matched_ask_rule=asking.rule.text if asking.rule is not None else UNSET,
+        permission_suggestions=list(question.suggestions) or UNSET,
+        blocked_path=question.blocked_path or UNSET,
+        decision_reason=question.reason or UNSET,
+        decision_reason_type=question.reason_type or UNSET,
+        decision_reason_hook_event="PreToolUse" if question.reason_type == "hook" else UNSET,
+        decision_reason_hook_source="settings" if question.reason_type == "hook" else UNSET,
+        matched_ask_rule=question.rule.text if question.rule is not None else UNSET,
         tool_use_id=call.id,
         agent_id=agent_id or UNSET,
-        requires_user_interaction=flag(asks_person),
-        server_policy_ask_only=flag(is_a_matter_of_kind(asking, call.name, asks_person)),
-        suppress_always_allow_rule=flag(asking.reason_type in FINAL),
-        default_to_no=flag(asking.reason_type == "safetyCheck"),
+        requires_user_interaction=true_or_unset(asks_person),
+        server_policy_ask_only=true_or_unset(is_about_tool_kind(question, call.name, asks_person)),
+        suppress_always_allow_rule=true_or_unset(question.reason_type in BINDING_REASONS),
+        default_to_no=true_or_unset(question.reason_type == "safetyCheck"),
     )
 
 
-def flag(is_so: bool) -> bool | UnsetType:
+def true_or_unset(is_so: bool) -> bool | UnsetType:
     """What is not so is not said."""
     return True if is_so else UNSET
 
 
-def is_a_matter_of_kind(asking: Ask, name: str, asks_person: bool) -> bool:
+def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
     """Whether nothing but the kind of the tool, or the place it reaches for, wants the question."""
-    return name not in OF_THEIR_OWN and not asks_person and asking.reason_type in ("", "workingDir")
+    return name not in SPECIAL_TOOLS and not asks_person and question.reason_type in ("", "workingDir")
 
 
 def title(name: str, shown: str, about: str) -> str:

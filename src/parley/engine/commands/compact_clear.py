@@ -13,14 +13,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from parley.engine.context.compactor import compactor_for
-from parley.engine.session.messages import init_line
+from parley.engine.context.compactor import make_compactor
+from parley.engine.session.messages import init_message
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import signs_of_life
-from parley.engine.turn.outcome import Outcome
-from parley.engine.turn.turn import Cut, Turn
+from parley.engine.turn.heartbeat import keep_alive
+from parley.engine.turn.outcome import TurnOutcome
+from parley.engine.turn.turn import StopCause, Turn
 from parley.errors import BudgetSpent, ModelError
-from parley.hooks.base import context_text
+from parley.hooks.base import format_context
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ConversationReset
@@ -32,83 +32,85 @@ DISABLED = "Compaction is disabled here (DISABLE_COMPACT)."
 TOO_SHORT = "Nothing was compacted: there is too little to compact, or a hook did not want it."
 
 
-async def run(session: Session, turn: Turn, name: str, words: str) -> Outcome:
+async def run(session: Session, turn: Turn, name: str, words: str) -> TurnOutcome:
     """The turn of a command. Raises SessionError, and CancelledError only if the process itself is ending."""
     try:
-        session.record.note("command", {"uuid": turn.prompts[0].uuid, "command": name, "args": words})
+        session.journal.append_event("command", {"uuid": turn.prompts[0].uuid, "command": name, "args": words})
         return await COMMANDS[name](session, turn, words)
     except asyncio.CancelledError:
-        if turn.cut is None:
+        if turn.stop_cause is None:
             raise
-        return _cut(session, turn)
+        return _interrupted(session, turn)
     except ModelError as exc:
-        session.tell(init_line(session))
+        session.send(init_message(session))
         return outcome.api_failed(exc, outcome.error_text(exc))
     except BudgetSpent as exc:
-        session.tell(init_line(session))
+        session.send(init_message(session))
         return outcome.out_of_budget(exc, None)
 
 
-def _cut(session: Session, turn: Turn) -> Outcome:
-    session.tell(init_line(session))
-    ended = outcome.gave_way if turn.cut is Cut.GIVE_WAY else outcome.aborted
+def _interrupted(session: Session, turn: Turn) -> TurnOutcome:
+    session.send(init_message(session))
+    ended = outcome.yielded if turn.stop_cause is StopCause.GIVE_WAY else outcome.aborted
     return ended("streaming", None)
 
 
-async def compact(session: Session, turn: Turn, words: str) -> Outcome:
+async def compact(session: Session, turn: Turn, words: str) -> TurnOutcome:
     """Raises ModelError, BudgetSpent, SessionError."""
-    if not session.setup.compaction.is_allowed:
-        session.tell(init_line(session))
-        return outcome.commanded("compact", DISABLED)
-    session.conversation.recover()  # what an earlier engine left open is part of what is summed up
-    compactor = compactor_for(session.conversation)
+    if not session.config.compaction.is_allowed:
+        session.send(init_message(session))
+        return outcome.local_command("compact", DISABLED)
+    session.conversation.close_interrupted_calls()  # what an earlier engine left open is part of what is summed up
+    compactor = make_compactor(session.conversation)
     done = await compactor.compact("manual", words or None)
-    session.tell(init_line(session))
+    session.send(init_message(session))
     if done is None:
-        return outcome.commanded("compact", TOO_SHORT)
-    compactor.record(done)
+        return outcome.local_command("compact", TOO_SHORT)
+    compactor.append(done)
     output = "<local-command-stdout>Compacted</local-command-stdout>"
-    session.tell(
+    session.send(
         User(
             message=UserContent(content=[Text.of(output)]),
             parent_tool_use_id=None,
-            timestamp=session.stamp.now(),
+            timestamp=session.clock.now(),
             isReplay=True,
         )
     )
-    return outcome.commanded("compact")
+    return outcome.local_command("compact")
 
 
-async def clear(session: Session, turn: Turn, words: str) -> Outcome:
+async def clear(session: Session, turn: Turn, words: str) -> TurnOutcome:
     """The session keeps its id and its log: whoever resumes it finds it cleared. Raises SessionError."""
-    live = session.listeners.live
-    if live is not None:
-        with signs_of_life(session.conversation):
-            await live.fire("SessionEnd", {"reason": "clear"})
-    id = session.stamp.new_uuid()
-    reset = session.stamp.on(
+    dispatcher = session.hooks.dispatcher
+    if dispatcher is not None:
+        with keep_alive(session.conversation):
+            await dispatcher.fire("SessionEnd", {"reason": "clear"})
+    id = session.clock.new_uuid()
+    reset = session.clock.stamp_message(
         ConversationReset(
             new_conversation_id=id,
             uuid=id,
             trigger="clear",
             user_message_uuid=turn.prompts[0].uuid,
-            timestamp=session.stamp.now(),
+            timestamp=session.clock.now(),
         ),
         session.id,
     )
-    session.record.keep(reset)
+    session.journal.append(reset)
     session.ledger.restart()
     session.conversation.gauge.reset(0)
-    session.host.tell(reset)
-    if live is not None:
-        with signs_of_life(session.conversation):
-            started = await live.fire("SessionStart", {"source": "clear", "model": session.conversation.model.shown})
-        session.conversation.keep_contexts([context_text("SessionStart:clear", text) for text in started.contexts])
-    session.tell(init_line(session))
-    return outcome.commanded("clear")
+    session.host.send(reset)
+    if dispatcher is not None:
+        with keep_alive(session.conversation):
+            started = await dispatcher.fire(
+                "SessionStart", {"source": "clear", "model": session.conversation.model.display_name}
+            )
+        session.conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
+    session.send(init_message(session))
+    return outcome.local_command("clear")
 
 
-COMMANDS: dict[str, Callable[[Session, Turn, str], Awaitable[Outcome]]] = {
+COMMANDS: dict[str, Callable[[Session, Turn, str], Awaitable[TurnOutcome]]] = {
     "compact": compact,
     "clear": clear,
 }

@@ -13,11 +13,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from parley.engine.context.mentions import attached
+from parley.engine.context.mentions import attach_mentions
 from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
-from parley.settings.base import Recipe
+from parley.settings.base import PromptTemplate
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
@@ -27,36 +27,36 @@ ARGUMENT = re.compile(r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$([1-9])(?!\d)")
 SKILL_FOLDER = "${CLAUDE_SKILL_DIR}"
 
 
-async def expand(session: Session, recipe: Recipe, arguments: str) -> list[Json]:
+async def expand_template(session: Session, prompt_template: PromptTemplate, arguments: str) -> list[Json]:
     """The blocks that go into the conversation. Raises ToolError."""
-    words = split(arguments)
-    folder = recipe.path.rpartition("/")[0]
-    template = recipe.text.replace(SKILL_FOLDER, folder)
+    words = split_arguments(arguments)
+    folder = prompt_template.path.rpartition("/")[0]
+    template = prompt_template.text.replace(SKILL_FOLDER, folder)
     written: list[str] = []
     parts: list[str] = []
     end = 0
     for found in RUN.finditer(template):
-        written.append(put_in(template[end : found.start()], arguments, words))
-        parts += [written[-1], await output(session, recipe, put_in(found[1], arguments, words))]
+        written.append(fill_arguments(template[end : found.start()], arguments, words))
+        parts += [written[-1], await run_command(session, prompt_template, fill_arguments(found[1], arguments, words))]
         end = found.end()
-    written.append(put_in(template[end:], arguments, words))
+    written.append(fill_arguments(template[end:], arguments, words))
     text = "".join([*parts, written[-1]])
     if arguments and not ARGUMENT.search(template):
         written.append(arguments)
         text = f"{text}\n\nARGUMENTS: {arguments}"
-    if recipe.kind == "skill":
+    if prompt_template.kind == "skill":
         text = f"Base directory for this skill: {folder}\n\n{text}"
-    return [*await attached(session, written, must_be_there=True), {"type": "text", "text": text.strip()}]
+    return [*await attach_mentions(session, written, required=True), {"type": "text", "text": text.strip()}]
 
 
-def split(arguments: str) -> list[str]:
+def split_arguments(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
     except ValueError:  # a quote that is not closed is a letter like others
         return arguments.split()
 
 
-def put_in(template: str, arguments: str, words: list[str]) -> str:
+def fill_arguments(template: str, arguments: str, words: list[str]) -> str:
     def value(found: re.Match[str]) -> str:
         if found[2] is None and found[1] is None:
             return arguments
@@ -66,20 +66,22 @@ def put_in(template: str, arguments: str, words: list[str]) -> str:
     return ARGUMENT.sub(value, template)
 
 
-async def output(session: Session, recipe: Recipe, command: str) -> str:
+async def run_command(session: Session, prompt_template: PromptTemplate, command: str) -> str:
     """What a command writes. Raises ToolError if it may not run."""
-    if not recipe.may_act:
+    if not prompt_template.is_trusted:
         raise ToolError(
-            f"/{recipe.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
+            f"/{prompt_template.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
             f"with it as it is now (`parley trust` trusts it)"
         )
-    json = {"type": "tool_use", "id": f"toolu_{session.setup.tool_context.new_id()}", "name": "Bash"}
-    call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{recipe.name}"}})
-    called = await session.caller.run(call, lambda: session.mode)
-    content = called.result.content
+    json = {"type": "tool_use", "id": f"toolu_{session.config.tool_context.new_id()}", "name": "Bash"}
+    call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{prompt_template.name}"}})
+    called = await session.tool_executor.run(call, lambda: session.mode)
+    content = called.output.content
     text = content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
-    if called.ran is None:
-        raise ToolError(f"/{recipe.name} was not sent: `{command}` did not run: {text}")
-    if called.stopped is not None:
-        raise ToolError(f"/{recipe.name} was not sent: a hook ended it behind `{command}`: {called.stopped}")
+    if called.executed_input is None:
+        raise ToolError(f"/{prompt_template.name} was not sent: `{command}` did not run: {text}")
+    if called.stop_reason is not None:
+        raise ToolError(
+            f"/{prompt_template.name} was not sent: a hook ended it behind `{command}`: {called.stop_reason}"
+        )
     return "\n".join([text, *called.contexts])

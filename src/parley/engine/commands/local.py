@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class CommandReply(Struct, frozen=True, kw_only=True):
     """What a command says."""
 
     text: str
-    is_run: bool = True
+    was_run: bool = True
     """Whether it did what it is there for."""
     context_usage: Json | UnsetType = UNSET
 
 
-class Local(Struct, frozen=True, kw_only=True):
-    run: Callable[[Session, str], Said] | None
+class LocalCommand(Struct, frozen=True, kw_only=True):
+    run: Callable[[Session, str], CommandReply] | None
     """None for those that are work of their own, and tell their own lines (compact_clear.py)."""
     description: str
     hint: str = ""
@@ -35,8 +35,8 @@ class Local(Struct, frozen=True, kw_only=True):
     """The name under which it is listed, if that is another."""
 
 
-def cost(session: Session, arguments: str) -> Said:
-    from parley.engine.control.handlers.usage import dollars
+def cost(session: Session, arguments: str) -> CommandReply:
+    from parley.engine.control.handlers.usage import format_usd
 
     ledger = session.ledger
     used = list(ledger.by_model().values())
@@ -47,20 +47,20 @@ def cost(session: Session, arguments: str) -> Said:
         (sum(one.cacheCreationInputTokens for one in used), "cache write"),
     ]
     rows = {
-        "Total cost": dollars(ledger.cost_usd),
+        "Total cost": format_usd(ledger.cost_usd),
         "Total duration (API)": f"{ledger.api_seconds:.0f}s",
-        "Total duration (wall)": f"{session.stamp.monotonic() - session.begun:.0f}s",
+        "Total duration (wall)": f"{session.clock.monotonic() - session.started_at:.0f}s",
         "Usage": ", ".join(f"{count} {name}" for count, name in counts),
     }
-    return Said(text="\n".join(f"{name + ':':<23}{value}" for name, value in rows.items()))
+    return CommandReply(text="\n".join(f"{name + ':':<23}{value}" for name, value in rows.items()))
 
 
-def context(session: Session, arguments: str) -> Said:
+def context(session: Session, arguments: str) -> CommandReply:
     from parley.engine.control.handlers import usage as reports
 
-    usage = reports.context(session)
+    usage = reports.context_report(session)
     rows = [
-        f"| {row['name']} | {short(row['tokens'])} | {100 * row['tokens'] / usage.maxTokens:.1f}% |"
+        f"| {row['name']} | {format_count(row['tokens'])} | {100 * row['tokens'] / usage.maxTokens:.1f}% |"
         for row in usage.categories
     ]
     text = "\n".join(
@@ -68,7 +68,7 @@ def context(session: Session, arguments: str) -> Said:
             "## Context Usage",
             "",
             f"**Model:** {usage.model}  ",
-            f"**Tokens:** {short(usage.totalTokens)} / {short(usage.maxTokens)} ({usage.percentage}%)",
+            f"**Tokens:** {format_count(usage.totalTokens)} / {format_count(usage.maxTokens)} ({usage.percentage}%)",
             "",
             "### Estimated usage by category",
             "",
@@ -88,10 +88,10 @@ def context(session: Session, arguments: str) -> Said:
         "agents": usage.agents,
         "skills": [{"name": skill.name, "source": skill.source} for skill in session.commands.skills()],
     }
-    return Said(text=text, context_usage=report)
+    return CommandReply(text=text, context_usage=report)
 
 
-def short(count: int) -> str:
+def format_count(count: int) -> str:
     """A number as people read it: 950, 1.7k, 1m."""
     for size, letter in ((1_000_000, "m"), (1_000, "k")):
         if count >= size:
@@ -99,43 +99,45 @@ def short(count: int) -> str:
     return str(count)
 
 
-def model(session: Session, arguments: str) -> Said:
-    from parley.engine.control.handlers.settings import take_model
+def model(session: Session, arguments: str) -> CommandReply:
+    from parley.engine.control.handlers.settings import use_model
 
     if not arguments:
-        return Said(text=f"The model is `{session.conversation.model.shown}`. `/model NAME` sets another.")
+        return CommandReply(
+            text=f"The model is `{session.conversation.model.display_name}`. `/model NAME` sets another."
+        )
     try:
-        choice = take_model(session, arguments)
+        choice = use_model(session, arguments)
     except NotPossible as exc:
-        return Said(text=str(exc), is_run=False)
-    return Said(text=f"Set model to `{choice.shown}` for this session only")
+        return CommandReply(text=str(exc), was_run=False)
+    return CommandReply(text=f"Set model to `{choice.display_name}` for this session only")
 
 
-def help(session: Session, arguments: str) -> Said:
+def help(session: Session, arguments: str) -> CommandReply:
     rows = [
         f"/{row['name']}{' ' + row['argumentHint'] if row['argumentHint'] else ''}: {row['description']}"
-        for row in session.commands.listed()
+        for row in session.commands.list_commands()
     ]
-    return Said(text="\n".join(rows))
+    return CommandReply(text="\n".join(rows))
 
 
-def unavailable(name: str) -> Said:
+def unavailable_reply(name: str) -> CommandReply:
     """For commands that people know from a terminal."""
-    return Said(text=f"/{name} isn't available in this environment.", is_run=False)
+    return CommandReply(text=f"/{name} isn't available in this environment.", was_run=False)
 
 
-LOCAL: dict[str, Local] = {
-    "clear": Local(run=None, description="Begin the conversation anew"),
-    "reset": Local(run=None, description="Begin the conversation anew", alias_of="clear"),
-    "new": Local(run=None, description="Begin the conversation anew", alias_of="clear"),
-    "compact": Local(
+LOCAL: dict[str, LocalCommand] = {
+    "clear": LocalCommand(run=None, description="Begin the conversation anew"),
+    "reset": LocalCommand(run=None, description="Begin the conversation anew", alias_of="clear"),
+    "new": LocalCommand(run=None, description="Begin the conversation anew", alias_of="clear"),
+    "compact": LocalCommand(
         run=None, description="Go on from a summary of the conversation", hint="[what the summary should heed]"
     ),
-    "context": Local(run=context, description="Show what fills the context window"),
-    "help": Local(run=help, description="List the commands"),
-    "model": Local(run=model, description="Show the model, or set another", hint="[model]"),
-    "usage": Local(run=cost, description="Show what the session has used and cost"),
-    "cost": Local(run=cost, description="Show what the session has used and cost", alias_of="usage"),
+    "context": LocalCommand(run=context, description="Show what fills the context window"),
+    "help": LocalCommand(run=help, description="List the commands"),
+    "model": LocalCommand(run=model, description="Show the model, or set another", hint="[model]"),
+    "usage": LocalCommand(run=cost, description="Show what the session has used and cost"),
+    "cost": LocalCommand(run=cost, description="Show what the session has used and cost", alias_of="usage"),
 }
 TERMINAL = frozenset(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.settings.base import Recipe
+from parley.settings.base import PromptTemplate
 
 INIT = """\
 Look through this project and write a CLAUDE.md in its root for whoever works on it next. Say how it is
@@ -21,21 +21,21 @@ judge. Report what is wrong first: errors, lost cases, security, what breaks for
 is needlessly hard to read, and which behaviour has no test. Give file and line for each point and say how
 sure you are. If nothing is wrong, say so. Change no file."""
 STANDARD = (
-    Recipe(
+    PromptTemplate(
         name="init",
         kind="command",
         source="builtin",
         text=INIT,
         description="Write a CLAUDE.md for this project",
-        for_model=False,
+        model_invocable=False,
     ),
-    Recipe(
+    PromptTemplate(
         name="review",
         kind="command",
         source="builtin",
         text=REVIEW,
         description="Review the changes that are not committed, or a pull request",
         hint="[pull request]",
-        for_model=False,
+        model_invocable=False,
     ),
 )

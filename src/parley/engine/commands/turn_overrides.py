@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from parley.errors import NotPossible
-from parley.models.catalog import Choice
+from parley.models.catalog import ModelRef
 from parley.permissions.base import BadUpdate
 from parley.protocol.base import Json
-from parley.settings.base import Recipe
+from parley.settings.base import PromptTemplate
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
@@ -19,26 +19,28 @@ INHERIT = "inherit"
 """The model of the session, whichever it is."""
 
 
-class Loan:
+class TurnOverrides:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._granted: list[Json] = []
-        self._model_before: Choice | None = None
+        self._model_before: ModelRef | None = None
         """The session's own model, while another is asked."""
 
-    def grant(self, recipe: Recipe) -> None:
+    def apply(self, template: PromptTemplate) -> None:
         """Lend what a recipe wants. What is wrong with it is complained about."""
-        self._allow(recipe)
-        if recipe.model not in (None, INHERIT):
-            self._change_model(recipe)
+        self._allow(template)
+        if template.model not in (None, INHERIT):
+            self._change_model(template)
 
-    def _allow(self, recipe: Recipe) -> None:
-        permits = self._session.setup.permits
-        found = [match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in recipe.tools) if match is not None]
+    def _allow(self, template: PromptTemplate) -> None:
+        policy = self._session.config.policy
+        found = [
+            match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in template.tools) if match is not None
+        ]
         if not found:
             return
         # A rule that is there already stays when the turn is over.
-        there = {row["rule"] for row in permits.listed()["rules"] if row["behavior"] == "allow"}
+        there = {row["rule"] for row in policy.listed()["rules"] if row["behavior"] == "allow"}
         new = [
             {"toolName": match[1], **({"ruleContent": match[2]} if match[2] else {})}
             for match in found
@@ -46,28 +48,28 @@ class Loan:
         ]
         for rule in new:
             try:
-                permits.update([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+                policy.update([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
             except BadUpdate as exc:
-                self._session.setup.complain(f"{recipe.path}: allowed-tools: {exc}")
+                self._session.config.warn(f"{template.path}: allowed-tools: {exc}")
             else:
                 self._granted.append(rule)
 
-    def _change_model(self, recipe: Recipe) -> None:
-        from parley.engine.control.handlers.settings import take_model
+    def _change_model(self, template: PromptTemplate) -> None:
+        from parley.engine.control.handlers.settings import use_model
 
         before = self._session.conversation.model
         try:
-            take_model(self._session, str(recipe.model))
+            use_model(self._session, str(template.model))
         except NotPossible as exc:
-            self._session.setup.complain(f"{recipe.path}: {exc}")
+            self._session.config.warn(f"{template.path}: {exc}")
         else:
             self._model_before = self._model_before or before
 
-    def end(self) -> None:
+    def restore(self) -> None:
         """The turn is over."""
         if self._granted:
             gone = {"type": "removeRules", "rules": self._granted, "behavior": "allow", "destination": "session"}
-            self._session.setup.permits.update([gone])
+            self._session.config.policy.update([gone])
             self._granted = []
         if self._model_before is not None:
             self._session.conversation.model, self._model_before = self._model_before, None

@@ -13,44 +13,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parley.engine.context.history import Spoken, weight
+from parley.engine.context.history import HistoryMessage, estimate_tokens
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 
-MOST_ANSWER_TOKENS = 32_000
+MAX_ANSWER_TOKENS = 32_000
 """What is held free for the answer. Models may say more, and seldom do."""
-LARGEST_RESULT_TOKENS = 25_000
+MAX_RESULT_TOKENS = 25_000
 """What is held free for the largest result of a tool that may come before anybody looks again."""
 KEPT_SHARE = 0.2
 """A last group larger than this part of the threshold is not kept as it is."""
 GROWTH_SHARE = 0.1
 """So much must have been said since the last compaction before the next: where the instructions alone fill the
 window, compacting again and again would help nobody."""
-MOST_FAILURES = 2
-LEAST_SHARE = 0.5
+MAX_FAILURES = 2
+MIN_SHARE = 0.5
 """A backend that counts less than this part of our own estimate does not count, or not all of it."""
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class CompactionPolicy(Struct, frozen=True, kw_only=True):
     """What the person wants of compaction."""
 
     is_allowed: bool = True
     """Whether there is any, also on request."""
-    by_itself: bool = True
+    is_automatic: bool = True
     window: int | None = None
     """Tokens, in place of what is known of the model."""
     percent: float | None = None
     """Of the window; it may make a compaction come earlier, never later."""
-    most_tokens: int | None = None
+    max_tokens: int | None = None
     """What the model is to read at most, where that is less than its window bears."""
 
     @property
-    def has_measure(self) -> bool:
+    def has_limit(self) -> bool:
         """Whether the person says how much is too much."""
-        return self.window is not None or self.most_tokens is not None
+        return self.window is not None or self.max_tokens is not None
 
 
-def policy(*, disabled: bool, auto_disabled: bool, flag: str | None, window: int | None, percent: int | None) -> Policy:
+def make_policy(
+    *, disabled: bool, auto_disabled: bool, flag: str | None, window: int | None, percent: int | None
+) -> CompactionPolicy:
     """What variables, settings and `--autocompact` come to. Raises UsageError."""
     words = {"on": True, "true": True, "": True, "off": False, "false": False}
     by_itself = not auto_disabled
@@ -63,10 +65,10 @@ def policy(*, disabled: bool, auto_disabled: bool, flag: str | None, window: int
             raise UsageError(f"--autocompact takes on, off or a number of tokens, not {flag!r}")
     if percent is not None and not 1 <= percent <= 100:
         raise UsageError(f"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE must be from 1 to 100, not {percent}")
-    return Policy(is_allowed=not disabled, by_itself=by_itself, window=window or None, percent=percent)
+    return CompactionPolicy(is_allowed=not disabled, is_automatic=by_itself, window=window or None, percent=percent)
 
 
-class Gauge:
+class ContextGauge:
     """How full a window is: what the backend counted last, and our own estimate of what came since.
 
     A backend knows best, but a server between may count anything, and some say 1 whatever they are sent. A count that
@@ -84,7 +86,7 @@ class Gauge:
 
         What of that is `media` is no more than a guess, and no reason to doubt a count.
         """
-        self._measured = (counted, estimated) if counted >= (estimated - media) * LEAST_SHARE else None
+        self._measured = (counted, estimated) if counted >= (estimated - media) * MIN_SHARE else None
 
     def reset(self, history_tokens: int) -> None:
         """The conversation has begun anew."""
@@ -101,39 +103,39 @@ class Gauge:
         return not self._after_last or history_tokens - self._after_last > threshold * GROWTH_SHARE
 
 
-def threshold(policy: Policy, window: int, answer_tokens: int) -> int:
+def threshold(policy: CompactionPolicy, window: int, answer_tokens: int) -> int:
     """From how many tokens on a conversation is compacted by itself. A small window is used at least by half."""
-    most = max(window // 2, window - min(answer_tokens, MOST_ANSWER_TOKENS) - LARGEST_RESULT_TOKENS)
+    most = max(window // 2, window - min(answer_tokens, MAX_ANSWER_TOKENS) - MAX_RESULT_TOKENS)
     bounds = [most] if policy.percent is None else [most, int(window * policy.percent / 100)]
-    return min(bounds if policy.most_tokens is None else [*bounds, policy.most_tokens])
+    return min(bounds if policy.max_tokens is None else [*bounds, policy.max_tokens])
 
 
-def keep_from(spoken: list[Spoken], most_tokens: int) -> int | None:
+def find_keep_start(messages: list[HistoryMessage], max_tokens: int) -> int | None:
     """Where the parts begin that are kept as they are; None if there is too little before them to be worth it.
 
     A prompt that nobody has answered is always kept, another last group if it is not too large. So are what stands
     before that prompt without an answer, and the work that it came into.
     """
-    begins = [at for at, part in enumerate(spoken) if part.role == "assistant" or not results_in(part)]
+    begins = [at for at, part in enumerate(messages) if part.role == "assistant" or not find_results(part)]
     if len(begins) < 2:
         return None
     at = begins[-1]
-    size = sum(map(spoken_weight, spoken[at:]))
-    fits = spoken[at].role == "user" or size <= most_tokens
+    size = sum(map(message_tokens, messages[at:]))
+    fits = messages[at].role == "user" or size <= max_tokens
     for earlier in reversed(begins[1:-1]):
-        size += sum(map(spoken_weight, spoken[earlier:at]))
-        is_answered = spoken[at].role == "assistant" or spoken[at - 1].role == "assistant"
-        if is_answered or size > most_tokens or not is_paired(spoken[earlier:]):
+        size += sum(map(message_tokens, messages[earlier:at]))
+        is_answered = messages[at].role == "assistant" or messages[at - 1].role == "assistant"
+        if is_answered or size > max_tokens or not is_paired(messages[earlier:]):
             break
         at = earlier
-    return at if fits and is_paired(spoken[at:]) else len(spoken)
+    return at if fits and is_paired(messages[at:]) else len(messages)
 
 
-def spoken_weight(part: Spoken) -> int:
-    return sum(map(weight, part.content))
+def message_tokens(part: HistoryMessage) -> int:
+    return sum(map(estimate_tokens, part.content))
 
 
-def is_paired(messages: Iterable[Spoken]) -> bool:
+def is_paired(messages: Iterable[HistoryMessage]) -> bool:
     """Whether every call has its result behind it, and every result its call before it."""
     open_calls: set[str] = set()
     for message in messages:
@@ -147,5 +149,5 @@ def is_paired(messages: Iterable[Spoken]) -> bool:
     return not open_calls
 
 
-def results_in(message: Spoken) -> list[Json]:
+def find_results(message: HistoryMessage) -> list[Json]:
     return [block for block in message.content if block.get("type") == "tool_result"]

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.context import summary
-from parley.engine.context.compaction import KEPT_SHARE, MOST_FAILURES, keep_from, threshold
-from parley.engine.context.history import marked, tokens, weight, words_in
+from parley.engine.context.compaction import KEPT_SHARE, MAX_FAILURES, find_keep_start, threshold
+from parley.engine.context.history import estimate_tokens, join_texts, tokens_from_chars, with_cache_marker
 from parley.engine.context.system_prompt import DATE
-from parley.engine.side.retry import insist, is_about_length, is_about_request
+from parley.engine.side.retry import call_with_retry, is_about_length, is_about_request
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import Pulse
+from parley.engine.turn.heartbeat import Ticker
 from parley.errors import BudgetSpent, ModelError
-from parley.hooks.base import context_text
+from parley.hooks.base import format_context
 from parley.models.base import ModelRequest
-from parley.models.catalog import Choice
+from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
@@ -37,9 +37,9 @@ from parley.protocol.messages.system import CompactBoundary, Status
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.hooks.dispatcher import Hooking
+    from parley.engine.hooks.dispatcher import HookDispatcher
 
-TOO_FEW = "too_few_groups"
+TOO_FEW_GROUPS = "too_few_groups"
 SHARES_OF_PIECE = (0.5, 0.125)
 """How much of the window a piece fills, and where that is too much: characters are a rough measure of tokens."""
 SUMMARY_SHARE = 0.5
@@ -47,7 +47,7 @@ SUMMARY_SHARE = 0.5
 CUT_SHARE = 0.25
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class Compaction(Struct, frozen=True, kw_only=True):
     """What a compaction came to."""
 
     trigger: str
@@ -63,197 +63,212 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """What the boundary says beside."""
 
 
-class Condensed(Struct, frozen=True, kw_only=True):
+class Summarized(Struct, frozen=True, kw_only=True):
     """What was said, in short."""
 
-    said: str
+    text: str
     """As hooks are told it."""
     texts: tuple[str, ...]
     more: Json = {}
 
 
-def compactor_for(conversation: Conversation) -> Compactor:
+def make_compactor(conversation: Conversation) -> Compactor:
     """Who makes room in a conversation: where there is a memory, nothing is dropped for it."""
-    if conversation.remembering is None:
+    if conversation.memory_worker is None:
         return Compactor(conversation)
-    from parley.engine.memory.summarizer import Distiller
+    from parley.engine.memory.summarizer import Summarizer
 
-    return Distiller(conversation, conversation.remembering)
+    return Summarizer(conversation, conversation.memory_worker)
 
 
-class Blocked(Exception):
+class CompactionBlocked(Exception):
     """A hook does not want it."""
 
 
 class Compactor:
     def __init__(self, conversation: Conversation) -> None:
-        self._talk = conversation
+        self._conversation = conversation
         self._is_own = conversation.parent_tool_use_id is None
         """Whether it is the session's own conversation, of which the host is told."""
 
-    async def make_room(self, another_model: Callable[[ModelError], bool]) -> bool:
+    async def compact_if_needed(self, another_model: Callable[[ModelError], bool]) -> bool:
         """Compact because the next call would not fit; whether anything changed. Raises ModelError, BudgetSpent.
 
         A failure is told, and the call is made all the same; two in a row are an error. `another_model` says
         whether one stands in from now on for the one that failed.
         """
-        gauge = self._talk.gauge
-        if self._keep_from("auto") is None:
+        gauge = self._conversation.gauge
+        if self._find_keep_start("auto") is None:
             return False  # nobody asked for it, so nobody needs to hear that there is too little to compact
         try:
             done = await self.compact("auto")
         except ModelError as exc:
             if another_model(exc):
-                return await self.make_room(another_model)
+                return await self.compact_if_needed(another_model)
             gauge.failures += 1
-            if gauge.failures >= MOST_FAILURES:
+            if gauge.failures >= MAX_FAILURES:
                 text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {exc}"
                 gauge.failures = 0  # the next turn may try its luck again: it is a limit, and no wall
                 raise ModelError(text, kind="compaction_failed") from None
             return False
         if done is not None:
-            self.record(done)
+            self.append(done)
         return done is not None
 
-    async def compact(self, trigger: str, instructions: str | None = None) -> Compacted | None:
+    async def compact(self, trigger: str, instructions: str | None = None) -> Compaction | None:
         """None if there is too little to compact, or a hook does not want it. Raises ModelError, BudgetSpent."""
-        self._tell(Status(status="compacting", compact_output_chars=0 if trigger == "auto" else UNSET))
+        self._send(Status(status="compacting", compact_output_chars=0 if trigger == "auto" else UNSET))
         try:
-            with Pulse(lambda: self._tell(Status(status="compacting")), self._talk.limits.heartbeat_seconds):
+            with Ticker(lambda: self._send(Status(status="compacting")), self._conversation.limits.heartbeat_seconds):
                 done = await self._compact(trigger, instructions)
         except asyncio.CancelledError:
-            self._tell_end("interrupted")
+            self._send_end("interrupted")
             raise
-        except Blocked as exc:
-            self._tell_end(str(exc))
+        except CompactionBlocked as exc:
+            self._send_end(str(exc))
             return None
         except (ModelError, BudgetSpent) as exc:
-            self._tell_end(str(exc))
+            self._send_end(str(exc))
             raise
-        self._tell_end(TOO_FEW if done is None else None)
+        self._send_end(TOO_FEW_GROUPS if done is None else None)
         return done
 
-    def _keep_from(self, trigger: str) -> int | None:
+    def _find_keep_start(self, trigger: str) -> int | None:
         """Where what is kept begins; None if there is too little before it."""
-        return keep_from(list(self._talk.record.history.spoken()), int(self._threshold() * KEPT_SHARE))
+        return find_keep_start(
+            list(self._conversation.journal.history.list_messages()), int(self._threshold() * KEPT_SHARE)
+        )
 
-    async def _compact(self, trigger: str, instructions: str | None) -> Compacted | None:
-        talk = self._talk
-        begun, spoken, pre_tokens = talk.stamp.monotonic(), list(talk.record.history.spoken()), talk.context_tokens()
-        at = self._keep_from(trigger)
-        live = talk.listeners.live if self._is_own else None
-        if live is not None and (at is not None or trigger == "manual"):
-            verdict = await live.fire("PreCompact", {"trigger": trigger, "custom_instructions": instructions})
+    async def _compact(self, trigger: str, instructions: str | None) -> Compaction | None:
+        conversation = self._conversation
+        started_at, messages, pre_tokens = (
+            conversation.clock.monotonic(),
+            list(conversation.journal.history.list_messages()),
+            conversation.context_tokens(),
+        )
+        at = self._find_keep_start(trigger)
+        dispatcher = conversation.hooks.dispatcher if self._is_own else None
+        if dispatcher is not None and (at is not None or trigger == "manual"):
+            verdict = await dispatcher.fire("PreCompact", {"trigger": trigger, "custom_instructions": instructions})
             why = verdict.blocked if verdict.blocked is not None else verdict.stopped
             if why is not None:
-                raise Blocked(f"blocked by a hook: {why}")
+                raise CompactionBlocked(f"blocked by a hook: {why}")
         if at is None:
             return None
-        made = await self._condensed(at, instructions)
-        contexts = await self._tell_hooks(live, trigger, made.said) if live is not None else ()
-        return Compacted(
+        made = await self._summarize_before(at, instructions)
+        contexts = await self._notify_hooks(dispatcher, trigger, made.text) if dispatcher is not None else ()
+        return Compaction(
             trigger=trigger,
             texts=made.texts,
-            kept=[uuid for message in spoken[at:] for uuid in message.uuids],
+            kept=[uuid for message in messages[at:] for uuid in message.uuids],
             pre_tokens=pre_tokens,
-            duration_ms=round((talk.stamp.monotonic() - begun) * 1000),
+            duration_ms=round((conversation.clock.monotonic() - started_at) * 1000),
             contexts=contexts,
             more=made.more,
         )
 
-    async def _condensed(self, at: int, instructions: str | None) -> Condensed:
+    async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
         """What stands for the messages before a place. Raises ModelError, BudgetSpent."""
-        history = self._talk.record.history
-        said = await self._summary(history.messages(at), summary.instruction(instructions))
-        return Condensed(said=said, texts=(summary.told(said, *self._reminders(at)),))
+        history = self._conversation.journal.history
+        said = await self._summarize(history.render(at), summary.instruction(instructions))
+        return Summarized(text=said, texts=(summary.format_summary(said, *self._reminders(at)),))
 
     def _reminders(self, at: int) -> tuple[str, str]:
         """The last request, if it is not among what is kept, and the date."""
-        history, date = self._talk.record.history, self._talk.record.told_date
-        spoken, asked = history.spoken(), history.asked
+        history, date = self._conversation.journal.history, self._conversation.journal.sent_date
+        messages, asked = history.list_messages(), history.last_prompt
         is_due = (
             asked is not None
-            and spoken[-1].role == "user"
-            and all(asked.uuid not in part.uuids for part in spoken[at:])
+            and messages[-1].role == "user"
+            and all(asked.uuid not in part.uuids for part in messages[at:])
         )
-        return words_in(asked.content) if asked is not None and is_due else "", f"[{DATE}{date}]" if date else ""
+        return join_texts(asked.content) if asked is not None and is_due else "", f"[{DATE}{date}]" if date else ""
 
-    async def _tell_hooks(self, live: Hooking, trigger: str, said: str) -> tuple[str, ...]:
+    async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, said: str) -> tuple[str, ...]:
         """The session begins anew, as it were. What the hooks want the model to know."""
-        started = await live.fire("SessionStart", {"source": "compact", "model": self._talk.model.shown})
-        await live.fire("PostCompact", {"trigger": trigger, "compact_summary": said})
-        return tuple(context_text("SessionStart:compact", text) for text in started.contexts)
+        started = await dispatcher.fire(
+            "SessionStart", {"source": "compact", "model": self._conversation.model.display_name}
+        )
+        await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": said})
+        return tuple(format_context("SessionStart:compact", text) for text in started.contexts)
 
     # The summary.
 
-    async def _summary(self, messages: list[Json], words: str) -> str:
+    async def _summarize(self, messages: list[Json], words: str) -> str:
         """From the first step of the ladder that bears. Raises ModelError if the model does not answer at all."""
-        flaw: ModelError | None = None
-        for step in (self._of_all, self._without_bodies, self._in_pieces):
+        error: ModelError | None = None
+        for step in (self._summarize_all, self._summarize_without_bodies, self._summarize_pieces):
             try:
                 said = await step(messages, words)
             except ModelError as exc:
-                flaw = exc
-                if not is_about_request(flaw):
+                error = exc
+                if not is_about_request(error):
                     raise
             else:
-                return summary.within(said, int(self._threshold() * SUMMARY_SHARE))
-        if flaw is not None and not is_about_length(flaw):
-            raise flaw  # a backend that refuses plain texts as well is not to blame on what was said
-        return summary.cut(messages, int(self._threshold() * CUT_SHARE))
+                return summary.shorten_to_tokens(said, int(self._threshold() * SUMMARY_SHARE))
+        if error is not None and not is_about_length(error):
+            raise error  # a backend that refuses plain texts as well is not to blame on what was said
+        return summary.cut_to_tokens(messages, int(self._threshold() * CUT_SHARE))
 
-    async def _of_all(self, messages: list[Json], words: str) -> str:
-        return await self._ask(summary.asking(messages, words))
+    async def _summarize_all(self, messages: list[Json], words: str) -> str:
+        return await self._call_model(summary.with_request(messages, words))
 
-    async def _without_bodies(self, messages: list[Json], words: str) -> str:
-        return await self._ask(summary.asking(summary.without_bodies(messages), words))
+    async def _summarize_without_bodies(self, messages: list[Json], words: str) -> str:
+        return await self._call_model(summary.with_request(summary.strip_bodies(messages), words))
 
-    async def _in_pieces(self, messages: list[Json], words: str) -> str:
-        bare, (usual, small) = summary.without_bodies(messages), SHARES_OF_PIECE
+    async def _summarize_pieces(self, messages: list[Json], words: str) -> str:
+        bare, (usual, small) = summary.strip_bodies(messages), SHARES_OF_PIECE
         try:
-            return await self._read_out(bare, words, usual)
+            return await self._summarize_as_text(bare, words, usual)
         except ModelError as exc:
             if not outcome.is_too_long(exc):
                 raise
-            return await self._read_out(bare, words, small)
+            return await self._summarize_as_text(bare, words, small)
 
-    async def _read_out(self, messages: list[Json], words: str, share: float) -> str:
-        texts = summary.pieces(messages, int(self._talk.window * share))
+    async def _summarize_as_text(self, messages: list[Json], words: str, share: float) -> str:
+        texts = summary.split_text(messages, int(self._conversation.window * share))
         said = []
         for number, text in enumerate(texts, 1):
-            head = summary.ASK_PIECE.format(number=number, count=len(texts))
-            said.append(await self._ask(summary.asking([], f"{head}\n\n{text}\n\n{words}")))
-        return summary.within("\n\n".join(said), int(self._threshold() * CUT_SHARE))
+            head = summary.PIECE_REQUEST.format(number=number, count=len(texts))
+            said.append(await self._call_model(summary.with_request([], f"{head}\n\n{text}\n\n{words}")))
+        return summary.shorten_to_tokens("\n\n".join(said), int(self._threshold() * CUT_SHARE))
 
-    async def _ask(self, messages: list[Json]) -> str:
+    async def _call_model(self, messages: list[Json]) -> str:
         """Raises ModelError, BudgetSpent."""
-        talk = self._talk
-        around = talk.tokens_around()
-        if around + sum(weight(block) for message in messages for block in message["content"]) > talk.window:
+        conversation = self._conversation
+        around = conversation.overhead_tokens()
+        if (
+            around + sum(estimate_tokens(block) for message in messages for block in message["content"])
+            > conversation.window
+        ):
             raise ModelError("the conversation does not fit", kind="prompt_too_long")
-        request = msgspec.structs.replace(talk.request(), messages=marked(messages), output_schema=None)
-        return await self._insist(request, talk.model)
+        request = msgspec.structs.replace(
+            conversation.build_request(), messages=with_cache_marker(messages), output_schema=None
+        )
+        return await self._call_with_retry(request, conversation.model)
 
-    async def _insist(self, request: ModelRequest, choice: Choice) -> str:
+    async def _call_with_retry(self, request: ModelRequest, choice: ModelRef) -> str:
         """Raises ModelError, BudgetSpent."""
-        return await insist(self._talk, request, choice, self._tell)
+        return await call_with_retry(self._conversation, request, choice, self._send)
 
     # What is told and recorded.
 
-    def record(self, done: Compacted) -> None:
+    def append(self, done: Compaction) -> None:
         """The conversation is compacted from here on. Raises SessionError."""
-        talk, history = self._talk, self._talk.record.history
-        last = history.spoken()[-1].uuids[-1]
-        anchor = talk.stamp.new_uuid()
+        conversation, history = self._conversation, self._conversation.journal.history
+        last = history.list_messages()[-1].uuids[-1]
+        anchor = conversation.clock.new_uuid()
         line = User(
             message=UserContent(content=[Text.of(text) for text in done.texts]),
-            parent_tool_use_id=talk.parent_tool_use_id,
-            timestamp=talk.stamp.now(),
+            parent_tool_use_id=conversation.parent_tool_use_id,
+            timestamp=conversation.clock.now(),
             uuid=anchor,
             isSynthetic=True,
         )
         post_tokens = (
-            talk.tokens_around() + sum(tokens(len(text)) for text in done.texts) + self._kept_tokens(done.kept)
+            conversation.overhead_tokens()
+            + sum(tokens_from_chars(len(text)) for text in done.texts)
+            + self._kept_tokens(done.kept)
         )
         dropped = history.dropped_tokens + max(0, done.pre_tokens - post_tokens)
         metadata: Json = {
@@ -268,32 +283,34 @@ class Compactor:
         metadata["preserved_segment"] = ends or {"anchor_uuid": anchor}
         if done.kept:
             metadata["preserved_messages"] = {"anchor_uuid": anchor, "uuids": done.kept, "all_uuids": done.kept}
-        boundary = talk.stamp.on(
-            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), talk.setup.session_id
+        boundary = conversation.clock.stamp_message(
+            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.session_id
         )
-        told = talk.stamp.on(line, talk.setup.session_id)
-        talk.record.keep(boundary)
-        talk.record.keep(told, isCompactSummary=True, isVisibleInTranscriptOnly=True)
-        talk.gauge.reset(history.tokens)
+        told = conversation.clock.stamp_message(line, conversation.config.session_id)
+        conversation.journal.append(boundary)
+        conversation.journal.append(told, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        conversation.gauge.reset(history.tokens)
         if self._is_own:
-            talk.ledger.last_usage = None
-        self._tell(boundary)
-        self._tell(told)
-        talk.keep_contexts(list(done.contexts))
+            conversation.ledger.last_usage = None
+        self._send(boundary)
+        self._send(told)
+        conversation.append_contexts(list(done.contexts))
 
     def _kept_tokens(self, kept: list[str]) -> int:
         uuids = set(kept)
-        spoken = self._talk.record.history.spoken()
-        return sum(weight(block) for message in spoken if uuids & set(message.uuids) for block in message.content)
+        messages = self._conversation.journal.history.list_messages()
+        return sum(
+            estimate_tokens(block) for message in messages if uuids & set(message.uuids) for block in message.content
+        )
 
     def _threshold(self) -> int:
-        talk = self._talk
-        return threshold(talk.setup.compaction, talk.window, talk.answer_tokens)
+        conversation = self._conversation
+        return threshold(conversation.config.compaction, conversation.window, conversation.answer_tokens)
 
-    def _tell_end(self, error: str | None) -> None:
+    def _send_end(self, error: str | None) -> None:
         result = "success" if error is None else "failed"
-        self._tell(Status(status=None, compact_result=result, compact_error=error or UNSET))
+        self._send(Status(status=None, compact_result=result, compact_error=error or UNSET))
 
-    def _tell(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         if self._is_own:
-            self._talk.tell(message)
+            self._conversation.send(message)

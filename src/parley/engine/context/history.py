@@ -25,7 +25,7 @@ DOCUMENT_CHARS_PER_TOKEN = 100
 """A page has some 2,500 tokens; with its fonts it has some 50 KB, and some 500 KB as a picture."""
 
 
-class Said(Struct, frozen=True, gc=False):
+class HistoryEntry(Struct, frozen=True, gc=False):
     """One line of the log that is part of the conversation."""
 
     uuid: str
@@ -34,13 +34,13 @@ class Said(Struct, frozen=True, gc=False):
     content: list[Json]
     seq: int = 0
     """Its number in the log."""
-    distilled: tuple[Json, ...] = ()
+    summaries: tuple[Json, ...] = ()
     """Of a line of summaries (memory/summary_levels.py), what each of them covers."""
     is_prompt: bool = False
     """Whether somebody asks for something with it: no result, no summary, nothing that the engine adds."""
 
 
-class Spoken(Struct, gc=False):
+class HistoryMessage(Struct, gc=False):
     """A part of the conversation: an answer, its results with what was added to them, or a prompt.
 
     An answer grows block by block while its id stays the same. A request has parts of the user that follow each
@@ -58,10 +58,10 @@ class Spoken(Struct, gc=False):
 
 class History:
     def __init__(self) -> None:
-        self._lines: list[Said] = []
-        self._earlier: list[list[Said]] = []
+        self._entries: list[HistoryEntry] = []
+        self._earlier: list[list[HistoryEntry]] = []
         """What was said before each new beginning: somebody may go back to it."""
-        self._spoken: list[Spoken] = []
+        self._messages: list[HistoryMessage] = []
         self._complaint: str | None = None
         """What a backend had against the conversation as it is."""
         self._refused: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class History:
         """About how many compactions took away, all together."""
         self._boundary: Json | None = None
         """The last boundary, until its summary comes."""
-        self.asked: Said | None = None
+        self.last_prompt: HistoryEntry | None = None
         """The last prompt, whether or not it is still part of the conversation."""
         self._open_calls: dict[str, Json] = {}
 
@@ -84,7 +84,7 @@ class History:
         """The tools of calls that have no result yet, by the calls' ids. A request with one of them is refused."""
         return {call: str(block.get("name")) for call, block in self._open_calls.items()}
 
-    def open_uses(self) -> list[Json]:
+    def open_tool_uses(self) -> list[Json]:
         """The calls themselves, in their order."""
         return list(self._open_calls.values())
 
@@ -96,15 +96,15 @@ class History:
         inner = entry.message["message"]
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        said = Said(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
+        said = HistoryEntry(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
         if is_prompt(entry, blocks):
-            said = self.asked = msgspec.structs.replace(said, is_prompt=True)
+            said = self.last_prompt = msgspec.structs.replace(said, is_prompt=True)
         if self._boundary is not None and is_summary(entry, self._boundary):
             metadata = self._boundary.get("compact_metadata") or {}
             self.dropped_tokens = metadata.get("cumulative_dropped_tokens") or 0
-            said = msgspec.structs.replace(said, distilled=tuple(metadata.get("distilled") or ()), is_prompt=False)
-            self._earlier.append(self._lines)
-            self._begin_anew([said, *preserved(self._lines, self._boundary)])
+            said = msgspec.structs.replace(said, summaries=tuple(metadata.get("distilled") or ()), is_prompt=False)
+            self._earlier.append(self._entries)
+            self._restart([said, *preserved_entries(self._entries, self._boundary)])
         else:
             self._add(said)
 
@@ -115,51 +115,51 @@ class History:
         elif entry.kind == "system" and entry.message.get("subtype") == "compact_boundary":
             self._boundary = entry.message
         elif entry.kind == "conversation_reset":
-            self._earlier.append(self._lines)
-            self._begin_anew([])
-            self.asked = None
+            self._earlier.append(self._entries)
+            self._restart([])
+            self.last_prompt = None
 
     def _cut(self, uuid: str) -> None:
         """The conversation goes on behind an earlier line."""
-        for number, lines in reversed([*enumerate([*self._earlier, self._lines])]):
+        for number, lines in reversed([*enumerate([*self._earlier, self._entries])]):
             places = [at for at, line in enumerate(lines) if line.uuid == uuid]
             if places:
                 self.cut_off = {line.uuid for line in lines[places[-1] + 1 :]}
                 del self._earlier[number:]
-                self._begin_anew(lines[: places[-1] + 1])
-                self.asked = next((line for line in reversed(self._lines) if line.is_prompt), None)
+                self._restart(lines[: places[-1] + 1])
+                self.last_prompt = next((line for line in reversed(self._entries) if line.is_prompt), None)
                 return
 
-    def _begin_anew(self, lines: list[Said]) -> None:
-        self._lines, self._spoken, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
+    def _restart(self, lines: list[HistoryEntry]) -> None:
+        self._entries, self._messages, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
         self._open_calls.clear()
         for line in lines:
             self._add(line)
 
-    def _add(self, said: Said) -> None:
+    def _add(self, said: HistoryEntry) -> None:
         blocks = said.content
-        self._lines.append(said)
+        self._entries.append(said)
         if not blocks:
             return
         closes = said.is_prompt
         for block in blocks:
-            self.tokens += weight(block)
+            self.tokens += estimate_tokens(block)
             kind = block.get("type")
             if kind in MEDIA or kind == "tool_result":
-                self.media_tokens += media_weight(block)
+                self.media_tokens += estimate_media_tokens(block)
             if kind == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
             elif kind == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
                 closes = True
-        last = self._spoken[-1] if self._spoken else None
+        last = self._messages[-1] if self._messages else None
         if (
             last is None
             or last.role != said.role
             or (said.role == "assistant" and not (said.id and said.id == last.id))
             or (said.is_prompt and last.is_closed)
         ):
-            self._spoken.append(Spoken(said.role, said.id, blocks, [said.uuid], closes))
+            self._messages.append(HistoryMessage(said.role, said.id, blocks, [said.uuid], closes))
             return
         last.is_closed = last.is_closed or closes
         if len(last.uuids) == 1:
@@ -167,51 +167,51 @@ class History:
         last.content.extend(blocks)
         last.uuids.append(said.uuid)
 
-    def spoken(self) -> list[Spoken]:
+    def list_messages(self) -> list[HistoryMessage]:
         """The parts, each with the lines it is made of. Not to be changed."""
-        return self._spoken
+        return self._messages
 
-    def lines(self) -> list[Said]:
+    def list_entries(self) -> list[HistoryEntry]:
         """The lines that the messages are made of. Not to be changed."""
-        return self._lines
+        return self._entries
 
-    def messages(self, end: int | None = None) -> list[Json]:
+    def render(self, end: int | None = None) -> list[Json]:
         """The messages of the next request, or those before `end`, without what the API refuses.
 
         That is texts without a letter, and thoughts at the end of an answer: it was cut off behind them.
         """
         found: list[Json] = []
-        for spoken in self._spoken[:end]:
-            content = [block for block in spoken.content if says_something(block)]
-            if spoken.role == "user" and found and found[-1]["role"] == "user":
+        for messages in self._messages[:end]:
+            content = [block for block in messages.content if is_nonempty(block)]
+            if messages.role == "user" and found and found[-1]["role"] == "user":
                 content = [*found.pop()["content"], *content]
-            if spoken.role == "user" and len(content) > 1 and found:
-                content = in_order_of_calls(content, found[-1]["content"])
-            while spoken.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
+            if messages.role == "user" and len(content) > 1 and found:
+                content = order_results(content, found[-1]["content"])
+            while messages.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
                 content.pop()
             if content:
-                found.append({"role": spoken.role, "content": content})
+                found.append({"role": messages.role, "content": content})
         if self._complaint is None:
             return found
-        from parley.engine.context.history_repair import repaired
+        from parley.engine.context.history_repair import repair_messages
 
-        return repaired(found, self._complaint, self._refused)
+        return repair_messages(found, self._complaint, self._refused)
 
     def repair(self, complaint: str) -> bool:
         """Send from now on only what no backend refuses; False if that would be the same as before."""
-        from parley.engine.context.history_repair import blamed
+        from parley.engine.context.history_repair import find_blamed
 
-        before, self._complaint = self.messages(), f"{self._complaint or ''}\n{complaint}"
-        if self.messages() == before:
-            self._refused |= blamed(before, complaint)
-        return self.messages() != before
+        before, self._complaint = self.render(), f"{self._complaint or ''}\n{complaint}"
+        if self.render() == before:
+            self._refused |= find_blamed(before, complaint)
+        return self.render() != before
 
 
-def says_something(block: Json) -> bool:
+def is_nonempty(block: Json) -> bool:
     return block.get("type") != "text" or bool((block.get("text") or "").strip())
 
 
-def in_order_of_calls(content: list[Json], asked: list[Json]) -> list[Json]:
+def order_results(content: list[Json], asked: list[Json]) -> list[Json]:
     """The results first, as the API wants them, each at the place of its call.
 
     Calls that ran together end in any order; a request must not depend on which of them was quicker.
@@ -223,7 +223,7 @@ def in_order_of_calls(content: list[Json], asked: list[Json]) -> list[Json]:
     return sorted(content, key=lambda block: places.pop(block.get("tool_use_id"), len(asked)))
 
 
-def marked(messages: list[Json]) -> list[Json]:
+def with_cache_marker(messages: list[Json]) -> list[Json]:
     """The messages with a cache marker on the last block: the next request reads up to here."""
     if not messages:
         return messages
@@ -233,34 +233,36 @@ def marked(messages: list[Json]) -> list[Json]:
     return [*before, {**last, "content": [*blocks, marked_block]}]
 
 
-def weight(block: Json) -> int:
+def estimate_tokens(block: Json) -> int:
     """About how many tokens a block takes, or another object."""
     kind = block.get("type")
     if kind == "text":
-        return tokens(size(block.get("text") or ""))
+        return tokens_from_chars(text_size(block.get("text") or ""))
     if kind == "image":
         return IMAGE_TOKENS
     if kind in THOUGHTS:  # a signature only spells the thought once more
-        return tokens(size(block.get("thinking") or block.get("signature") or block.get("data") or ""))
+        return tokens_from_chars(text_size(block.get("thinking") or block.get("signature") or block.get("data") or ""))
     if kind == "document" and isinstance(source := block.get("source"), dict) and source.get("type") == "base64":
         return -(-len(source.get("data") or "") // DOCUMENT_CHARS_PER_TOKEN)
     if kind == "tool_result" and isinstance(block.get("content"), list):
-        return sum(weight(part) for part in block["content"])
-    return tokens(len(msgspec.json.encode(block)))
+        return sum(estimate_tokens(part) for part in block["content"])
+    return tokens_from_chars(len(msgspec.json.encode(block)))
 
 
-def media_weight(block: Json) -> int:
+def estimate_media_tokens(block: Json) -> int:
     """How much of that is for pictures and documents."""
     inner = block.get("content")
-    return sum(weight(part) for part in (inner if isinstance(inner, list) else [block]) if part.get("type") in MEDIA)
+    return sum(
+        estimate_tokens(part) for part in (inner if isinstance(inner, list) else [block]) if part.get("type") in MEDIA
+    )
 
 
-def size(text: str) -> int:
+def text_size(text: str) -> int:
     """Characters, as many as bytes: those that take several of them take more tokens as well."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def tokens(chars: int) -> int:
+def tokens_from_chars(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
 
 
@@ -271,30 +273,30 @@ def is_prompt(entry: Entry, blocks: list[Json]) -> bool:
     return not any(block.get("type") == "tool_result" for block in blocks)
 
 
-def words_in(content: list[Json]) -> str:
+def join_texts(content: list[Json]) -> str:
     """The texts of a message."""
     return "\n".join(str(block.get("text") or "") for block in content if block.get("type") == "text")
 
 
 def is_summary(entry: Entry, boundary: Json) -> bool:
     """Whether a line is the summary that a boundary announces."""
-    anchor = segment(boundary).get("anchor_uuid")
+    anchor = preserved_segment(boundary).get("anchor_uuid")
     if anchor is not None:
         return bool(entry.message.get("uuid") == anchor)
     return entry.kind == "user" and bool(entry.context.get("isCompactSummary"))
 
 
-def preserved(lines: list[Said], boundary: Json) -> list[Said]:
+def preserved_entries(lines: list[HistoryEntry], boundary: Json) -> list[HistoryEntry]:
     """The lines before a boundary that are said again behind its summary."""
     named = (boundary.get("compact_metadata") or {}).get("preserved_messages") or {}
     uuids = frozenset(named.get("all_uuids") or named.get("uuids") or ())
     if uuids:
         return [line for line in lines if line.uuid in uuids]
     places = {line.uuid: at for at, line in enumerate(lines)}
-    first, last = (places.get(segment(boundary).get(end) or "") for end in ("head_uuid", "tail_uuid"))
+    first, last = (places.get(preserved_segment(boundary).get(end) or "") for end in ("head_uuid", "tail_uuid"))
     return [] if first is None or last is None else lines[first : last + 1]
 
 
-def segment(boundary: Json) -> Json:
+def preserved_segment(boundary: Json) -> Json:
     found: Json = (boundary.get("compact_metadata") or {}).get("preserved_segment") or {}
     return found

@@ -26,83 +26,99 @@ from hashlib import sha256
 
 import msgspec
 
-from parley.engine.text import sanitized
+from parley.engine.text import sanitize
 from parley.protocol.base import Json
 
 THOUGHTS = ("thinking", "redacted_thinking")
 NO_RESULT = "There is no result of this call on record."
 NO_IMAGE = "[An image stood here that could not be read.]"
 NO_DOCUMENT = "[A document stood here that could not be read.]"
-INSTEAD = {"image": NO_IMAGE, "document": NO_DOCUMENT}
-PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
+PLACEHOLDERS = {"image": NO_IMAGE, "document": NO_DOCUMENT}
+ERROR_PATH = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 """How the API names a block that it refuses."""
-ODD = re.compile(r"[^a-zA-Z0-9_-]")
+INVALID_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 """What is in no id and no name, as the Messages API has them; others give calls ids like `functions.read:0`."""
 IMAGES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 """How the images begin that backends take."""
 
 
-def repaired(messages: list[Json], complaint: str = "", refused: Container[str] = ()) -> list[Json]:
+def repair_messages(messages: list[Json], error: str = "", refused: Container[str] = ()) -> list[Json]:
     """The messages without what a backend may refuse; the same if there is nothing of the kind.
 
     `refused` are the keys of images and documents that it did refuse.
     """
-    bare = any(word in complaint.lower() for word in ("thinking", "signature"))
-    sound = merged({**message, "content": list(blocks(message, refused, bare=bare))} for message in messages)
-    paired = merged(pairs(sound))
+    bare = any(word in error.lower() for word in ("thinking", "signature"))
+    sound = merge_neighbours(
+        {**message, "content": list(repair_blocks(message, refused, bare=bare))} for message in messages
+    )
+    paired = merge_neighbours(pair_calls(sound))
     while paired and paired[0]["role"] != "user":
         del paired[0]
     return messages if paired == messages else paired
 
 
-def blamed(messages: list[Json], complaint: str) -> frozenset[str]:
+def find_blamed(messages: list[Json], error: str) -> frozenset[str]:
     """The keys of the images and documents that a complaint is about."""
-    if not any(word in complaint.lower() for word in (*INSTEAD, "pdf", "media")):
+    if not any(word in error.lower() for word in (*PLACEHOLDERS, "pdf", "media")):
         return frozenset()
-    place = PLACE.search(complaint)
+    place = ERROR_PATH.search(error)
     if place is not None:
         at, within = map(int, place.groups())
         content = messages[at]["content"] if at < len(messages) else []
-        if named := frozenset(key(found) for block in content[within : within + 1] for found in media_in(block)):
+        if named := frozenset(
+            media_key(found) for block in content[within : within + 1] for found in find_media(block)
+        ):
             return named
-    return frozenset(key(found) for message in messages for block in message["content"] for found in media_in(block))
+    return frozenset(
+        media_key(found) for message in messages for block in message["content"] for found in find_media(block)
+    )
 
 
-def media_in(block: Json) -> Iterator[Json]:
+def find_media(block: Json) -> Iterator[Json]:
     """The images and documents that a block is, or has in it."""
-    if block.get("type") in INSTEAD:
+    if block.get("type") in PLACEHOLDERS:
         yield block
     elif block.get("type") == "tool_result" and isinstance(block.get("content"), list):
         for part in block["content"]:
-            yield from media_in(part)
+            yield from find_media(part)
 
 
-def key(block: Json) -> str:
+def media_key(block: Json) -> str:
     """What tells an image or a document from others."""
     return sha256(msgspec.json.encode(block.get("source"))).hexdigest()
 
 
-def blocks(message: Json, refused: Container[str], *, bare: bool) -> Iterator[Json]:
+def repair_blocks(message: Json, refused: Container[str], *, bare: bool) -> Iterator[Json]:
     for block in message["content"]:
         kind = block.get("type")
         if kind == "text" and not (block.get("text") or "").strip():
             continue
         if kind in THOUGHTS and (bare or not (block.get("signature") or block.get("data"))):
             continue
-        yield block if kind in THOUGHTS else fit(sanitized(block), refused)
+        yield block if kind in THOUGHTS else repair_block(sanitize(block), refused)
 
 
-def fit(block: Json, refused: Container[str]) -> Json:
+def repair_block(block: Json, refused: Container[str]) -> Json:
     """A block with images that are images, and with names that are names."""
     kind = block.get("type")
-    if kind in INSTEAD and (key(block) in refused or (kind == "image" and not is_image(block.get("source")))):
-        return {"type": "text", "text": INSTEAD[kind]}
+    if kind in PLACEHOLDERS and (
+        media_key(block) in refused or (kind == "image" and not is_image(block.get("source")))
+    ):
+        return {"type": "text", "text": PLACEHOLDERS[kind]}
     if kind == "tool_use":
-        return {**block, "id": ODD.sub("_", str(block["id"])), "name": ODD.sub("_", str(block["name"])) or "_"}
+        return {
+            **block,
+            "id": INVALID_ID_CHARACTER.sub("_", str(block["id"])),
+            "name": INVALID_ID_CHARACTER.sub("_", str(block["name"])) or "_",
+        }
     if kind == "tool_result":
-        block = {**block, "tool_use_id": ODD.sub("_", str(block["tool_use_id"]))}
+        block = {**block, "tool_use_id": INVALID_ID_CHARACTER.sub("_", str(block["tool_use_id"]))}
         if isinstance(block.get("content"), list):
-            inner = [fit(part, refused) for part in block["content"] if part.get("type") != "text" or part.get("text")]
+            inner = [
+                repair_block(part, refused)
+                for part in block["content"]
+                if part.get("type") != "text" or part.get("text")
+            ]
             return {**block, "content": inner or NO_RESULT}
     return block
 
@@ -118,7 +134,7 @@ def is_image(source: object) -> bool:
     return any(data.startswith(start) and source.get("media_type") == kind for start, kind in IMAGES.items())
 
 
-def merged(messages: Iterator[Json]) -> list[Json]:
+def merge_neighbours(messages: Iterator[Json]) -> list[Json]:
     """Without empty messages, and neighbours of one role as one."""
     found: list[Json] = []
     for message in messages:
@@ -131,14 +147,14 @@ def merged(messages: Iterator[Json]) -> list[Json]:
     return found
 
 
-def pairs(messages: list[Json]) -> Iterator[Json]:
+def pair_calls(messages: list[Json]) -> Iterator[Json]:
     """Each call with its one result in the message behind it, where the results come first."""
     waiting: list[str] = []
     called: set[str] = set()
     for message in messages:
         if message["role"] == "user":
             results = {part["tool_use_id"]: part for part in message["content"] if part.get("type") == "tool_result"}
-            answers = [results.get(call) or no_result(call) for call in waiting]
+            answers = [results.get(call) or missing_result(call) for call in waiting]
             said = [part for part in message["content"] if part.get("type") != "tool_result"]
             waiting = []
             yield {**message, "content": [*answers, *said]}
@@ -149,8 +165,8 @@ def pairs(messages: list[Json]) -> Iterator[Json]:
         called.update(waiting)
         yield {**message, "content": content}
     if waiting:
-        yield {"role": "user", "content": [no_result(call) for call in waiting]}
+        yield {"role": "user", "content": [missing_result(call) for call in waiting]}
 
 
-def no_result(call: str) -> Json:
+def missing_result(call: str) -> Json:
     return {"type": "tool_result", "tool_use_id": call, "content": NO_RESULT, "is_error": True}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|((?:\\ |[^\s`"\\])+))')
 LINES = re.compile(r"(.+)#L(\d{1,9})(?:-L?(\d{1,9}))?")
-MOST = 20
+MAX_MENTIONS = 20
 """Mentions of one prompt; more are left to the model."""
 
 
@@ -32,7 +32,7 @@ class Mention(Struct, frozen=True):
     last: int | None = None
 
 
-def mentions(texts: Iterable[str]) -> list[Mention]:
+def find_mentions(texts: Iterable[str]) -> list[Mention]:
     """What is mentioned, each once and in its order."""
     found: dict[Mention, None] = {}
     for text in texts:
@@ -43,53 +43,53 @@ def mentions(texts: Iterable[str]) -> list[Mention]:
                 found[Mention(lines[1], int(lines[2]), int(lines[3] or lines[2]))] = None
             elif name:
                 found[Mention(name)] = None
-    return list(found)[:MOST]
+    return list(found)[:MAX_MENTIONS]
 
 
-async def attached(session: Session, texts: Iterable[str], *, must_be_there: bool = False) -> list[Json]:
+async def attach_mentions(session: Session, texts: Iterable[str], *, required: bool = False) -> list[Json]:
     """The blocks for what is mentioned. What cannot be had is told, and the rest goes on."""
     blocks: list[Json] = []
-    for mention in mentions(texts):
-        path = located(session, mention.name)
+    for mention in find_mentions(texts):
+        path = resolve_mention(session, mention.name)
         if not await asyncio.to_thread(os.path.lexists, path):
-            if must_be_there and looks_like_a_path(mention.name):
-                tell(session, mention, "there is no such file")
+            if required and looks_like_path(mention.name):
+                send_problem(session, mention, "there is no such file")
             continue
-        blocks += await read(session, mention, path)
+        blocks += await read_mention(session, mention, path)
     return blocks
 
 
-def located(session: Session, name: str) -> str:
-    cwd = session.setup.tool_context.cwd
+def resolve_mention(session: Session, name: str) -> str:
+    cwd = session.config.tool_context.cwd
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(name) if name.startswith("~/") else name))
 
 
-def looks_like_a_path(name: str) -> bool:
+def looks_like_path(name: str) -> bool:
     return "/" in name or "." in name
 
 
-async def read(session: Session, mention: Mention, path: str) -> list[Json]:
-    context = session.setup.tool_context
+async def read_mention(session: Session, mention: Mention, path: str) -> list[Json]:
+    context = session.config.tool_context
     is_folder = await asyncio.to_thread(os.path.isdir, path)
     tool, what = ("Glob", "Files in") if is_folder else ("Read", "Contents of")
-    if tool not in session.setup.tools:
+    if tool not in session.config.tools:
         return []
     input: Json = {"pattern": "*", "path": path} if is_folder else {"file_path": path}
     if mention.first is not None and mention.last is not None and not is_folder:
         input |= {"offset": mention.first, "limit": max(1, mention.last - mention.first + 1)}
     call = ToolUse({"type": "tool_use", "id": f"toolu_{context.new_id()}", "name": tool, "input": input})
-    called = await session.caller.run(call, lambda: session.mode)
-    content = called.result.content
-    if called.ran is None or called.result.is_error or called.stopped is not None:
-        why = None if called.stopped is None else f"a hook ended it: {called.stopped}"
-        tell(session, mention, why or (content if isinstance(content, str) else "it cannot be read"))
+    outcome = await session.tool_executor.run(call, lambda: session.mode)
+    content = outcome.output.content
+    if outcome.executed_input is None or outcome.output.is_error or outcome.stop_reason is not None:
+        why = None if outcome.stop_reason is None else f"a hook ended it: {outcome.stop_reason}"
+        send_problem(session, mention, why or (content if isinstance(content, str) else "it cannot be read"))
         return []
     head = f"{what} {path}, which is mentioned below as @{mention.name}:"
-    said = [{"type": "text", "text": context} for context in called.contexts]
+    said = [{"type": "text", "text": context} for context in outcome.contexts]
     if isinstance(content, str):
         return [{"type": "text", "text": f"{head}\n\n{content}"}, *said]
     return [{"type": "text", "text": head}, *content, *said]
 
 
-def tell(session: Session, mention: Mention, why: str) -> None:
-    session.tell(Informational(content=f"@{mention.name} was not included: {why}", level="warning"))
+def send_problem(session: Session, mention: Mention, reason: str) -> None:
+    session.send(Informational(content=f"@{mention.name} was not included: {reason}", level="warning"))

@@ -15,26 +15,26 @@ from parley.protocol.blocks import ToolUse
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.tool_outcome import Called
+    from parley.engine.turn.tool_outcome import ToolOutcome
 
-FIELDS = {"Read": "file_path", "Edit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
+PATH_FIELDS = {"Read": "file_path", "Edit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
 HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."
 
 
-def heard(talk: Conversation, call: ToolUse, called: Called) -> list[str]:
+def find_instructions(conversation: Conversation, call: ToolUse, outcome: ToolOutcome) -> list[str]:
     """What a model is to hear because of a call that succeeded."""
-    path = call.input.get(FIELDS.get(call.name, "")) if called.ran is not None else None
-    if not isinstance(path, str) or called.result.is_error:
+    path = call.input.get(PATH_FIELDS.get(call.name, "")) if outcome.executed_input is not None else None
+    if not isinstance(path, str) or outcome.output.is_error:
         return []
-    if talk.parent_tool_use_id is None and is_replaced(talk.instructions):
+    if conversation.parent_tool_use_id is None and is_replaced(conversation.instructions):
         return []
-    found = talk.instructions.nested(path)
-    new = [text for mark, text in found if not is_told(talk, mark)]
+    found = conversation.instructions.nested(path)
+    new = [text for mark, text in found if not is_sent(conversation, mark)]
     return ["\n\n".join([HEADING, *new])] if new else []
 
 
-def is_told(talk: Conversation, mark: str) -> bool:
-    return any(mark in text for text in texts(talk.record.history.messages()))
+def is_sent(conversation: Conversation, mark: str) -> bool:
+    return any(mark in text for text in texts(conversation.journal.history.render()))
 
 
 def texts(messages: list[Json]) -> Iterator[str]:

@@ -34,7 +34,7 @@ class Instructions(Struct, frozen=True, kw_only=True):
     role: str | None = None
     """The prompt of the agent that the session runs as, in the place of ours."""
     appended: str = ""
-    surroundings: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
     """Facts of the machine, one a line; not added to a replaced prompt."""
     style: str = ""
     """How to answer; not added to a replaced prompt."""
@@ -53,7 +53,7 @@ def render(instructions: Instructions) -> str:
     if is_replaced(instructions):
         parts = [instructions.replaced or "", instructions.appended]
     else:
-        facts = "\n".join(f"- {fact}" for fact in instructions.surroundings)
+        facts = "\n".join(f"- {fact}" for fact in instructions.environment)
         surroundings = f"Surroundings:\n{facts}" if facts else ""
         parts = [instructions.role or DEFAULT, surroundings, instructions.style, instructions.appended]
         parts += [instructions.memory(), instructions.servers]
@@ -65,7 +65,7 @@ def is_replaced(instructions: Instructions) -> bool:
     return bool(instructions.replaced) or (instructions.replaced is not None and not instructions.role)
 
 
-def date_in(text: str) -> str | None:
+def find_date(text: str) -> str | None:
     """The day that a text tells, if it does."""
     _, told, rest = text.partition(DATE)
     return rest[:10] if told else None

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from parley.engine.context.history import tokens, weight
-from parley.models.catalog import Choice, facts
+from parley.engine.context.history import estimate_tokens, tokens_from_chars
+from parley.models.catalog import ModelRef, model_info
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import ContextUsage
 
@@ -23,17 +23,17 @@ ROWS, COLUMNS = 10, 20
 MCP = "mcp__"
 
 
-class Contents(Struct, frozen=True, kw_only=True):
+class RequestContents(Struct, frozen=True, kw_only=True):
     """What the next model call would carry."""
 
-    model: Choice
+    model: ModelRef
     system: str
     memory: list[tuple[str, str, int]] = []
     """Path, kind and characters of the memory files, which are part of `system`."""
     tools: list[Json] = []
     messages: list[Json] = []
     last_usage: Json | None = None
-    counted: int = 0
+    counted_tokens: int = 0
     """How many tokens that is as far as anybody knows: by the backend's count and what came since."""
     window: int | None = None
     """As the session sees it; None for what is known of the model."""
@@ -41,7 +41,7 @@ class Contents(Struct, frozen=True, kw_only=True):
     """From how many tokens on the conversation is compacted by itself; None for never."""
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class UsageCategory(Struct, frozen=True, kw_only=True):
     """A category."""
 
     id: str
@@ -55,41 +55,43 @@ class Row(Struct, frozen=True, kw_only=True):
         return json
 
 
-def context_usage(contents: Contents) -> ContextUsage:
-    window = contents.window or facts(contents.model.name).context_window
-    memory = [{"path": path, "type": kind, "tokens": tokens(chars)} for path, kind, chars in contents.memory]
-    own = [named(tool) for tool in contents.tools if not tool["name"].startswith(MCP)]
-    mcp = [mcp_tool(tool) for tool in contents.tools if tool["name"].startswith(MCP)]
+def report_usage(contents: RequestContents) -> ContextUsage:
+    window = contents.window or model_info(contents.model.name).context_window
+    memory = [{"path": path, "type": kind, "tokens": tokens_from_chars(chars)} for path, kind, chars in contents.memory]
+    own = [describe_tool(tool) for tool in contents.tools if not tool["name"].startswith(MCP)]
+    mcp = [describe_mcp_tool(tool) for tool in contents.tools if tool["name"].startswith(MCP)]
     breakdown = message_breakdown(contents.messages)
-    around = tokens(len(contents.system)) + total(own) + total(mcp)
+    around = tokens_from_chars(len(contents.system)) + total_tokens(own) + total_tokens(mcp)
     # What a backend counts beyond our estimates fills the window all the same, whatever it belongs to.
-    breakdown["unattributedTokens"] = max(0, contents.counted - around - said(breakdown))
-    of_memory = total(memory)
+    breakdown["unattributedTokens"] = max(0, contents.counted_tokens - around - sum_breakdown(breakdown))
+    of_memory = total_tokens(memory)
     used = [
-        Row(
+        UsageCategory(
             id="system_prompt",
             name="System prompt",
-            tokens=max(0, tokens(len(contents.system)) - of_memory),
+            tokens=max(0, tokens_from_chars(len(contents.system)) - of_memory),
             color="promptBorder",
         ),
-        Row(id="system_tools", name="System tools", tokens=total(own), color="inactive"),
-        Row(id="mcp_tools", name="MCP tools", tokens=total(mcp), color="cyan"),
-        Row(id="memory_files", name="Memory files", tokens=of_memory, color="blue"),
-        Row(id="messages", name="Messages", tokens=said(breakdown), color="purple"),
+        UsageCategory(id="system_tools", name="System tools", tokens=total_tokens(own), color="inactive"),
+        UsageCategory(id="mcp_tools", name="MCP tools", tokens=total_tokens(mcp), color="cyan"),
+        UsageCategory(id="memory_files", name="Memory files", tokens=of_memory, color="blue"),
+        UsageCategory(id="messages", name="Messages", tokens=sum_breakdown(breakdown), color="purple"),
     ]
     rows = [row for row in used if row.tokens]
     filled = sum(row.tokens for row in rows)
     held = 0 if contents.threshold is None else window - contents.threshold
-    buffer = Row(id="autocompact_buffer", name="Autocompact buffer", tokens=held, color="inactive", kind="buffer")
+    buffer = UsageCategory(
+        id="autocompact_buffer", name="Autocompact buffer", tokens=held, color="inactive", kind="buffer"
+    )
     left = max(0, window - filled - held)
-    free = Row(id="free_space", name="Free space", tokens=left, color="promptBorder", kind="free")
+    free = UsageCategory(id="free_space", name="Free space", tokens=left, color="promptBorder", kind="free")
     return ContextUsage(
         categories=[row.json() for row in (*rows, *([buffer] if held else ()), free)],
         totalTokens=filled,
         maxTokens=window,
         rawMaxTokens=window,
         percentage=round(100 * filled / window),
-        model=contents.model.shown,
+        model=contents.model.display_name,
         isAutoCompactEnabled=contents.threshold is not None,
         autoCompactThreshold=UNSET if contents.threshold is None else contents.threshold,
         memoryFiles=memory,
@@ -102,17 +104,17 @@ def context_usage(contents: Contents) -> ContextUsage:
     )
 
 
-def total(items: Iterable[Json]) -> int:
+def total_tokens(items: Iterable[Json]) -> int:
     return sum(item["tokens"] for item in items)
 
 
-def named(tool: Json) -> Json:
-    return {"name": tool["name"], "tokens": weight(tool)}
+def describe_tool(tool: Json) -> Json:
+    return {"name": tool["name"], "tokens": estimate_tokens(tool)}
 
 
-def mcp_tool(tool: Json) -> Json:
+def describe_mcp_tool(tool: Json) -> Json:
     server = tool["name"].removeprefix(MCP).split("__", 1)[0]
-    return {"name": tool["name"], "serverName": server, "tokens": weight(tool), "isLoaded": True}
+    return {"name": tool["name"], "serverName": server, "tokens": estimate_tokens(tool), "isLoaded": True}
 
 
 def message_breakdown(messages: list[Json]) -> Json:
@@ -123,7 +125,7 @@ def message_breakdown(messages: list[Json]) -> Json:
     names: dict[str, str] = {}
     for message in messages:
         for block in message["content"]:
-            size, kind = weight(block), block.get("type")
+            size, kind = estimate_tokens(block), block.get("type")
             if kind == "tool_use":
                 names[block["id"]] = block["name"]
                 calls[block["name"]] += size
@@ -148,7 +150,7 @@ def message_breakdown(messages: list[Json]) -> Json:
     }
 
 
-def said(breakdown: Json) -> int:
+def sum_breakdown(breakdown: Json) -> int:
     return sum(value for value in breakdown.values() if isinstance(value, int))
 
 
@@ -160,7 +162,7 @@ def api_usage(usage: Json | None) -> Json | None:
     return {field: usage.get(field) or 0 for field in fields}
 
 
-def grid(rows: list[Row], free: Row, window: int) -> list[list[Json]]:
+def grid(rows: list[UsageCategory], free: UsageCategory, window: int) -> list[list[Json]]:
     """The window as squares. Whatever is there has one at least; the last square of a row may be partly filled."""
     squares: list[Json] = []
     most, per_square = ROWS * COLUMNS, window / (ROWS * COLUMNS)
@@ -174,7 +176,7 @@ def grid(rows: list[Row], free: Row, window: int) -> list[list[Json]]:
     return [squares[at : at + COLUMNS] for at in range(0, most, COLUMNS)]
 
 
-def square(row: Row, window: int, fullness: float, *, is_filled: bool = True) -> Json:
+def square(row: UsageCategory, window: int, fullness: float, *, is_filled: bool = True) -> Json:
     return {
         "color": row.color,
         "isFilled": is_filled,

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Coroutine
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.control.handlers.session import ANSWERERS
-from parley.engine.session.prompt_queue import Rejected
+from parley.engine.control.handlers.session import HANDLERS
+from parley.engine.session.prompt_queue import RejectedPrompt
 from parley.errors import ModelError, NotPossible, SessionError, ToolError
-from parley.protocol.base import UNSET, Json, Refused, plain
-from parley.protocol.messages import requests as ask
+from parley.protocol.base import UNSET, Json, Refused, to_builtins
+from parley.protocol.messages import requests
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,
@@ -35,18 +35,18 @@ from parley.protocol.messages.dialects import SystemFault
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
-PENDING: dict[str, type[ask.Request]] = {
-    "pending_permission_requests": ask.CanUseTool,
-    "pending_user_dialog_requests": ask.RequestUserDialog,
-    "pending_elicitation_requests": ask.Elicitation,
+PENDING: dict[str, type[requests.Request]] = {
+    "pending_permission_requests": requests.CanUseTool,
+    "pending_user_dialog_requests": requests.RequestUserDialog,
+    "pending_elicitation_requests": requests.Elicitation,
 }
 """Where the answer to `initialize` lists which open questions of ours."""
-CONNECTING = (ask.McpSetServers, ask.McpReconnect, ask.McpToggle)
+CONNECTING = (requests.McpSetServers, requests.McpReconnect, requests.McpToggle)
 """What waits for servers. At the end nobody will call them: an answer that is as good as there is still told."""
 CONNECTING_SECONDS = 3.0
 
 
-class Control:
+class ControlDispatcher:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._slow: dict[RequestId, asyncio.Task[None]] = {}
@@ -55,11 +55,11 @@ class Control:
         """Those of them that change files."""
         self._connecting: set[asyncio.Task[None]] = set()
         """Those of them that wait for servers."""
-        self._one_by_one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def take(self, message: ControlRequest) -> None:
+    def receive(self, message: ControlRequest) -> None:
         session, request = self._session, message.request
-        handler = ANSWERERS.get(type(request))
+        handler = HANDLERS.get(type(request))
         if handler is None:
             text = f"Unsupported control request subtype: {request.subtype}"
             self.refuse(message.request_id, text, "unsupported_request")
@@ -72,25 +72,25 @@ class Control:
         if isinstance(answer, Awaitable):
             self._await(message, answer)
             return
-        self._answer(message.request_id, answer)
-        if isinstance(request, ask.Interrupt):
+        self._send_answer(message.request_id, answer)
+        if isinstance(request, requests.Interrupt):
             session.abort()
-        elif isinstance(request, ask.EndSession):
-            session.finish()
+        elif isinstance(request, requests.EndSession):
+            session.close_input()
 
-    def turn_away(self, refused: Refused) -> None:
+    def reject(self, refused: Refused) -> None:
         """A line we cannot take: answered where somebody waits, else complained about."""
         session = self._session
-        session.setup.complain(f"a line from the host was refused: {refused.reason}")
+        session.config.warn(f"a line from the host was refused: {refused.reason}")
         if refused.request_id is not None:
             self.refuse(refused.request_id, refused.reason, "invalid_request")
         elif refused.kind == "user":
-            session.inbox.put(Rejected(refused.reason, refused.uuid))
+            session.prompt_queue.put(RejectedPrompt(refused.reason, refused.uuid))
         else:
             error = {"type": "validation_error", "message": refused.reason}
-            session.tell(SystemFault(message=refused.reason, error=error))
+            session.send(SystemFault(message=refused.reason, error=error))
 
-    def withdraw(self, message: ControlCancelRequest) -> None:
+    def cancel(self, message: ControlCancelRequest) -> None:
         """The host no longer wants to know. A change that has begun is finished all the same."""
         task = self._slow.get(message.request_id)
         if task is not None and task not in self._changing:
@@ -103,7 +103,7 @@ class Control:
         """Whether files are being changed at the host's wish."""
         return bool(self._changing)
 
-    async def settled(self) -> None:
+    async def wait_changes(self) -> None:
         """Wait until no file is changed any more at the host's wish."""
         while self._changing:
             await asyncio.wait(self._changing)
@@ -118,39 +118,39 @@ class Control:
             while self._slow:
                 await asyncio.wait(self._slow.values())
         finally:
-            self.drop()
+            self.cancel_pending()
 
-    def drop(self) -> None:
+    def cancel_pending(self) -> None:
         """Give up what nobody will wait for. Changes of files are finished."""
         for task in self._slow.values():
             if task not in self._changing:
                 task.cancel()
 
     def _await(self, message: ControlRequest, answer: Awaitable[Any]) -> None:
-        changes = isinstance(message.request, ask.RewindFiles)
+        changes = isinstance(message.request, requests.RewindFiles)
         task = asyncio.create_task(self._finish(message.request_id, answer, changes))
         self._slow[message.request_id] = task
         if changes:
             self._changing.add(task)
         if isinstance(message.request, CONNECTING):
             self._connecting.add(task)
-        task.add_done_callback(lambda task: self._over(message.request_id, answer, task))
+        task.add_done_callback(lambda task: self._on_done(message.request_id, answer, task))
 
     async def _finish(self, request_id: RequestId, answer: Awaitable[Any], changes: bool) -> None:
         try:
-            async with self._one_by_one if changes else nullcontext():
+            async with self._lock if changes else nullcontext():
                 found = await answer
-            self._answer(request_id, found)
+            self._send_answer(request_id, found)
         except Exception as exc:
             self._fail(request_id, exc)
 
-    def _over(self, request_id: RequestId, answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
+    def _on_done(self, request_id: RequestId, answer: Awaitable[Any], task: asyncio.Task[None]) -> None:
         del self._slow[request_id]
         self._connecting.discard(task)
         if task in self._changing:
             self._changing.remove(task)
             if not self._session.is_running and not self._changing:
-                self._session.prompts.keep_silent()
+                self._session.prompts.append_silent()
         if task.cancelled():
             if isinstance(answer, Coroutine):
                 answer.close()  # it may not even have begun
@@ -158,31 +158,31 @@ class Control:
 
     # Answers.
 
-    def _answer(self, request_id: RequestId, answer: Any) -> None:
-        more = self._open_questions() if isinstance(answer, ask.InitializeAnswer) else {}
-        payload = UNSET if answer is None else plain(answer)
-        self._session.host.tell(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
-        if isinstance(answer, ask.InitializeAnswer):
-            self._session.unfinished.offer()
+    def _send_answer(self, request_id: RequestId, answer: Any) -> None:
+        more = self._pending_requests() if isinstance(answer, requests.InitializeAnswer) else {}
+        payload = UNSET if answer is None else to_builtins(answer)
+        self._session.host.send(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
+        if isinstance(answer, requests.InitializeAnswer):
+            self._session.resumed_turn.enqueue()
             self._session.servers.start()  # never before: the handshake waits for nobody
 
-    def _open_questions(self) -> dict[str, list[Json]]:
+    def _pending_requests(self) -> dict[str, list[Json]]:
         """What we have asked and nobody has answered, so that a client that comes back can."""
-        asked = self._session.host.pending()
+        asked = self._session.host.pending_requests()
         return {
-            field: [plain(question) for question in asked if isinstance(question.request, kind)]
+            field: [to_builtins(question) for question in asked if isinstance(question.request, kind)]
             for field, kind in PENDING.items()
         }
 
     def refuse(self, request_id: RequestId, text: str, code: str) -> None:
-        self._session.host.tell(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))
+        self._session.host.send(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))
 
-    def _fail(self, request_id: RequestId, flaw: Exception) -> None:
-        if isinstance(flaw, NotPossible):
-            self.refuse(request_id, str(flaw), flaw.code)
-        elif isinstance(flaw, ModelError | SessionError | ToolError):
-            self.refuse(request_id, str(flaw), "failed")
+    def _fail(self, request_id: RequestId, error: Exception) -> None:
+        if isinstance(error, NotPossible):
+            self.refuse(request_id, str(error), error.code)
+        elif isinstance(error, ModelError | SessionError | ToolError):
+            self.refuse(request_id, str(error), "failed")
         else:
             # A fault of ours costs this answer, not the session.
-            self._session.setup.complain("".join(traceback.format_exception(flaw)))
-            self.refuse(request_id, f"internal error: {type(flaw).__name__}: {flaw}", "internal_error")
+            self._session.config.warn("".join(traceback.format_exception(error)))
+            self.refuse(request_id, f"internal error: {type(error).__name__}: {error}", "internal_error")

@@ -9,70 +9,72 @@ from typing import TYPE_CHECKING
 
 from parley.errors import ModelError
 from parley.protocol.blocks import ToolUse
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.tool_outcome import Called
+    from parley.engine.turn.tool_outcome import ToolOutcome
 
 
-class Hearing:
+class HookFeedback:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._listeners = conversation.listeners
+        self._hooks = conversation.hooks
         self.contexts: list[str] = []
         """What hooks have to say to the model, until it can be said."""
-        self.about_prompts: list[str] = []
+        self.prompt_contexts: list[str] = []
         """The same about the prompts of the turn: where they do not come in, it has no use."""
-        self.stopped: str | None = None
+        self.stop_reason: str | None = None
         """Why a hook wants the turn to end, if one does."""
-        self._done: list[tuple[ToolUse, Result]] = []
+        self._done: list[tuple[ToolUse, ToolOutput]] = []
         """The calls of the last answer that have their results."""
         self._stops = 0
         """How often hooks have kept the turn from ending."""
 
-    def keep(self) -> None:
+    def append(self) -> None:
         """Put what was heard into the conversation. Raises SessionError."""
-        self._conversation.keep_contexts([*self.contexts, *self.about_prompts])
-        self.contexts, self.about_prompts = [], []
+        self._conversation.append_contexts([*self.contexts, *self.prompt_contexts])
+        self.contexts, self.prompt_contexts = [], []
 
-    def note(self, call: ToolUse, called: Called) -> None:
+    def add_result(self, call: ToolUse, outcome: ToolOutcome) -> None:
         """A call has its result."""
-        if self._listeners.live is not None:
-            self._done.append((call, called.result))
-            self.contexts += called.contexts
-            self._stop(called.stopped)
+        if self._hooks.dispatcher is not None:
+            self._done.append((call, outcome.output))
+            self.contexts += outcome.contexts
+            self._stop(outcome.stop_reason)
 
     async def end_batch(self) -> None:
         """All calls of an answer have their results: now is the time to speak to the model."""
-        live = self._listeners.live
-        if live is None:
+        dispatcher = self._hooks.dispatcher
+        if dispatcher is None:
             return
         done, self._done = self._done, []
-        ending = await live.turns.after_batch(done, self._conversation.caller.agent)
+        ending = await dispatcher.turn_hooks.after_batch(done, self._conversation.tool_executor.agent)
         self.contexts += ending.contexts
-        self._stop(ending.stopped)
-        self.keep()
+        self._stop(ending.stop_reason)
+        self.append()
 
-    async def goes_on(self, text: str) -> bool:
+    async def should_continue(self, text: str) -> bool:
         """Whether hooks want more of a model that asks for nothing more."""
-        live = self._listeners.live
-        if live is None or self.stopped is not None:
+        dispatcher = self._hooks.dispatcher
+        if dispatcher is None or self.stop_reason is not None:
             return False
-        talk = self._conversation
-        ending = await live.turns.may_end(text, self._stops, talk.caller.agent, talk.transcript_path)
-        self._stop(ending.stopped)
+        conversation = self._conversation
+        ending = await dispatcher.turn_hooks.before_stop(
+            text, self._stops, conversation.tool_executor.agent, conversation.transcript_path
+        )
+        self._stop(ending.stop_reason)
         if ending.feedback is None:
             return False
         self._stops += 1
         self.contexts.append(ending.feedback)
-        self.keep()
+        self.append()
         return True
 
-    async def tell_failure(self, flaw: ModelError) -> None:
-        if self._listeners.live is not None and self._conversation.parent_tool_use_id is None:
-            await self._listeners.live.turns.tell_failure(flaw)
+    async def report_failure(self, error: ModelError) -> None:
+        if self._hooks.dispatcher is not None and self._conversation.parent_tool_use_id is None:
+            await self._hooks.dispatcher.turn_hooks.report_failure(error)
 
-    def _stop(self, why: str | None) -> None:
-        if self.stopped is None:
-            self.stopped = why
+    def _stop(self, reason: str | None) -> None:
+        if self.stop_reason is None:
+            self.stop_reason = reason

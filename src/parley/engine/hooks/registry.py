@@ -8,49 +8,51 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from parley.engine.recovery.pending_approvals import Recorded
+from parley.engine.recovery.pending_approvals import RecordingHost
 from parley.protocol.messages.requests import HookMatcher
-from parley.settings.base import Merged, Value
+from parley.settings.base import MergedSettings, SettingsValue
 
 if TYPE_CHECKING:
-    from parley.engine.hooks.dispatcher import Hooking
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.session.session import Session
 
 
-class Listeners:
+class HookRegistry:
     def __init__(self) -> None:
-        self.live: Hooking | None = None
-        self.of_lead: tuple[Value, ...] = ()
+        self.dispatcher: HookDispatcher | None = None
+        self.main_agent_hooks: tuple[SettingsValue, ...] = ()
         """The hooks of the agent that the session runs as."""
 
     def register(self, session: Session, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
         """Callbacks of the host, in the place of those it had; False if one that must not fail can never be asked."""
-        if not hooks and self.live is None:
+        if not hooks and self.dispatcher is None:
             return True
-        live = self._opened(session)
-        host = Recorded(session.host, session.questions, session.limits.line_bytes, session.setup.complain)
-        live.callbacks = session.setup.make_callbacks(host, hooks)
-        return live.can_keep_promises(hooks)
+        dispatcher = self._get_dispatcher(session)
+        host = RecordingHost(
+            session.host, session.pending_approvals, session.limits.max_line_bytes, session.config.warn
+        )
+        dispatcher.callbacks = session.config.make_callback_hooks(host, hooks)
+        return dispatcher.can_guarantee(hooks)
 
-    def settle(self, session: Session, merged: Merged) -> None:
+    def set_commands(self, session: Session, merged: MergedSettings) -> None:
         """The commands that the settings have now."""
-        wanted = (*merged.hooks, *self.of_lead) if merged.get("disableAllHooks") is not True else ()
-        if wanted or self.live is not None:
-            self._opened(session).commands = session.setup.make_commands(wanted)
+        wanted = (*merged.hooks, *self.main_agent_hooks) if merged.get("disableAllHooks") is not True else ()
+        if wanted or self.dispatcher is not None:
+            self._get_dispatcher(session).commands = session.config.make_command_hooks(wanted)
 
-    def dress(self, session: Session, agent_id: str, hooks: Value) -> None:
+    def add_agent(self, session: Session, agent_id: str, hooks: SettingsValue) -> None:
         """The hooks of a subagent, which hear of nobody else."""
-        held = session.setup.settings
+        held = session.config.settings
         if held is None or held.merged.get("disableAllHooks") is not True:
-            self._opened(session).of_agents[agent_id] = session.setup.make_commands([hooks])
+            self._get_dispatcher(session).agent_hooks[agent_id] = session.config.make_command_hooks([hooks])
 
-    def undress(self, agent_id: str) -> None:
-        if self.live is not None:
-            self.live.of_agents.pop(agent_id, None)
+    def remove_agent(self, agent_id: str) -> None:
+        if self.dispatcher is not None:
+            self.dispatcher.agent_hooks.pop(agent_id, None)
 
-    def _opened(self, session: Session) -> Hooking:
-        if self.live is None:
-            from parley.engine.hooks.dispatcher import Hooking
+    def _get_dispatcher(self, session: Session) -> HookDispatcher:
+        if self.dispatcher is None:
+            from parley.engine.hooks.dispatcher import HookDispatcher
 
-            self.live = Hooking(session)
-        return self.live
+            self.dispatcher = HookDispatcher(session)
+        return self.dispatcher

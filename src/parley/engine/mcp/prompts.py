@@ -15,62 +15,62 @@ import msgspec
 from parley.engine.session.prompt_queue import Prompt
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX
-from parley.mcp.content import clean, messages_of
-from parley.mcp.naming import qualified
-from parley.mcp.server import Server
+from parley.mcp.content import clean, convert_messages
+from parley.mcp.naming import qualify
+from parley.mcp.server import McpServer
 from parley.protocol.base import Json
 
-MOST_CHARS = 500
+MAX_CHARS = 500
 """Of what is told of a command."""
-MOST_COMMANDS = 500
+MAX_COMMANDS = 500
 """Of one server."""
 
 
-def commands(servers: Iterable[Server]) -> list[Json]:
+def list_commands(servers: Iterable[McpServer]) -> list[Json]:
     return [
         {
             "name": name,
-            "description": clean(str(prompt.get("description") or ""))[:MOST_CHARS],
-            "argumentHint": " ".join(f"<{clean(parameter)}>" for parameter in parameters(prompt))[:MOST_CHARS],
+            "description": clean(str(prompt.get("description") or ""))[:MAX_CHARS],
+            "argumentHint": " ".join(f"<{clean(parameter)}>" for parameter in parameter_names(prompt))[:MAX_CHARS],
         }
-        for name, _, prompt in listed(servers)
+        for name, _, prompt in list_prompts(servers)
     ]
 
 
-def listed(servers: Iterable[Server]) -> Iterator[tuple[str, Server, Json]]:
+def list_prompts(servers: Iterable[McpServer]) -> Iterator[tuple[str, McpServer, Json]]:
     for server in servers:
-        for prompt in server.prompts[:MOST_COMMANDS]:
-            yield qualified(server.spec.name, prompt["name"]), server, prompt
+        for prompt in server.prompts[:MAX_COMMANDS]:
+            yield qualify(server.spec.name, prompt["name"]), server, prompt
 
 
-def parameters(prompt: Json) -> list[str]:
+def parameter_names(prompt: Json) -> list[str]:
     known = prompt.get("arguments")
-    return [name for one in known if (name := name_of(one))] if isinstance(known, list) else []
+    return [name for one in known if (name := parameter_name(one))] if isinstance(known, list) else []
 
 
-def name_of(parameter: Any) -> str:
+def parameter_name(parameter: Any) -> str:
     name = parameter.get("name") if isinstance(parameter, dict) else None
     return name if isinstance(name, str) else ""
 
 
-async def expanded(prompt: Prompt, servers: Iterable[Server]) -> Prompt:
+async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer]) -> Prompt:
     """A prompt that is such a command, with what the server makes of it. Raises ToolError if it cannot be had."""
     first = prompt.content[0] if prompt.content else {}
     text = first.get("text", "") if first.get("type") == "text" else ""
     if prompt.verbatim or not text.startswith(f"/{PREFIX}"):
         return prompt
     name, _, rest = text[1:].partition(" ")
-    for known, server, described in listed(servers):
+    for known, server, described in list_prompts(servers):
         if known == name:
             try:
-                answer = await server.prompt(described["name"], arguments(rest, parameters(described)))
+                answer = await server.prompt(described["name"], parse_arguments(rest, parameter_names(described)))
             except ToolError as exc:
                 raise ToolError(f"/{name} could not be expanded: {exc}") from None
-            return msgspec.structs.replace(prompt, expansion=[*messages_of(answer), *prompt.content[1:]])
+            return msgspec.structs.replace(prompt, expansion=[*convert_messages(answer), *prompt.content[1:]])
     return prompt
 
 
-def arguments(text: str, names: list[str]) -> dict[str, str]:
+def parse_arguments(text: str, names: list[str]) -> dict[str, str]:
     """The words of a command for its parameters; quotes keep words together."""
     try:
         words = shlex.split(text)

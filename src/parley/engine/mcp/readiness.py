@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parley.mcp.server import Server
+    from parley.mcp.server import McpServer
 
 
-async def settled(servers: list[Server], hurry: asyncio.Event, seconds: float | None) -> None:
+async def wait_ready(servers: list[McpServer], stop_waiting: asyncio.Event, seconds: float | None) -> None:
     """Every wait ends: a server is known to be there or not within its own limits."""
     waits = [asyncio.ensure_future(server.settled.wait()) for server in servers]
     if not waits:
         return
     everything: asyncio.Future[Any] = asyncio.gather(*waits)
-    hurried: asyncio.Future[Any] = asyncio.ensure_future(hurry.wait())
+    hurried: asyncio.Future[Any] = asyncio.ensure_future(stop_waiting.wait())
     try:
         await asyncio.wait({everything, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:

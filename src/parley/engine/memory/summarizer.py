@@ -10,36 +10,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parley.engine.context import summary
-from parley.engine.context.compaction import KEPT_SHARE, keep_from
-from parley.engine.context.compactor import Compactor, Condensed
-from parley.engine.context.history import Said
+from parley.engine.context.compaction import KEPT_SHARE, find_keep_start
+from parley.engine.context.compactor import Compactor, Summarized
+from parley.engine.context.history import HistoryEntry
 from parley.engine.context.system_prompt import system_blocks
 from parley.engine.memory.summary_levels import (
-    ASK,
-    ASK_AGAIN,
+    ENTRIES_REQUEST,
+    SUMMARIES_REQUEST,
     WORDS_PER_TOKEN,
-    blocks,
-    covered,
-    due,
-    lead,
-    merged,
-    pieces,
-    row_in,
+    find_due,
+    find_summaries,
+    find_tail_start,
+    find_unsummarized,
+    format_entry,
+    format_summaries,
+    intro,
+    merge_summaries,
     row_tokens,
-    stretch_in,
+    split_entries,
+    summary_records,
     summary_tokens,
-    tail_from,
-    told,
 )
 from parley.engine.side.retry import is_about_length
 from parley.errors import ModelError, SessionError
 from parley.memory.base import Summary
 from parley.models.base import ModelRequest
-from parley.models.catalog import CHARS_PER_TOKEN, PUPPETS, Choice, resolve
+from parley.models.catalog import CHARS_PER_TOKEN, FAKE_ADAPTERS, ModelRef, resolve
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.memory.worker import Remembering
+    from parley.engine.memory.worker import MemoryWorker
 
 INSTRUCTIONS = "You write summaries for an agent that works for a person. Say only what you were given."
 SHARE_OF_WINDOW = 0.5
@@ -48,100 +48,104 @@ SPARE_TOKENS = 1_000
 """What a model may write beyond what it was asked for, before it is cut off."""
 
 
-class Distiller(Compactor):
-    def __init__(self, conversation: Conversation, remembering: Remembering) -> None:
+class Summarizer(Compactor):
+    def __init__(self, conversation: Conversation, worker: MemoryWorker) -> None:
         super().__init__(conversation)
-        self._remembering = remembering
-        self._wish: str | None = None
+        self._worker = worker
+        self._focus: str | None = None
 
     @property
     def _room(self) -> int:
         """Tokens for what was said, in short or as it was."""
-        return max(0, self._threshold() - self._talk.tokens_around())
+        return max(0, self._threshold() - self._conversation.overhead_tokens())
 
-    def _keep_from(self, trigger: str) -> int | None:
-        spoken = list(self._talk.record.history.spoken())
+    def _find_keep_start(self, trigger: str) -> int | None:
+        messages = list(self._conversation.journal.history.list_messages())
         if trigger == "manual":  # who asks for it wants as much as possible to be short
-            at = keep_from(spoken, int(self._threshold() * KEPT_SHARE))
+            at = find_keep_start(messages, int(self._threshold() * KEPT_SHARE))
         else:
-            at = tail_from(spoken, self._room)
-        return None if at is None or not self._stretch(at) else at
+            at = find_tail_start(messages, self._room)
+        return None if at is None or not self._unsummarized(at) else at
 
-    def _stretch(self, at: int) -> list[Said]:
-        history = self._talk.record.history
-        kept = frozenset(uuid for message in history.spoken()[at:] for uuid in message.uuids)
-        return stretch_in(history.lines(), kept)
+    def _unsummarized(self, at: int) -> list[HistoryEntry]:
+        history = self._conversation.journal.history
+        kept = frozenset(uuid for message in history.list_messages()[at:] for uuid in message.uuids)
+        return find_unsummarized(history.list_entries(), kept)
 
-    async def _condensed(self, at: int, instructions: str | None) -> Condensed:
-        self._remembering.begin()
-        self._wish = instructions
-        talk, new = self._talk, list[Summary]()
-        row = row_in(talk.record.history.lines(), talk.setup.session_id)
-        most_chars = int(self._window() * SHARE_OF_WINDOW) * CHARS_PER_TOKEN
-        for piece in pieces(self._stretch(at), max(1, most_chars)):
-            new.append(await self._of_messages(piece))
+    async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
+        self._worker.start()
+        self._focus = instructions
+        conversation, new = self._conversation, list[Summary]()
+        row = find_summaries(conversation.journal.history.list_entries(), conversation.config.session_id)
+        max_chars = int(self._window() * SHARE_OF_WINDOW) * CHARS_PER_TOKEN
+        for piece in split_entries(self._unsummarized(at), max(1, max_chars)):
+            new.append(await self._summarize_entries(piece))
         row += new
-        while (place := due(row, row_tokens(self._room))) is not None:
-            made = await self._of_summaries(row[place])
+        while (place := find_due(row, row_tokens(self._room))) is not None:
+            made = await self._merge_summaries(row[place])
             row[place] = [made]
             new.append(made)
-        await self._keep(new)
+        await self._store(new)
         request, date = self._reminders(at)
-        behind = [f"{summary.REQUEST}\n{summary.shortened(request, self._most_chars)}"] if request else []
-        texts = (lead(talk.tool_names()), *blocks(row), *behind, *([date] if date else []))
-        return Condensed(said="\n\n".join(blocks(row)), texts=texts, more={"distilled": covered(row)})
+        behind = [f"{summary.LAST_REQUEST}\n{summary.shorten_text(request, self._max_chars)}"] if request else []
+        texts = (intro(conversation.tool_names()), *format_summaries(row), *behind, *([date] if date else []))
+        return Summarized(
+            text="\n\n".join(format_summaries(row)), texts=texts, more={"distilled": summary_records(row)}
+        )
 
-    async def _keep(self, summaries: list[Summary]) -> None:
+    async def _store(self, summaries: list[Summary]) -> None:
         """They are in the log as well: a memory that cannot be written must not end the turn."""
         try:
-            await self._remembering.keeper.keep(summaries)
+            await self._worker.memory.store(summaries)
         except SessionError as exc:
-            self._talk.setup.complain(str(exc))
+            self._conversation.config.warn(str(exc))
 
     # The summaries.
 
-    async def _of_messages(self, lines: list[Said]) -> Summary:
+    async def _summarize_entries(self, lines: list[HistoryEntry]) -> Summary:
         """Raises ModelError, BudgetSpent."""
-        text = await self._written(ASK, "\n\n".join(map(told, lines)))
-        session_id = self._talk.setup.session_id
+        text = await self._write_summary(ENTRIES_REQUEST, "\n\n".join(map(format_entry, lines)))
+        session_id = self._conversation.config.session_id
         return Summary(session=session_id, order=1, first=lines[0].seq, last=lines[-1].seq, text=text)
 
-    async def _of_summaries(self, summaries: list[Summary]) -> Summary:
+    async def _merge_summaries(self, summaries: list[Summary]) -> Summary:
         """Raises ModelError, BudgetSpent."""
-        return merged(summaries, await self._written(ASK_AGAIN, "\n\n".join(blocks(summaries))))
+        return merge_summaries(
+            summaries, await self._write_summary(SUMMARIES_REQUEST, "\n\n".join(format_summaries(summaries)))
+        )
 
-    async def _written(self, asked: str, material: str) -> str:
+    async def _write_summary(self, asked: str, material: str) -> str:
         """A summary of it, no longer than may be; what can be had without a model where none can take it."""
         words = asked.format(words=int(summary_tokens(self._room) * WORDS_PER_TOKEN))
-        wish = f"\n\n[The person says of this summary: {self._wish}]" if self._wish else ""
+        focus = f"\n\n[The person says of this summary: {self._focus}]" if self._focus else ""
         try:
-            said = await self._insist(self._asking(f"{words}{wish}\n\n{material}"), self._choice)
+            said = await self._call_with_retry(self._build_request(f"{words}{focus}\n\n{material}"), self._model)
         except ModelError as exc:
             if not is_about_length(exc):
                 raise
             said = material
-        return summary.shortened(summary.TAGS.sub("", said).strip(), self._most_chars)
+        return summary.shorten_text(summary.TAGS.sub("", said).strip(), self._max_chars)
 
-    def _asking(self, text: str) -> ModelRequest:
-        choice, known = self._choice, self._talk.setup.facts_of(self._choice)
+    def _build_request(self, text: str) -> ModelRequest:
+        choice, known = self._model, self._conversation.config.get_model_info(self._model)
         return ModelRequest(
-            model=choice.name if choice.adapter == "anthropic" else choice.shown,
+            model=choice.name if choice.adapter == "anthropic" else choice.display_name,
             system=system_blocks(INSTRUCTIONS),
             messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
             max_tokens=min(summary_tokens(self._room) + SPARE_TOKENS, known.max_output_tokens),
-            session_id=self._talk.setup.session_id,
+            session_id=self._conversation.config.session_id,
         )
 
     @property
-    def _choice(self) -> Choice:
-        named = self._remembering.keeper.policy.summary_model
-        return self._talk.model if named is None else resolve(named)
+    def _model(self) -> ModelRef:
+        named = self._worker.memory.policy.summary_model
+        return self._conversation.model if named is None else resolve(named)
 
     def _window(self) -> int:
-        choice = self._choice
-        is_own = choice == self._talk.model or choice.adapter in PUPPETS
-        return self._talk.window if is_own else self._talk.setup.facts_of(choice).context_window
+        choice = self._model
+        is_own = choice == self._conversation.model or choice.adapter in FAKE_ADAPTERS
+        return self._conversation.window if is_own else self._conversation.config.get_model_info(choice).context_window
 
     @property
-    def _most_chars(self) -> int:
+    def _max_chars(self) -> int:
         return summary_tokens(self._room) * CHARS_PER_TOKEN

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.models.base import Model
-from parley.models.catalog import Choice
-from parley.observer import NOBODY, Observer
+from parley.models.catalog import ModelRef
+from parley.observer import NULL_OBSERVER, Observer
 
 
-class Access:
+class ModelPool:
     """Models, each opened when it is first needed."""
 
-    def __init__(self, open_model: Callable[[Choice], Model], observer: Observer = NOBODY) -> None:
+    def __init__(self, open_model: Callable[[ModelRef], Model], observer: Observer = NULL_OBSERVER) -> None:
         self._open = open_model
         self._observer = observer
-        self._opened: dict[Choice, Model] = {}
+        self._opened: dict[ModelRef, Model] = {}
 
-    def open(self, choice: Choice) -> Model:
+    def open(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
         if choice not in self._opened:
-            self._opened[choice] = self._watched(choice, self._open(choice))
+            self._opened[choice] = self._trace(choice, self._open(choice))
         return self._opened[choice]
 
-    def _watched(self, choice: Choice, model: Model) -> Model:
-        if not self._observer.is_watching:
+    def _trace(self, choice: ModelRef, model: Model) -> Model:
+        if not self._observer.is_enabled:
             return model
-        from parley.engine.models.tracing import Watched
+        from parley.engine.models.tracing import TracedModel
 
-        return Watched(model, choice.adapter, self._observer)
+        return TracedModel(model, choice.adapter, self._observer)
 
     async def close(self) -> None:
         for model in self._opened.values():

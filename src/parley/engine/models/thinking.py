@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from parley.models.catalog import Facts
+from parley.models.catalog import ModelInfo
 from parley.protocol.base import Json, Struct
 
-SMALLEST_BUDGET = 1024
+MIN_BUDGET_TOKENS = 1024
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class ThinkingOptions(Struct, frozen=True, kw_only=True):
     """What the person asked for. None everywhere: whatever is usual for the model."""
 
-    tokens: int | None = None
+    budget_tokens: int | None = None
     mode: str | None = None
     """adaptive, enabled or disabled."""
     display: str | None = None
 
 
-def thinking_field(wish: Wish, facts: Facts, max_tokens: int) -> Json | None:
+def thinking_field(options: ThinkingOptions, model_info: ModelInfo, max_tokens: int) -> Json | None:
     """The request's `thinking`, or None to leave it out."""
-    off = wish.mode == "disabled" or wish.tokens == 0
-    no_room = facts.thinks == "budget" and max_tokens <= SMALLEST_BUDGET
-    if facts.thinks == "never" or off or no_room:
+    off = options.mode == "disabled" or options.budget_tokens == 0
+    no_room = model_info.thinking == "budget" and max_tokens <= MIN_BUDGET_TOKENS
+    if model_info.thinking == "never" or off or no_room:
         return None
     field: Json = {"type": "adaptive"}
-    if facts.thinks == "budget":
-        budget = wish.tokens if wish.tokens is not None else max_tokens - 1
+    if model_info.thinking == "budget":
+        budget = options.budget_tokens if options.budget_tokens is not None else max_tokens - 1
         # The budget is part of max_tokens and the API wants room behind it.
-        field = {"type": "enabled", "budget_tokens": max(SMALLEST_BUDGET, min(budget, max_tokens - 1))}
-    return {**field, "display": wish.display} if wish.display else field
+        field = {"type": "enabled", "budget_tokens": max(MIN_BUDGET_TOKENS, min(budget, max_tokens - 1))}
+    return {**field, "display": options.display} if options.display else field

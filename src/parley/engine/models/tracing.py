@@ -7,38 +7,38 @@ from contextlib import aclosing
 
 import msgspec
 
-from parley.models.base import Event, Model, ModelRequest
-from parley.observer import Observer, Watch
+from parley.models.base import Model, ModelEvent, ModelRequest
+from parley.observer import Observation, Observer
 
 
-class Watched:
+class TracedModel:
     def __init__(self, model: Model, provider: str, observer: Observer) -> None:
         self._model = model
         self._provider = provider
         self._observer = observer
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        with self._observer.model_call(self._provider, request.model) as watch:
-            if headers := watch.headers():
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        with self._observer.model_call(self._provider, request.model) as observation:
+            if headers := observation.headers():
                 request = msgspec.structs.replace(request, headers=dict(headers))
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
-                    if event.type in TELLING:
-                        note(watch, event)
+                    if event.type in USAGE_EVENTS:
+                        record_event(observation, event)
                     yield event
 
     async def close(self) -> None:
         await self._model.close()
 
 
-TELLING = ("message_start", "message_delta")
+USAGE_EVENTS = ("message_start", "message_delta")
 
 
-def note(watch: Watch, event: Event) -> None:
+def record_event(observation: Observation, event: ModelEvent) -> None:
     """What an event tells of the answer as a whole."""
     message = event.message or {}
     usage = event.usage or message.get("usage") or {}
-    watch.note(
+    observation.set_attributes(
         response_model=message.get("model"),
         response_id=message.get("id"),
         input_tokens=usage.get("input_tokens"),

@@ -21,7 +21,7 @@ UNKNOWN = (
 )
 
 
-def verdict(
+def outcome_text(
     tool: str, *, recorded: bool, allowed: bool, reads_only: bool, changes: Callable[[], list[str] | None]
 ) -> str:
     """What to tell the model of a call that has no result.

@@ -21,7 +21,7 @@ LOST = (
 )
 
 
-class QuestionBook:
+class ElicitationLog:
     """What the log says of them: a fold over its entries."""
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class QuestionBook:
         elif entry.kind == "elicited":
             self._open.pop(entry.message["request_id"], None)
 
-    def report(self, note: Callable[[str, Json], None], tell: Callable[[Message], None]) -> list[str]:
+    def report(self, append_event: Callable[[str, Json], None], send: Callable[[Message], None]) -> list[str]:
         """Tell of those that were left open; the words for the model. Raises SessionError."""
         news = []
         for request_id, asked in list(self._open.items()):
             words = LOST.format(server=asked["server"], message=asked["message"])
-            note("elicited", {"request_id": request_id})
-            tell(Informational(content=words, level="warning", tag="question_lost"))
+            append_event("elicited", {"request_id": request_id})
+            send(Informational(content=words, level="warning", tag="question_lost"))
             news.append(words)
         return news

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.session.messages import init_line
-from parley.engine.session.prompt_queue import TakenUp
-from parley.engine.turn.result_spill import fitted_input
+from parley.engine.session.messages import init_message
+from parley.engine.session.prompt_queue import ResumedTurnItem
+from parley.engine.turn.result_spill import fit_input
 from parley.errors import ToolsMissing
 from parley.host import Host
 from parley.protocol.base import Json, convert
@@ -33,135 +33,135 @@ from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
 from parley.stores.base import Entry
 
 if TYPE_CHECKING:
-    from parley.engine.session.journal import Record
+    from parley.engine.session.journal import Journal
     from parley.engine.session.session import Session
     from parley.engine.turn.turn import Turn
 
 
-class Questions:
+class PendingApprovals:
     """The questions about calls: each is on record while it is open."""
 
-    def __init__(self, record: Record, new_id: Callable[[], str]) -> None:
-        self._record = record
+    def __init__(self, journal: Journal, new_id: Callable[[], str]) -> None:
+        self._journal = journal
         self._new_id = new_id
         self._waiting: set[str] = set()
         """The ids that are taken: two may ask alike, a callback that is registered twice or two calls of one id."""
 
-    async def ask(self, asked: CanUseTool | HookCallback, put: Callable[[str], Awaitable[Any]]) -> Any:
+    async def request(self, asked: CanUseTool | HookCallback, send: Callable[[str], Awaitable[Any]]) -> Any:
         """The answer to a question that `put` asks under an id. Raises HostGone or AnswerIsError."""
-        request_id = self._begin(asked)
+        request_id = self._open(asked)
         self._waiting.add(request_id)
         try:
-            answer = await put(request_id)
+            answer = await send(request_id)
         finally:
             self._waiting.discard(request_id)
-        self._record.note("answered", {"request_id": request_id, **names(asked)})
+        self._journal.append_event("answered", {"request_id": request_id, **call_names(asked)})
         return answer
 
-    def _begin(self, asked: CanUseTool | HookCallback) -> str:
+    def _open(self, asked: CanUseTool | HookCallback) -> str:
         """The id to ask under: that of a question which an earlier engine left open, else a new one."""
-        about = names(asked)
-        open_id = self._record.questions.get(str(asked.tool_use_id), {}).get(about.get("callback_id", ""))
+        about = call_names(asked)
+        open_id = self._journal.questions.get(str(asked.tool_use_id), {}).get(about.get("callback_id", ""))
         if open_id is not None and open_id not in self._waiting:
             return open_id
         request_id = self._new_id()
-        self._record.note("question", {"request_id": request_id, **about})
+        self._journal.append_event("question", {"request_id": request_id, **about})
         return request_id
 
 
-def names(asked: CanUseTool | HookCallback) -> Json:
+def call_names(asked: CanUseTool | HookCallback) -> Json:
     own = {"callback_id": asked.callback_id} if isinstance(asked, HookCallback) else {}
     return {"tool_use_id": asked.tool_use_id, **own}
 
 
-class Recorded:
+class RecordingHost:
     """The host as its own callbacks know it: what they are asked before a call is on record while it is open.
 
     The other events are not: what they are about has happened, or comes again with the next prompt. What they are
     told is never longer than a line may be.
     """
 
-    def __init__(self, host: Host, questions: Questions, cap_bytes: int, complain: Callable[[str], None]) -> None:
+    def __init__(self, host: Host, pending: PendingApprovals, max_bytes: int, warn: Callable[[str], None]) -> None:
         self._host = host
-        self._questions = questions
-        self._cap_bytes = cap_bytes
-        self._complain = complain
-        self.tell = host.tell
-        self.pending = host.pending
-        self.reached = host.reached
+        self._pending = pending
+        self._max_bytes = max_bytes
+        self._warn = warn
+        self.send = host.send
+        self.pending_requests = host.pending_requests
+        self.drain = host.drain
 
-    async def ask(self, request: Request, request_id: str | None = None) -> Any:
+    async def request(self, request: Request, request_id: str | None = None) -> Any:
         if not isinstance(request, HookCallback):
-            return await self._host.ask(request, request_id)
-        whole, request = request, self._fitted(request)
+            return await self._host.request(request, request_id)
+        whole, request = request, self._fit(request)
         if request.input.get("hook_event_name") != "PreToolUse":
-            return await self._host.ask(request, request_id)
-        answer = await self._questions.ask(request, partial(self._host.ask, request))
+            return await self._host.request(request, request_id)
+        answer = await self._pending.request(request, partial(self._host.request, request))
         if request is not whole:
             self._refuse_unless_denied(answer)
         return answer
 
     def _refuse_unless_denied(self, answer: Any) -> None:
         """Raises HookFailed: a hook that saw the beginning of an input may deny the call, and nothing else."""
-        from parley.hooks.output import HookFailed, denies, read_output
+        from parley.hooks.output import HookFailed, is_denial, parse_output
 
-        if not denies(read_output(answer)):
+        if not is_denial(parse_output(answer)):
             raise HookFailed(
-                f"the input does not fit into a line of {self._cap_bytes} bytes, so it saw only a part of it"
+                f"the input does not fit into a line of {self._max_bytes} bytes, so it saw only a part of it"
             )
 
-    def _fitted(self, request: HookCallback) -> HookCallback:
-        input = fitted_input(request.input, self._cap_bytes)
+    def _fit(self, request: HookCallback) -> HookCallback:
+        input = fit_input(request.input, self._max_bytes)
         if input is request.input:
             return request
         event = input.get("hook_event_name")
-        self._complain(f"callback {request.callback_id} of {event}: what it is told is cut, a line would be too long")
+        self._warn(f"callback {request.callback_id} of {event}: what it is told is cut, a line would be too long")
         return msgspec.structs.replace(request, input=input)
 
 
-class Unfinished:
+class ResumedTurn:
     """The turn that an earlier engine left waiting for an answer, if it did."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        record = session.record
+        record = session.journal
         undecided = [
             call
-            for call in record.history.open_uses()
-            if call["id"] not in record.decided or call["id"] in record.awaited
+            for call in record.history.open_tool_uses()
+            if call["id"] not in record.decided_calls or call["id"] in record.awaited_calls
         ]
         # Whoever forks a session leaves its questions to the one that goes on.
-        waits = session.setup.begins_as != "fork" and any(call["id"] in record.questions for call in undecided)
+        waits = session.config.start_source != "fork" and any(call["id"] in record.questions for call in undecided)
         self._calls = [ToolUse(call) for call in undecided] if waits else []
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return bool(self._calls)
 
-    def offer(self) -> None:
+    def enqueue(self) -> None:
         """The host is there: the turn goes on before anything else. Once is enough."""
         calls, self._calls = self._calls, []
         if calls:
-            self._session.inbox.put(TakenUp(uuid=calls[0].id, calls=calls))
+            self._session.prompt_queue.put(ResumedTurnItem(uuid=calls[0].id, calls=calls))
 
-    def begin(self, turn: Turn) -> None:
+    def start(self, turn: Turn) -> None:
         """Announce a turn that goes on. Raises SessionError."""
         session = self._session
-        session.tell(init_line(session))
+        session.send(init_message(session))
         session.servers.announce()
-        session.conversation.recover(but=turn.taken_up)
-        self._repeat([call.id for call in turn.taken_up if call.id in session.record.awaited])
-        if turn.cut is None and (obstacle := session.servers.obstacle()):
+        session.conversation.close_interrupted_calls(excluded=turn.resumed_calls)
+        self._repeat([call.id for call in turn.resumed_calls if call.id in session.journal.awaited_calls])
+        if turn.stop_cause is None and (obstacle := session.servers.find_obstacle()):
             raise ToolsMissing(obstacle)
 
     def _repeat(self, calls: list[str]) -> None:
         """Tell the lines once more that hand calls to a client: the one it was told to may be gone."""
         if not calls:
             return
-        said = [entry.message for entry in self._session.setup.log.entries() if has_call(entry, calls)]
+        said = [entry.message for entry in self._session.config.log.entries() if has_call(entry, calls)]
         for line in said:
-            self._session.host.tell(convert(line, Assistant))
-        self._session.tell(AnswerComplete(message_id=str(said[-1]["message"].get("id")) if said else ""))
+            self._session.host.send(convert(line, Assistant))
+        self._session.send(AnswerComplete(message_id=str(said[-1]["message"].get("id")) if said else ""))
 
 
 def has_call(entry: Entry, calls: list[str]) -> bool:

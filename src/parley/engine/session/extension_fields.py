@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parley.models.catalog import PUPPETS
+from parley.models.catalog import FAKE_ADAPTERS
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:
@@ -18,27 +18,31 @@ LEVELS = ((4_000, "low"), (10_000, "medium"))
 TODOS = "TodoWrite"
 
 
-def fields(conversation: Conversation) -> dict[str, Any]:
+def extension_fields(conversation: Conversation) -> dict[str, Any]:
     """The fields for an assistant line that is told now."""
-    return {"thinkingMetadata": thinking(conversation), **todos(conversation.setup.tool_context.notes)}
+    return {"thinkingMetadata": thinking_field(conversation), **todo_field(conversation.config.tool_context.notes)}
 
 
-def thinking(conversation: Conversation) -> Json:
-    wish, choice = conversation.thinking, conversation.model
-    never = choice.adapter not in PUPPETS and conversation.setup.facts_of(choice).thinks == "never"
-    disabled = never or wish.mode == "disabled" or wish.tokens == 0
+def thinking_field(conversation: Conversation) -> Json:
+    options, choice = conversation.thinking, conversation.model
+    never = choice.adapter not in FAKE_ADAPTERS and conversation.config.get_model_info(choice).thinking == "never"
+    disabled = never or options.mode == "disabled" or options.budget_tokens == 0
     # Nothing triggers thought by its words here, so there is nothing to name.
-    return {"level": "auto" if disabled else level(wish.tokens), "disabled": disabled, "triggers": []}
+    return {
+        "level": "auto" if disabled else thinking_level(options.budget_tokens),
+        "disabled": disabled,
+        "triggers": [],
+    }
 
 
-def level(tokens: int | None) -> str:
+def thinking_level(tokens: int | None) -> str:
     """The level of a budget; without one it is the model that decides."""
     if tokens is None:
         return "auto"
     return next((name for most, name in LEVELS if tokens <= most), "high")
 
 
-def todos(notes: Json) -> dict[str, list[Json]]:
+def todo_field(notes: Json) -> dict[str, list[Json]]:
     """The list as the model keeps it, if it does. An item is known by its place."""
     if TODOS not in notes:
         return {}

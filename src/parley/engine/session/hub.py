@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from parley.engine.session.config import Setup
+from parley.engine.session.config import SessionConfig
 from parley.engine.session.session import Session
 from parley.errors import SessionError
 from parley.host import Host
@@ -22,16 +22,18 @@ class Hub:
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
 
-    def open(self, setup: Setup, host: Host) -> Session:
+    def open(self, config: SessionConfig, host: Host) -> Session:
         """A session of its own. Raises SessionError if it is open here already."""
-        if setup.session_id in self._sessions:
-            raise SessionError(f"session {setup.session_id} is open already")
+        if config.session_id in self._sessions:
+            raise SessionError(f"session {config.session_id} is open already")
 
         def agent_log(agent_id: str, meta: Json | None) -> Log:
-            return setup.mirrored_agent(agent_id, meta, setup.open_agent_log(agent_id, meta), host.tell)
+            return config.mirror_agent_log(agent_id, meta, config.open_agent_log(agent_id, meta), host.send)
 
-        mirrored = msgspec.structs.replace(setup, log=setup.mirrored(setup.log, host.tell), open_agent_log=agent_log)
-        session = self._sessions[setup.session_id] = Session(mirrored, host)
+        mirrored = msgspec.structs.replace(
+            config, log=config.mirror_log(config.log, host.send), open_agent_log=agent_log
+        )
+        session = self._sessions[config.session_id] = Session(mirrored, host)
         return session
 
     def find(self, session_id: str) -> Session | None:
@@ -41,7 +43,7 @@ class Hub:
         """Let a session go; its turns are over by now."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.setup.log.close()
+            session.config.log.close()
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.grants import Grants
-from parley.engine.clock import Stamp
+from parley.engine.clock import Clock
 from parley.engine.context.history import History
-from parley.engine.context.system_prompt import date_in
-from parley.protocol.base import Json, Message, plain
-from parley.stores.base import FOREIGN, USAGE, Entry, Log, later
+from parley.engine.context.system_prompt import find_date
+from parley.protocol.base import Json, Message, to_builtins
+from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
 
-ALWAYS, TURN, OFF = "always", "turn", "off"
+SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
 """When the device is waited for: at every record, before effects and at the end of a turn, or never."""
 
 
@@ -26,43 +26,43 @@ def is_milestone(entry: Entry) -> bool:
     return entry.kind == "result" or (entry.kind == "permission" and entry.message.get("effect") is True)
 
 
-def whose(entry: Entry) -> str:
+def callback_id(entry: Entry) -> str:
     """The callback that a question is for; "" for a question about permission."""
     return str(entry.message.get("callback_id") or "")
 
 
 if TYPE_CHECKING:
-    from parley.engine.recovery.orphaned_elicitations import QuestionBook
-    from parley.engine.recovery.orphaned_tasks import TaskBook
+    from parley.engine.recovery.orphaned_elicitations import ElicitationLog
+    from parley.engine.recovery.orphaned_tasks import TaskLog
 
 
-class Record:
-    def __init__(self, log: Log, stamp: Stamp, grants: Grants, sync: str = OFF) -> None:
+class Journal:
+    def __init__(self, log: Log, clock: Clock, grants: Grants, sync: str = SYNC_OFF) -> None:
         self.history = History()
         self.grants = grants
         self.known_uuids: set[str] = set()
         """The messages that came once, and are not run again."""
         self.system_text: str | None = None
         """The system prompt, as it was sent first; None before that."""
-        self.allowed: set[str] = set()
+        self.allowed_calls: set[str] = set()
         """The calls that may have run: their permission is on record."""
-        self.decided: set[str] = set()
+        self.decided_calls: set[str] = set()
         """The calls with a decision on record, whichever it was."""
         self.foreign_calls: set[str] = set()
         """The calls that another engine made, or whose records it dropped: what became of them is not on record."""
         self.questions: dict[str, dict[str, str]] = {}
         """The ids of the questions that are open, by the calls they are about and by who wants to be asked."""
-        self.awaited: set[str] = set()
+        self.awaited_calls: set[str] = set()
         """The calls that a client was to run, whether or not it has by now."""
-        self.told_date: str | None = None
+        self.sent_date: str | None = None
         """What day it is as far as the model knows; None if it was never told."""
         self.title: str | None = None
-        self.tasks: TaskBook | None = None
+        self.tasks: TaskLog | None = None
         """What is known of background tasks; None if there never was one."""
-        self.elicited: QuestionBook | None = None
+        self.elicitations: ElicitationLog | None = None
         """What is known of questions of MCP servers; None if there never was one."""
         self._log = log
-        self._stamp = stamp
+        self._clock = clock
         self._sync = sync
         self._next_seq = 0
         self._last_at = ""
@@ -73,7 +73,7 @@ class Record:
         """Whether nothing was ever kept: there is no log yet."""
         return self._next_seq == 0
 
-    def read(self, ledger: Ledger, complain: Callable[[str], None]) -> None:
+    def load(self, ledger: Ledger, warn: Callable[[str], None]) -> None:
         """Take up what the log holds already, and count what it cost."""
         for entry in self._log.entries():
             try:
@@ -84,49 +84,49 @@ class Record:
                     ledger.restart()
             except (KeyError, TypeError, AttributeError, ValueError) as exc:
                 # Another program may have written to the file; one odd line must not cost the session.
-                complain(f"entry {entry.seq} of the session cannot be read and is skipped: {exc!r}")
+                warn(f"entry {entry.seq} of the session cannot be read and is skipped: {exc!r}")
 
-    def keep(self, message: Message, **context: Any) -> None:
+    def append(self, message: Message, **context: Any) -> None:
         """Record a line. Raises SessionError."""
-        self.keep_json(plain(message), **context)
+        self.append_json(to_builtins(message), **context)
 
-    def keep_json(self, json: Json, **context: Any) -> None:
-        at = later(json.get("timestamp") or self._stamp.now(), self._last_at)
-        self._append(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
+    def append_json(self, json: Json, **context: Any) -> None:
+        at = later_time(json.get("timestamp") or self._clock.now(), self._last_at)
+        self._write(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
 
-    def keep_usage(self, answer: str, **final: Any) -> None:
+    def append_usage(self, answer: str, **final: Any) -> None:
         """Record how an answer ended: its final usage, and why it stopped. Raises SessionError."""
-        self.note(USAGE, {"id": answer, **final})
+        self.append_event(USAGE, {"id": answer, **final})
 
-    def note(self, kind: str, message: Json) -> None:
+    def append_event(self, kind: str, message: Json) -> None:
         """Record what is never told. Raises SessionError."""
-        at = later(self._stamp.now(), self._last_at)
-        self._append(Entry(seq=self._next_seq, kind=kind, at=at, message=message))
+        at = later_time(self._clock.now(), self._last_at)
+        self._write(Entry(seq=self._next_seq, kind=kind, at=at, message=message))
 
-    def _append(self, entry: Entry) -> None:
+    def _write(self, entry: Entry) -> None:
         self._log.append(entry)
-        if self._sync == ALWAYS or (self._sync == TURN and is_milestone(entry)):
+        if self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and is_milestone(entry)):
             self._log.sync()
         self._fold(entry)
 
-    def _knows(self, uuid: object) -> None:
+    def _remember_uuid(self, uuid: object) -> None:
         if isinstance(uuid, str):
             self.known_uuids.add(uuid)
 
     def _fold_task(self, entry: Entry) -> None:
         if self.tasks is None and entry.kind == "task":
-            from parley.engine.recovery.orphaned_tasks import TaskBook
+            from parley.engine.recovery.orphaned_tasks import TaskLog
 
-            self.tasks = TaskBook()
+            self.tasks = TaskLog()
         if self.tasks is not None:
             self.tasks.apply(entry)
 
     def _fold_elicitation(self, entry: Entry) -> None:
-        if self.elicited is None:
-            from parley.engine.recovery.orphaned_elicitations import QuestionBook
+        if self.elicitations is None:
+            from parley.engine.recovery.orphaned_elicitations import ElicitationLog
 
-            self.elicited = QuestionBook()
-        self.elicited.apply(entry)
+            self.elicitations = ElicitationLog()
+        self.elicitations.apply(entry)
 
     def _fold(self, entry: Entry) -> None:
         self._next_seq = max(self._next_seq, entry.seq + 1)
@@ -135,31 +135,33 @@ class Record:
         if self.tasks is not None or entry.kind == "task":
             self._fold_task(entry)
         if entry.kind == "user":
-            self._knows(entry.message.get("uuid"))
+            self._remember_uuid(entry.message.get("uuid"))
             for uuid in entry.message.get("user_message_uuids") or ():
-                self._knows(uuid)
+                self._remember_uuid(uuid)
         elif entry.kind != "assistant":
-            self._fold_note(entry)
+            self._fold_event(entry)
         elif entry.context.get(FOREIGN):
             content = entry.message["message"]["content"]
             blocks = content if isinstance(content, list) else ()
             self.foreign_calls |= {str(block.get("id")) for block in blocks if block.get("type") == "tool_use"}
 
-    def _fold_note(self, entry: Entry) -> None:
+    def _fold_event(self, entry: Entry) -> None:
         """What is no part of the conversation."""
         self.grants.apply(entry)
         match entry.kind:
             case "permission":
-                self.decided.add(entry.message["tool_use_id"])
+                self.decided_calls.add(entry.message["tool_use_id"])
                 if entry.message.get("decision") == "allow":
-                    self.allowed.add(entry.message["tool_use_id"])
+                    self.allowed_calls.add(entry.message["tool_use_id"])
             case "question":
-                self.questions.setdefault(entry.message["tool_use_id"], {})[whose(entry)] = entry.message["request_id"]
+                self.questions.setdefault(entry.message["tool_use_id"], {})[callback_id(entry)] = entry.message[
+                    "request_id"
+                ]
                 if "waits_for" in entry.message:
-                    self.awaited.add(entry.message["tool_use_id"])
+                    self.awaited_calls.add(entry.message["tool_use_id"])
             case "answered":
                 asked = self.questions.get(entry.message["tool_use_id"], {})
-                asked.pop(whose(entry), None)
+                asked.pop(callback_id(entry), None)
                 if not asked:
                     self.questions.pop(entry.message["tool_use_id"], None)
             case "elicitation" | "elicited":
@@ -169,12 +171,12 @@ class Record:
                 self.known_uuids -= self.history.cut_off
             case "prompt":
                 self.system_text = entry.message.get("text")
-                self.told_date = date_in(self.system_text or "")
+                self.sent_date = find_date(self.system_text or "")
             case "conversation_reset":
-                self.system_text = self.told_date = None
+                self.system_text = self.sent_date = None
             case "command":
                 self.known_uuids.add(str(entry.message.get("uuid")))
             case "title":
                 self.title = entry.message.get("title")
             case "date":
-                self.told_date = entry.message.get("date")
+                self.sent_date = entry.message.get("date")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.engine.accounting.ledger import blank
-from parley.engine.clock import Stamp
+from parley.engine.accounting.ledger import blank_usage
+from parley.engine.clock import Clock
 from parley.protocol.base import UNSET, Message, UnsetType
 from parley.protocol.messages.result import Result
 
 
-def no_session(reason: str, session_id: str, stamp: Stamp, about: list[str] | UnsetType = UNSET, **how: Any) -> Message:
+def no_session_result(
+    reason: str, session_id: str, clock: Clock, prompt_ids: list[str] | UnsetType = UNSET, **how: Any
+) -> Message:
     """The zeroed result that clients take for "this session cannot be opened"; `about` are ids of prompts."""
     return Result(
         subtype="error_during_execution",
@@ -21,13 +23,13 @@ def no_session(reason: str, session_id: str, stamp: Stamp, about: list[str] | Un
         stop_reason=None,
         session_id=session_id,
         total_cost_usd=0,
-        usage=blank(),
+        usage=blank_usage(),
         modelUsage={},
         permission_denials=[],
         errors=[reason],
-        uuid=stamp.new_uuid(),
+        uuid=clock.new_uuid(),
         result_index=0,
         result=UNSET,
-        user_message_uuids=about,
+        user_message_uuids=prompt_ids,
         **how,
     )

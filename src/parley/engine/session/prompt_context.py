@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
 
-def furnish(session: Session, brought: Provisions) -> None:
+def apply_prompt_context(session: Session, provisions: Provisions) -> None:
     """They count from now on, also for a turn that runs."""
-    if isinstance(brought.environment, dict):
-        fit = {name: value for name, value in brought.environment.items() if is_variable(name, value)}
-        session.setup.tool_context.environment.update(fit)
-        if unfit := [name for name in brought.environment if name not in fit]:
+    if isinstance(provisions.environment, dict):
+        fit = {name: value for name, value in provisions.environment.items() if is_environment_variable(name, value)}
+        session.config.tool_context.environment.update(fit)
+        if unfit := [name for name in provisions.environment if name not in fit]:
             told = f"environment: no variables, and left out: {', '.join(map(repr, unfit))}"
-            session.tell(SystemFault(message=told, error={"type": "validation_error", "message": told}))
-    if isinstance(brought.system_prompt, str):
-        instruct(session, brought.system_prompt)
+            session.send(SystemFault(message=told, error={"type": "validation_error", "message": told}))
+    if isinstance(provisions.system_prompt, str):
+        set_instructions(session, provisions.system_prompt)
 
 
-def is_variable(name: str, value: str) -> bool:
+def is_environment_variable(name: str, value: str) -> bool:
     """Whether a process can be given it."""
     return bool(name) and "=" not in name and "\0" not in name + value
 
 
-def instruct(session: Session, text: str) -> None:
+def set_instructions(session: Session, text: str) -> None:
     """Give the model other instructions. They are rendered anew, and in the log, only if they differ."""
-    talk, record = session.conversation, session.record
-    talk.instructions = msgspec.structs.replace(talk.instructions, replaced=text)
-    whole = render(talk.instructions)
+    conversation, record = session.conversation, session.journal
+    conversation.instructions = msgspec.structs.replace(conversation.instructions, replaced=text)
+    whole = render(conversation.instructions)
     if record.system_text in (None, whole):
         return  # not rendered yet, or nothing new
     try:
-        record.note("prompt", {"text": whole})
+        record.append_event("prompt", {"text": whole})
     except SessionError as exc:
-        session.setup.complain(str(exc))
+        session.config.warn(str(exc))

@@ -22,9 +22,9 @@ NOTIFICATION = "task-notification"
 """The origin of a prompt that nobody typed: a background task is over."""
 
 
-RANKS = {"now": 0, "next": 1, "later": 2}
+PRIORITIES = {"now": 0, "next": 1, "later": 2}
 """What goes first. A priority that we do not know is the usual one."""
-USUAL = RANKS["next"]
+DEFAULT_PRIORITY = PRIORITIES["next"]
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -32,17 +32,17 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
     content: list[Json]
     uuid: str
-    named: bool = False
+    has_client_uuid: bool = False
     """Whether the client gave the uuid; only then its life is reported."""
     expansion: list[Json] | None = None
     """What a slash command stands for: this goes into the conversation, and the content is what was typed."""
     origin: Json | None = None
-    rank: int = USUAL
+    priority: int = DEFAULT_PRIORITY
     verbatim: bool = False
     """Whether it means what it says: no command, no file behind an `@`."""
     traceparent: str | None = None
     """The span that its turn belongs to, if the client says one."""
-    is_alone: bool = False
+    runs_alone: bool = False
     """Whether it is a turn by itself: a command that no model is asked about."""
 
     @property
@@ -50,63 +50,63 @@ class Prompt(Struct, frozen=True, kw_only=True):
         return self.origin is not None and self.origin.get("kind") == NOTIFICATION
 
 
-class Rejected(Struct, frozen=True):
+class RejectedPrompt(Struct, frozen=True):
     """A prompt that could not be read. It still gets its result."""
 
     reason: str
     uuid: str | None = None
     """What its client calls it, if it does: its result says so."""
-    rank: int = USUAL
+    priority: int = DEFAULT_PRIORITY
 
 
-class TakenUp(Struct, frozen=True, kw_only=True):
+class ResumedTurnItem(Struct, frozen=True, kw_only=True):
     """A turn that an earlier engine left waiting goes on, with the calls that have no result. It goes first."""
 
     uuid: str
     calls: list[ToolUse]
-    rank: int = -1
+    priority: int = -1
 
 
-class Inbox:
+class PromptQueue:
     def __init__(self) -> None:
-        self._waiting: deque[Prompt | Rejected | TakenUp] = deque()
-        self._news = Event()
-        self._closed = False
+        self._waiting: deque[Prompt | RejectedPrompt | ResumedTurnItem] = deque()
+        self._arrived = Event()
+        self._is_closed = False
 
-    def put(self, item: Prompt | Rejected | TakenUp) -> None:
+    def put(self, item: Prompt | RejectedPrompt | ResumedTurnItem) -> None:
         """Put it behind everything that goes before it."""
-        ahead = sum(waiting.rank <= item.rank for waiting in self._waiting)
+        ahead = sum(waiting.priority <= item.priority for waiting in self._waiting)
         self._waiting.insert(ahead, item)
-        self._news.set()
+        self._arrived.set()
 
     def put_back(self, prompts: list[Prompt]) -> None:
         """They are the first of their priority again."""
         for prompt in reversed(prompts):
-            ahead = sum(waiting.rank < prompt.rank for waiting in self._waiting)
+            ahead = sum(waiting.priority < prompt.priority for waiting in self._waiting)
             self._waiting.insert(ahead, prompt)
-        self._news.set()
+        self._arrived.set()
 
     def close(self) -> None:
         """Nothing more will come; what waits is still to be taken."""
-        self._closed = True
-        self._news.set()
+        self._is_closed = True
+        self._arrived.set()
 
     @property
     def is_closed(self) -> bool:
-        return self._closed
+        return self._is_closed
 
-    def waiting(self) -> list[Prompt]:
+    def list_prompts(self) -> list[Prompt]:
         """The prompts that wait, in their order."""
         return [item for item in self._waiting if isinstance(item, Prompt)]
 
     def has_turns(self) -> bool:
         """Whether something waits that will run, and not only be refused."""
-        return any(not isinstance(item, Rejected) for item in self._waiting)
+        return any(not isinstance(item, RejectedPrompt) for item in self._waiting)
 
     def next_uuid(self) -> str | None:
         """What an interrupt means that comes before the next turn has begun."""
         first = self._waiting[0] if self._waiting else None
-        return None if first is None or isinstance(first, Rejected) else first.uuid
+        return None if first is None or isinstance(first, RejectedPrompt) else first.uuid
 
     def next_prompt(self) -> Prompt | None:
         """The prompt that is taken next; None if there is none, or what comes next cannot be read."""
@@ -115,9 +115,9 @@ class Inbox:
 
     def is_urgent(self) -> bool:
         """Whether somebody waits who will not wait for the end of the turn."""
-        return bool(self._waiting) and self._waiting[0].rank < USUAL
+        return bool(self._waiting) and self._waiting[0].priority < DEFAULT_PRIORITY
 
-    def drop(self, uuid: str) -> bool:
+    def remove(self, uuid: str) -> bool:
         """Take a waiting prompt back; False if it does not wait."""
         for item in self._waiting:
             if isinstance(item, Prompt) and item.uuid == uuid:
@@ -128,43 +128,43 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def take(self, together: bool) -> list[Prompt] | Rejected | TakenUp | None:
+    async def take(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:
         """What the next turn is about; None when nothing more will come.
 
         `together`: all prompts of one priority that wait, up to one that stands by itself; else the first.
         """
         while not self._waiting:
-            if self._closed:
+            if self._is_closed:
                 return None
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         first = self._waiting.popleft()
         if not isinstance(first, Prompt):
             return first
-        if not together or first.is_notification or first.is_alone:
+        if not merge or first.is_notification or first.runs_alone:
             return [first]
-        return [first, *self.take_prompts(first.rank)]
+        return [first, *self.take_prompts(first.priority)]
 
-    def take_prompts(self, rank: int = USUAL) -> list[Prompt]:
+    def take_prompts(self, priority: int = DEFAULT_PRIORITY) -> list[Prompt]:
         """The prompts of people that wait at the head of the line, of one priority, without waiting for more."""
         taken: list[Prompt] = []
         while self._waiting:
             first = self._waiting[0]
-            if not isinstance(first, Prompt) or first.is_notification or first.is_alone or first.rank != rank:
+            if not isinstance(first, Prompt) or first.is_notification or first.runs_alone or first.priority != priority:
                 break
             taken.append(first)
             self._waiting.popleft()
         return taken
 
 
-def join(prompts: list[Prompt], joint: str = "\n") -> list[Json]:
+def join_content(prompts: list[Prompt], separator: str = "\n") -> list[Json]:
     """Several prompts as one content: texts in one block with the joint between them, other blocks in their places."""
     content: list[Json] = []
     for prompt in prompts:
         for at, block in enumerate(prompt.content if prompt.expansion is None else prompt.expansion):
             last = content[-1] if content else None
             if at == 0 and last is not None and last.get("type") == block.get("type") == "text":
-                content[-1] = {**last, "text": f"{last['text']}{joint}{block['text']}"}
+                content[-1] = {**last, "text": f"{last['text']}{separator}{block['text']}"}
             else:
                 content.append(block)
     return content

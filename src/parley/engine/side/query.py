@@ -15,33 +15,33 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.history import marked
+from parley.engine.context.history import with_cache_marker
 from parley.engine.context.system_prompt import system_blocks
 from parley.errors import BudgetSpent, ModelError
-from parley.models.accumulator import Growing
+from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import Choice, facts, resolve
+from parley.models.catalog import ModelRef, model_info, resolve
 from parley.protocol.base import Json
 from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
-LONGEST_SECONDS = 120
-MOST_TOKENS = 8_192
+TIMEOUT_SECONDS = 120
+MAX_TOKENS = 8_192
 
 
-class Errand:
+class SideQuery:
     def __init__(
         self,
         *,
-        open_model: Callable[[Choice], Model],
-        current: Callable[[], Choice],
-        small: Choice,
+        open_model: Callable[[ModelRef], Model],
+        current: Callable[[], ModelRef],
+        small: ModelRef,
         ledger: Ledger,
         clock: Callable[[], float],
         session_id: str,
-        longest_seconds: float = LONGEST_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._open_model = open_model
         self._current = current
@@ -50,13 +50,13 @@ class Errand:
         self._ledger = ledger
         self._clock = clock
         self._session_id = session_id
-        self._longest_seconds = longest_seconds
+        self._timeout_seconds = timeout_seconds
 
     async def ask_small(self, prompt: str) -> str:
         """The small model's answer; a session that is not on the API asks its own model. Raises ModelError."""
         own = self._current()
         choice = self._small if own.adapter == "anthropic" else own
-        blocks = await self._ask(choice, self._request(choice, asking(prompt)))
+        blocks = await self._call_model(choice, self._build_request(choice, user_messages(prompt)))
         text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text").strip()
         if not text:
             raise ModelError("the model answered without a word")
@@ -66,69 +66,71 @@ class Errand:
         """The blocks of an answer for which the backend itself may use tools. Raises ModelError."""
         own = self._current()
         if own.adapter != "anthropic":
-            raise ModelError(f"the model {own.shown} has no tools of its own")
-        return await self._ask(own, self._request(own, asking(prompt), tools))
+            raise ModelError(f"the model {own.display_name} has no tools of its own")
+        return await self._call_model(own, self._build_request(own, user_messages(prompt), tools))
 
-    async def converse(self, choice: Choice, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
+    async def converse(self, choice: ModelRef, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
         """The blocks of one answer. Nobody waits for it, so it holds up no other call. Raises ModelError."""
-        request = self._request(choice, marked(messages), tools, system)
-        return await self._ask(choice, request, gives_way=True)
+        request = self._build_request(choice, with_cache_marker(messages), tools, system)
+        return await self._call_model(choice, request, is_background=True)
 
-    async def _ask(self, choice: Choice, request: ModelRequest, *, gives_way: bool = False) -> list[Json]:
-        growing = Growing()
+    async def _call_model(self, choice: ModelRef, request: ModelRequest, *, is_background: bool = False) -> list[Json]:
+        accumulator = MessageAccumulator()
         try:
-            async with self._ledger.call(gives_way=gives_way):
-                begun = self._clock()
+            async with self._ledger.call(is_background=is_background):
+                started_at = self._clock()
                 try:
-                    await self._read(choice, request, growing)
+                    await self._read(choice, request, accumulator)
                 finally:
-                    if growing.started:
-                        self._ledger.count(choice.shown, growing.final_usage, self._clock() - begun, beside=True)
+                    if accumulator.started:
+                        self._ledger.record_call(
+                            choice.display_name, accumulator.final_usage, self._clock() - started_at, is_side_query=True
+                        )
         except BudgetSpent as exc:
             raise ModelError(str(exc), kind="budget_exhausted") from None
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
-        if not growing.finished:
+        if not accumulator.finished:
             raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
-        return [block.json for block in growing.blocks]
+        return [block.json for block in accumulator.blocks]
 
-    async def _read(self, choice: Choice, request: ModelRequest, growing: Growing) -> None:
-        async with asyncio.timeout(self._longest_seconds):
+    async def _read(self, choice: ModelRef, request: ModelRequest, accumulator: MessageAccumulator) -> None:
+        async with asyncio.timeout(self._timeout_seconds):
             stream = self._open_model(choice).stream(request)
             async with aclosing(stream) as events:
                 async for event in events:
-                    growing.feed(event)
+                    accumulator.feed(event)
 
-    def _request(
-        self, choice: Choice, messages: list[Json], tools: list[Json] | None = None, system: str = ""
+    def _build_request(
+        self, choice: ModelRef, messages: list[Json], tools: list[Json] | None = None, system: str = ""
     ) -> ModelRequest:
         return ModelRequest(
-            model=choice.name if choice.adapter == "anthropic" else choice.shown,
+            model=choice.name if choice.adapter == "anthropic" else choice.display_name,
             system=system_blocks(system),
             messages=messages,
             tools=tools or [],
-            max_tokens=min(MOST_TOKENS, facts(choice.name).max_output_tokens),
+            max_tokens=min(MAX_TOKENS, model_info(choice.name).max_output_tokens),
             session_id=self._session_id,
         )
 
 
-def asking(prompt: str) -> list[Json]:
+def user_messages(prompt: str) -> list[Json]:
     return [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
 
 
-def lend(session: Session, context: Context) -> Errand:
+def attach_to(session: Session, context: Context) -> SideQuery:
     """Give the tools what only a session has."""
-    errand = Errand(
-        open_model=session.access.open,
+    side_query = SideQuery(
+        open_model=session.models.open,
         current=lambda: session.conversation.model,
-        small=resolve(session.setup.small_model),
+        small=resolve(session.config.small_model),
         ledger=session.ledger,
-        clock=session.stamp.monotonic,
+        clock=session.clock.monotonic,
         session_id=session.id,
     )
-    context.ask_small_model = context.ask_small_model or errand.ask_small
-    context.consult = errand.consult
+    context.ask_small_model = context.ask_small_model or side_query.ask_small
+    context.consult = side_query.consult
     context.set_mode = session.permission_mode.change
-    context.hides = session.setup.permits.hides
-    context.strict_reads = facts(session.conversation.model.name).reads_first
-    return errand
+    context.hides = session.config.policy.hides
+    context.strict_reads = model_info(session.conversation.model.name).must_read_first
+    return side_query

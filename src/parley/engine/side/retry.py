@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from parley.engine.turn import outcome, retry
 from parley.errors import ModelError
-from parley.models.accumulator import Growing
+from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import Choice
+from parley.models.catalog import ModelRef
 from parley.protocol.base import Message
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.messages.system import ApiRetry
@@ -25,57 +25,63 @@ REFUSALS = (400, 413, 422)
 """What a backend answers that has something against the request as it is."""
 
 
-async def insist(talk: Conversation, request: ModelRequest, choice: Choice, tell: Callable[[Message], None]) -> str:
+async def call_with_retry(
+    conversation: Conversation, request: ModelRequest, choice: ModelRef, send: Callable[[Message], None]
+) -> str:
     """What the model says. Raises ModelError, BudgetSpent."""
-    failures, since, now = 0, 0.0, talk.stamp.monotonic
+    failures, since, now = 0, 0.0, conversation.clock.monotonic
     while True:
         try:
-            return await ask(talk, request, choice)
+            return await call_once(conversation, request, choice)
         except ModelError as exc:
             failures += 1
             since = since if failures > 1 else now()
-            delay = retry.delay_seconds(exc, failures, talk.limits.max_retries, talk.setup.dice(), now() - since)
+            delay = retry.delay_seconds(
+                exc, failures, conversation.limits.max_retries, conversation.config.random(), now() - since
+            )
             if delay is None:
                 raise
             line = ApiRetry(
                 attempt=failures,
-                max_retries=retry.most_retries(exc, talk.limits.max_retries),
+                max_retries=retry.max_retries_for(exc, conversation.limits.max_retries),
                 retry_delay_ms=round(delay * 1000),
                 error_status=exc.status,
                 error=outcome.error_name(exc),
             )
-            tell(line)
-            await talk.stamp.pause(delay)
+            send(line)
+            await conversation.clock.sleep(delay)
 
 
-async def ask(talk: Conversation, request: ModelRequest, choice: Choice) -> str:
+async def call_once(conversation: Conversation, request: ModelRequest, choice: ModelRef) -> str:
     """Once. Raises ModelError, BudgetSpent."""
-    growing, clock = Growing(), talk.stamp.monotonic
-    async with talk.ledger.call():
-        begun = clock()
+    accumulator, clock = MessageAccumulator(), conversation.clock.monotonic
+    async with conversation.ledger.call():
+        started_at = clock()
         try:
-            async with aclosing(talk.open_model(choice).stream(request)) as events:
+            async with aclosing(conversation.open_model(choice).stream(request)) as events:
                 async for event in events:
-                    growing.feed(event)
+                    accumulator.feed(event)
         finally:
-            if growing.started:
-                talk.ledger.count(choice.shown, growing.final_usage, clock() - begun, beside=True)
-    if not growing.complete:
+            if accumulator.started:
+                conversation.ledger.record_call(
+                    choice.display_name, accumulator.final_usage, clock() - started_at, is_side_query=True
+                )
+    if not accumulator.is_complete:
         raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
-    said = "\n\n".join(block.text for block in growing.blocks if isinstance(block, Text)).strip()
+    said = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()
     if not said:
         raise ModelError("the model answered without a word", kind=NO_WORDS)
-    if growing.stop_reason == REFUSAL or any(isinstance(block, ToolUse) for block in growing.blocks):
+    if accumulator.stop_reason == REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
         # What was said before a call, or in place of an answer, stands for nothing.
         raise ModelError("the model did not do what it was asked for", kind=NO_WORDS)
     return said
 
 
-def is_about_length(flaw: ModelError) -> bool:
+def is_about_length(error: ModelError) -> bool:
     """Whether a shorter request may help, or one that is put in other words."""
-    return outcome.is_too_much(flaw) or flaw.kind == NO_WORDS
+    return outcome.is_too_large(error) or error.kind == NO_WORDS
 
 
-def is_about_request(flaw: ModelError) -> bool:
+def is_about_request(error: ModelError) -> bool:
     """Whether the backend has answered, and wants to be asked for something else."""
-    return is_about_length(flaw) or flaw.status in REFUSALS
+    return is_about_length(error) or error.status in REFUSALS

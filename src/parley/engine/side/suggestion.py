@@ -10,7 +10,7 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING
 
-from parley.engine.turn.outcome import Outcome
+from parley.engine.turn.outcome import TurnOutcome
 from parley.errors import ModelError
 from parley.protocol.base import Json
 from parley.protocol.messages.notices import PromptSuggestion
@@ -18,9 +18,9 @@ from parley.protocol.messages.notices import PromptSuggestion
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
-MOST_CHARS = 4_000
+MAX_CHARS = 4_000
 """Of each side of the exchange."""
-LONGEST = 200
+MAX_SUGGESTION_CHARS = 200
 NOTHING = "NONE"
 QUESTION = """\
 Below is the end of a conversation between a user and a coding agent. What will the user type next?
@@ -42,48 +42,48 @@ class Suggester:
         self._session = session
         self._search: asyncio.Task[None] | None = None
 
-    def look(self, ended: Outcome) -> None:
+    def start(self, outcome: TurnOutcome) -> None:
         """Behind the good end of a turn, and as long as somebody may say something."""
-        inbox = self._session.inbox
-        if ended.terminal_reason == "completed" and not len(inbox) and not inbox.is_closed:
+        queue = self._session.prompt_queue
+        if outcome.terminal_reason == "completed" and not len(queue) and not queue.is_closed:
             self._search = asyncio.create_task(suggest(self._session))
-            self._search.add_done_callback(self._ended)
+            self._search.add_done_callback(self._on_done)
 
-    def _ended(self, search: asyncio.Task[None]) -> None:
+    def _on_done(self, search: asyncio.Task[None]) -> None:
         """A fault of ours costs the suggestion, and is told."""
         if not search.cancelled() and (bug := search.exception()) is not None:
-            self._session.setup.complain("".join(traceback.format_exception(bug)))
+            self._session.config.warn("".join(traceback.format_exception(bug)))
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Somebody has said something, or nobody will."""
         if self._search is not None:
             self._search.cancel()
 
-    async def over(self) -> None:
+    async def wait(self) -> None:
         """Wait for the end of the search."""
         if self._search is not None:
             await asyncio.wait({self._search})
 
     async def close(self) -> None:
-        self.drop()
-        await self.over()
+        self.cancel()
+        await self.wait()
 
 
 async def suggest(session: Session) -> None:
     """Tell what might be said next, if something suggests itself."""
-    ask = session.setup.tool_context.ask_small_model
-    messages = session.record.history.messages()
+    ask = session.config.tool_context.ask_small_model
+    messages = session.journal.history.render()
     if ask is None or len(messages) < 2:
         return
     user, agent = (last_text(messages, role) for role in ("user", "assistant"))
     try:
         answer = await ask(QUESTION.format(nothing=NOTHING, user=user, agent=agent))
     except ModelError as exc:
-        session.setup.complain(f"no prompt can be suggested: {exc}")
+        session.config.warn(f"no prompt can be suggested: {exc}")
         return
     text = " ".join(answer.split()).strip("\"'")
-    if text and text.rstrip(".").upper() != NOTHING and len(text) <= LONGEST:
-        session.tell(PromptSuggestion(suggestion=text))
+    if text and text.rstrip(".").upper() != NOTHING and len(text) <= MAX_SUGGESTION_CHARS:
+        session.send(PromptSuggestion(suggestion=text))
 
 
 def last_text(messages: list[Json], role: str) -> str:
@@ -95,4 +95,4 @@ def last_text(messages: list[Json], role: str) -> str:
         for block in message["content"]
         if block.get("type") == "text"
     ]
-    return texts[-1][-MOST_CHARS:] if texts else ""
+    return texts[-1][-MAX_CHARS:] if texts else ""

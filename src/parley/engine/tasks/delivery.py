@@ -17,47 +17,47 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from parley.errors import SessionError
-from parley.protocol.base import Json, Message, plain
+from parley.protocol.base import Json, Message, to_builtins
 
-PATIENCE_SECONDS = 0.5
+CLOSE_TIMEOUT_SECONDS = 0.5
 """How long the end of a session waits for a host that does not read."""
 
 
-class Owed:
+class PendingNotifications:
     def __init__(
         self,
-        note: Callable[[str, Json], None],
-        tell: Callable[[Message], None],
-        reached: Callable[[], Awaitable[bool]],
+        append_event: Callable[[str, Json], None],
+        send: Callable[[Message], None],
+        drain: Callable[[], Awaitable[bool]],
     ) -> None:
-        self._note = note
-        self._tell = tell
-        self._reached = reached
+        self._append_event = append_event
+        self._send = send
+        self._drain = drain
         self._marking: set[asyncio.Task[None]] = set()
 
-    def settle(self, end: Json, lines: Sequence[Message]) -> None:
+    def append_and_send(self, end: Json, lines: Sequence[Message]) -> None:
         """Put an end on record, then tell it."""
         with suppress(SessionError):  # the log is broken, and whoever writes to it next will say so
-            self._note("task", {**end, "lines": [plain(line) for line in lines]})
-        self.tell(end, lines)
+            self._append_event("task", {**end, "lines": [to_builtins(line) for line in lines]})
+        self.send(end, lines)
 
-    def tell(self, end: Json, lines: Sequence[Message]) -> None:
+    def send(self, end: Json, lines: Sequence[Message]) -> None:
         """Tell what is on record."""
         for line in lines:
-            self._tell(line)
+            self._send(line)
         mark = {"task_id": end["task_id"], "status": end["status"], "told": getattr(lines[-1], "uuid", None)}
-        marking = asyncio.create_task(self._mark(mark))
+        marking = asyncio.create_task(self._mark_delivered(mark))
         self._marking.add(marking)
         marking.add_done_callback(self._marking.discard)
 
-    async def _mark(self, mark: Json) -> None:
-        if await self._reached():
+    async def _mark_delivered(self, mark: Json) -> None:
+        if await self._drain():
             with suppress(SessionError):
-                self._note("task", mark)
+                self._append_event("task", mark)
 
-    async def closed(self) -> None:
+    async def close(self) -> None:
         """Until all is marked, or nobody reads it."""
         if self._marking:
-            _, late = await asyncio.wait(self._marking, timeout=PATIENCE_SECONDS)
+            _, late = await asyncio.wait(self._marking, timeout=CLOSE_TIMEOUT_SECONDS)
             for marking in late:
                 marking.cancel()

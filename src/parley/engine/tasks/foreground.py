@@ -12,35 +12,35 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.tasks.task import CommandTask, run_id, short
+from parley.engine.tasks.task import CommandTask, new_run_id, short_id
 from parley.errors import ToolError
 from parley.protocol.messages.system import TaskNotification, TaskStarted
-from parley.tools.base import Order
+from parley.tools.base import CommandOrder
 from parley.workspace import private_files
-from parley.workspace.process.output import BELOW, Output
-from parley.workspace.process.processes import Command, End, Finished, Processes
+from parley.workspace.process.output import BELOW, CommandOutput
+from parley.workspace.process.processes import CommandEnd, Finished, Processes, RunningCommand
 
 if TYPE_CHECKING:
-    from parley.engine.clock import Stamp
-    from parley.engine.tasks.manager import Tasks
+    from parley.engine.clock import Clock
+    from parley.engine.tasks.manager import TaskManager
 
-TOLD_AFTER_SECONDS = 3.0
-BEHIND_SECONDS = 1800.0
+ANNOUNCE_AFTER_SECONDS = 3.0
+BACKGROUND_TIMEOUT_SECONDS = 1800.0
 """How long a command may run that was sent to the background."""
 PART_BYTES = 1 << 20
 
 
-class Waited:
+class AwaitedCommand:
     """One command that somebody waits for."""
 
-    def __init__(self, stamp: Stamp, order: Order, output: Output) -> None:
-        self.id = f"b{short(stamp.new_uuid(), 8)}"
-        self.run_id = run_id(stamp)
+    def __init__(self, clock: Clock, order: CommandOrder, output: CommandOutput) -> None:
+        self.id = f"b{short_id(clock.new_uuid(), 8)}"
+        self.run_id = new_run_id(clock)
         self.output = output
         self.command = order.command
         self.description = order.description
         self.tool_use_id = order.tool_use_id
-        self.is_told = False
+        self.is_announced = False
         self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Nobody waits for it any more."""
         self.sink: Callable[[bytes], None] = output.take
@@ -54,106 +54,108 @@ class Waited:
             self.moved.set_result(None)
 
 
-class Attended:
+class ForegroundCommand:
     """All commands of a session that are waited for."""
 
-    def __init__(self, tasks: Tasks, processes: Processes, stamp: Stamp) -> None:
+    def __init__(self, tasks: TaskManager, processes: Processes, clock: Clock) -> None:
         self._tasks = tasks
         self._processes = processes
-        self._stamp = stamp
-        self._waited: dict[str, Waited] = {}
+        self._clock = clock
+        self._running: dict[str, AwaitedCommand] = {}
 
-    def move_behind(self, tool_use_id: str | None) -> bool:
+    def move_to_background(self, tool_use_id: str | None) -> bool:
         """Wait no longer for the command of a call, or for all of them; whether there is one."""
-        meant = [waited for waited in self._waited.values() if tool_use_id in (None, waited.tool_use_id)]
+        meant = [waited for waited in self._running.values() if tool_use_id in (None, waited.tool_use_id)]
         for waited in meant:
             waited.move()
         return bool(meant)
 
-    async def run(self, order: Order, output: Output) -> Finished | CommandTask:
+    async def run(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
         """Run it to its end, or until it goes on behind. Cancelling kills it. Raises ToolError."""
-        waited = Waited(self._stamp, order, output)
+        running = AwaitedCommand(self._clock, order, output)
         try:
             process = await self._processes.start(
-                order.argv, cwd=order.cwd, environment=order.environment, take=waited.take
+                order.argv, cwd=order.cwd, environment=order.environment, take=running.take
             )
-            self._waited[waited.id] = waited
-            end = await self._until_over(waited, process, order.timeout_seconds)
+            self._running[running.id] = running
+            end = await self._wait_end(running, process, order.timeout_seconds)
         finally:
             output.close()
-            self._waited.pop(waited.id, None)
+            self._running.pop(running.id, None)
         if end is None:
-            return self._behind(waited, process)
-        self._tell_end(waited, "completed" if end[0].exit_code == 0 and not end[1] else "failed")
+            return self._continue_in_background(running, process)
+        self._send_end(running, "completed" if end[0].exit_code == 0 and not end[1] else "failed")
         return self._processes.finished(*end, output)
 
-    async def _until_over(self, waited: Waited, process: Command, seconds: float) -> tuple[End, bool] | None:
+    async def _wait_end(
+        self, running: AwaitedCommand, process: RunningCommand, seconds: float
+    ) -> tuple[CommandEnd, bool] | None:
         """How it ended, and whether its time was up; None if nobody waits for it any more."""
-        timer = asyncio.get_running_loop().call_later(TOLD_AFTER_SECONDS, self._tell_start, waited)
+        timer = asyncio.get_running_loop().call_later(ANNOUNCE_AFTER_SECONDS, self._send_start, running)
         try:
-            either: set[asyncio.Future[Any]] = {process.over, waited.moved}
+            either: set[asyncio.Future[Any]] = {process.over, running.moved}
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if waited.moved.done() and not process.over.done():
+            if running.moved.done() and not process.over.done():
                 return None
             return await self._processes.wait(process, 0)
         except asyncio.CancelledError:
             await self._processes.kill(process)
-            self._tell_end(waited, "stopped")
+            self._send_end(running, "stopped")
             raise
         finally:
             timer.cancel()
 
-    def _behind(self, waited: Waited, process: Command) -> CommandTask:
+    def _continue_in_background(self, running: AwaitedCommand, process: RunningCommand) -> CommandTask:
         """Raises ToolError: then nothing of it is left."""
         try:
-            record = self._tasks.new_output(waited.id)
+            record = self._tasks.new_output(running.id)
         except ToolError:
             process.drop()
-            self._tell_end(waited, "stopped")
+            self._send_end(running, "stopped")
             raise
-        for part in so_far(waited.output):
+        for part in read_output(running.output):
             record.take(part)
-        waited.sink = record.take
+        running.sink = record.take
         task = CommandTask(
-            id=waited.id,
-            run_id=waited.run_id,
-            description=waited.description,
-            tool_use_id=waited.tool_use_id,
+            id=running.id,
+            run_id=running.run_id,
+            description=running.description,
+            tool_use_id=running.tool_use_id,
             record=record,
-            command=waited.command,
+            command=running.command,
             process=process,
         )
-        self._tasks.adopt(task, BEHIND_SECONDS, is_told=waited.is_told)
+        self._tasks.adopt(task, BACKGROUND_TIMEOUT_SECONDS, is_announced=running.is_announced)
         return task
 
-    def _tell_start(self, waited: Waited) -> None:
-        waited.is_told = True
-        self._tasks.tell(
+    def _send_start(self, running: AwaitedCommand) -> None:
+        running.is_announced = True
+        self._tasks.send(
             TaskStarted(
-                task_id=waited.id,
-                run_id=waited.run_id,
-                tool_use_id=waited.tool_use_id,
-                description=waited.description,
+                task_id=running.id,
+                run_id=running.run_id,
+                tool_use_id=running.tool_use_id,
+                description=running.description,
                 is_backgrounded=False,
                 task_type=CommandTask.kind,
             )
         )
 
-    def _tell_end(self, waited: Waited, status: str) -> None:
-        if waited.is_told:
-            self._tasks.tell(
+    def _send_end(self, running: AwaitedCommand, status: str) -> None:
+        if running.is_announced:
+            self._tasks.send(
                 TaskNotification(
-                    task_id=waited.id,
-                    run_id=waited.run_id,
-                    tool_use_id=waited.tool_use_id,
+                    task_id=running.id,
+                    run_id=running.run_id,
+                    tool_use_id=running.tool_use_id,
                     status=status,
                     output_file="",
-                    summary=waited.description,
+                    summary=running.description,
                 )
             )
 
 
-def so_far(output: Output) -> list[bytes]:
+def read_output(output: CommandOutput) -> list[bytes]:
     """What a command has written until now, all of it."""
     if output.path is None:
         return [bytes(output.kept)]

@@ -18,71 +18,71 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from parley.engine.clock import Stamp
-from parley.engine.session.prompt_queue import NOTIFICATION, Inbox, Prompt
+from parley.engine.clock import Clock
+from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.tasks.task import (
     RUNNING,
     CommandTask,
-    Place,
-    Tail,
-    Task,
-    how_it_ended,
-    last_lines,
-    notification,
-    run_id,
-    short,
-    shown_code,
+    OutputDirectory,
+    SessionTask,
+    TaskTail,
+    describe_end,
+    end_messages,
+    new_run_id,
+    notification_text,
+    shell_exit_code,
+    short_id,
 )
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
-from parley.tools.base import Order
+from parley.tools.base import CommandOrder
 from parley.workspace import private_files
-from parley.workspace.process.output import BELOW, Output, Record
+from parley.workspace.process.output import BELOW, CommandOutput, OutputRecord
 from parley.workspace.process.processes import Finished, Processes
 
 if TYPE_CHECKING:
-    from parley.engine.tasks.delivery import Owed
-    from parley.engine.tasks.foreground import Attended
+    from parley.engine.tasks.delivery import PendingNotifications
+    from parley.engine.tasks.foreground import ForegroundCommand
 
 
-class Tasks:
+class TaskManager:
     """The background tasks of a session. Every `task_id` is one that `find` knows."""
 
     def __init__(
         self,
         *,
         processes: Processes,
-        place: Place,
-        stamp: Stamp,
-        tell: Callable[[Message], None],
-        inbox: Inbox,
-        note: Callable[[str, Json], None] = lambda kind, record: None,
+        directory: OutputDirectory,
+        clock: Clock,
+        send: Callable[[Message], None],
+        prompt_queue: PromptQueue,
+        append_event: Callable[[str, Json], None] = lambda kind, record: None,
         are_allowed: bool = True,
-        reached: Callable[[], Awaitable[bool]],
+        drain: Callable[[], Awaitable[bool]],
     ) -> None:
         self._processes = processes
-        self._place = place
-        self._stamp = stamp
-        self.tell = tell
+        self._directory = directory
+        self._clock = clock
+        self.send = send
         self.are_allowed = are_allowed
         """Whether anything may run in the background; else everything is waited for."""
-        self._inbox = inbox
-        self._note = note
+        self._prompt_queue = prompt_queue
+        self._append_event = append_event
         """Keeps a record in the session's log."""
-        self._reached = reached
+        self._drain = drain
         """Waits until the host has all that it was told."""
-        self._tasks: dict[str, Task] = {}
-        self._ended = False
-        self._attended: Attended | None = None
+        self._tasks: dict[str, SessionTask] = {}
+        self._is_closed = False
+        self._foreground: ForegroundCommand | None = None
         """The commands that are waited for; None before the first."""
-        self._owed: Owed | None = None
+        self._notifications: PendingNotifications | None = None
 
     # What tools and the host may ask.
 
-    async def start_command(self, order: Order) -> CommandTask:
+    async def start_command(self, order: CommandOrder) -> CommandTask:
         """Raises ToolError if it cannot be started."""
-        id = f"b{short(self._stamp.new_uuid(), 8)}"
+        id = f"b{short_id(self._clock.new_uuid(), 8)}"
         record = self.new_output(id)
         try:
             started = await self._processes.start(
@@ -95,55 +95,55 @@ class Tasks:
             raise
         task = CommandTask(
             id=id,
-            run_id=run_id(self._stamp),
+            run_id=new_run_id(self._clock),
             description=order.description,
             command=order.command,
             tool_use_id=order.tool_use_id,
             process=started,
             record=record,
         )
-        self.begin(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
+        self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
         return task
 
-    async def run_command(self, order: Order, output: Output) -> Finished | CommandTask:
+    async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
         """Wait for a command, unless the host sends it to the background (foreground.py). Raises ToolError."""
-        if self._attended is None:
-            from parley.engine.tasks.foreground import Attended
+        if self._foreground is None:
+            from parley.engine.tasks.foreground import ForegroundCommand
 
-            self._attended = Attended(self, self._processes, self._stamp)
-        return await self._attended.run(order, output)
+            self._foreground = ForegroundCommand(self, self._processes, self._clock)
+        return await self._foreground.run(order, output)
 
-    def send_behind(self, tool_use_id: str | None) -> bool:
+    def move_command_to_background(self, tool_use_id: str | None) -> bool:
         """Commands that are waited for, or that of one call, go on in the background; whether there is one."""
-        return self.are_allowed and self._attended is not None and self._attended.move_behind(tool_use_id)
+        return self.are_allowed and self._foreground is not None and self._foreground.move_to_background(tool_use_id)
 
-    def adopt(self, task: CommandTask, timeout_seconds: float, *, is_told: bool) -> None:
+    def adopt(self, task: CommandTask, timeout_seconds: float, *, is_announced: bool) -> None:
         """A command that runs already; `is_told` says whether the host knows of it."""
         watcher = asyncio.create_task(self._watch(task, timeout_seconds))
-        if not is_told:
-            self.begin(task, watcher)
+        if not is_announced:
+            self.register(task, watcher)
             return
         self._tasks[task.id] = task
         task.watcher = watcher
-        self.move_behind(task)
+        self.move_to_background(task)
 
-    def new_output(self, id: str, *, again: bool = False) -> Record:
+    def new_output(self, id: str, *, again: bool = False) -> OutputRecord:
         """The file for what a new task writes, or one that goes on. Raises ToolError."""
-        if self._ended:
+        if self._is_closed:
             raise ToolError("The session is ending: nothing can be started in the background any more.")
         try:
-            return Record(self._place.folder() / f"{id}.output", again=again)
+            return OutputRecord(self._directory.create() / f"{id}.output", again=again)
         except OSError as exc:
             raise ToolError(f"The file for its output cannot be made: {exc}") from None
 
-    def begin(self, task: Task, watcher: asyncio.Task[None]) -> None:
+    def register(self, task: SessionTask, watcher: asyncio.Task[None]) -> None:
         """Put a task on record and tell of it. The watcher has not run yet, and calls `finish` when it is over."""
         self._tasks[task.id] = task
         task.watcher = watcher
         if task.in_background:
-            self._record_begin(task)
-            self._tell_live()
-        self.tell(
+            self._append_start(task)
+            self._send_live()
+        self.send(
             TaskStarted(
                 task_id=task.id,
                 run_id=task.run_id,
@@ -151,26 +151,28 @@ class Tasks:
                 description=task.description,
                 is_backgrounded=task.in_background,
                 task_type=task.kind,
-                **task.started(),
+                **task.start_fields(),
             )
         )
 
-    def move_behind(self, task: Task) -> None:
+    def move_to_background(self, task: SessionTask) -> None:
         """Nobody waits for it any more."""
         task.in_background = True
-        self._record_begin(task)
-        self.tell(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
-        self._tell_live()
+        self._append_start(task)
+        self.send(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
+        self._send_live()
 
-    def _record_begin(self, task: Task) -> None:
+    def _append_start(self, task: SessionTask) -> None:
         """What nobody waits for must not be forgotten. Raises SessionError."""
         try:
-            self._note("task", {**task.json(), **task.recorded(), "status": RUNNING, "output_file": task.output_file})
+            self._append_event(
+                "task", {**task.json(), **task.log_fields(), "status": RUNNING, "output_file": task.output_file}
+            )
         except SessionError:
             self.stop(task.id)
             raise
 
-    def find(self, task_id: str) -> Task | None:
+    def find(self, task_id: str) -> SessionTask | None:
         return self._tasks.get(task_id)
 
     def ids(self) -> list[str]:
@@ -187,22 +189,22 @@ class Tasks:
         """Until it is over, or the time is up."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                await self._tasks[task_id].over.wait()
+                await self._tasks[task_id].finished.wait()
         except TimeoutError:
             return
 
     def mark_known(self, task_id: str) -> None:
         """The model has been told how it ended: no turn needs to tell it again."""
         task = self._tasks[task_id]
-        if task.notice is not None and self._inbox.drop(task.notice):
-            self._record_end({"task_id": task.id, "status": task.status, "known": [task.notice]})
+        if task.notice is not None and self._prompt_queue.remove(task.notice):
+            self._append_end({"task_id": task.id, "status": task.status, "known": [task.notice]})
 
-    def tail(self, task_id: str, limit_bytes: int) -> Tail:
+    def tail(self, task_id: str, limit_bytes: int) -> TaskTail:
         return self._tasks[task_id].tail(limit_bytes)
 
     # The end of the session.
 
-    async def one_ended(self, ceiling_seconds: float | None) -> bool:
+    async def wait_any(self, ceiling_seconds: float | None) -> bool:
         """Wait until a task is over; False if none runs, or none ends in time."""
         watchers = {task.watcher for task in self._live() if task.watcher is not None and not task.watcher.done()}
         if not watchers:
@@ -212,17 +214,17 @@ class Tasks:
 
     def end(self) -> None:
         """Stop what runs; nothing can be started any more."""
-        self._ended = True
+        self._is_closed = True
         for task in self._running():
             self.stop(task.id)
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Until those that were stopped are gone."""
         watchers = [task.watcher for task in self._tasks.values() if task.watcher is not None]
         if watchers:
             await asyncio.wait(watchers)
-        if self._owed is not None:
-            await self._owed.closed()
+        if self._notifications is not None:
+            await self._notifications.close()
 
     # The life of a task.
 
@@ -231,57 +233,57 @@ class Tasks:
             end, timed_out = await self._processes.wait(task.process, timeout_seconds)
         finally:
             task.record.close()
-        task.exit_code = None if end.flaw else shown_code(end.exit_code)
+        task.exit_code = None if end.error else shell_exit_code(end.exit_code)
         status = "completed" if end.exit_code == 0 and not timed_out else "failed"
-        how = how_it_ended(end, timeout_seconds if timed_out else None)
+        how = describe_end(end, timeout_seconds if timed_out else None)
         news = f"The background command {task.id} ({task.description}) {how}."
         self.finish(task, status, f'Background command "{task.description}" {how}', news)
 
-    def finish(self, task: Task, status: str, summary: str, news: str) -> None:
+    def finish(self, task: SessionTask, status: str, summary: str, notice: str) -> None:
         """It is over by itself. Where nobody waits for it, the model hears the news in a turn of its own."""
         if task.status != RUNNING:
             return
         if task.in_background:
-            task.notice = self._stamp.new_uuid()
-        text = notification(news, status, task.output_file)
+            task.notice = self._clock.new_uuid()
+        text = notification_text(notice, status, task.output_file)
         self._close(task, status, summary, text)
         if task.notice is not None:
             origin = {"kind": NOTIFICATION, "producer": "session-task", "runId": task.run_id}
-            self._inbox.put(Prompt(content=[{"type": "text", "text": text}], uuid=task.notice, origin=origin))
+            self._prompt_queue.put(Prompt(content=[{"type": "text", "text": text}], uuid=task.notice, origin=origin))
 
-    def _close(self, task: Task, status: str, summary: str, text: str = "") -> None:
+    def _close(self, task: SessionTask, status: str, summary: str, text: str = "") -> None:
         task.status = status
-        task.over.set()
-        lines = last_lines(task, status, summary, self._stamp)
+        task.finished.set()
+        lines = end_messages(task, status, summary, self._clock)
         end = {"task_id": task.id, "status": status, "notice": task.notice, "text": text}
-        if task.in_background and not self._ended:
-            self.owed().settle(end, lines)
+        if task.in_background and not self._is_closed:
+            self.get_notifications().append_and_send(end, lines)
         else:
             # What ends with its session is over for whoever ended that.
             if task.in_background:
-                self._record_end(end)
+                self._append_end(end)
             for line in lines:
-                self.tell(line)
+                self.send(line)
         if task.in_background:
-            self._tell_live()
+            self._send_live()
 
-    def owed(self) -> Owed:
+    def get_notifications(self) -> PendingNotifications:
         """Who sees to it that the host hears of ends; loaded with the first."""
-        if self._owed is None:
-            from parley.engine.tasks.delivery import Owed
+        if self._notifications is None:
+            from parley.engine.tasks.delivery import PendingNotifications
 
-            self._owed = Owed(self._note, self.tell, self._reached)
-        return self._owed
+            self._notifications = PendingNotifications(self._append_event, self.send, self._drain)
+        return self._notifications
 
-    def _record_end(self, end: Json) -> None:
+    def _append_end(self, end: Json) -> None:
         with suppress(SessionError):  # the log is broken, and whoever writes to it next will say so
-            self._note("task", end)
+            self._append_event("task", end)
 
-    def _running(self) -> list[Task]:
+    def _running(self) -> list[SessionTask]:
         return [task for task in self._tasks.values() if task.status == RUNNING]
 
-    def _live(self) -> list[Task]:
+    def _live(self) -> list[SessionTask]:
         return [task for task in self._running() if task.in_background]
 
-    def _tell_live(self) -> None:
-        self.tell(BackgroundTasksChanged(tasks=[task.json() for task in self._live()]))
+    def _send_live(self) -> None:
+        self.send(BackgroundTasksChanged(tasks=[task.json() for task in self._live()]))

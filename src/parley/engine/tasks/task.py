@@ -7,21 +7,21 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from parley.engine.clock import Stamp
+from parley.engine.clock import Clock
 from parley.errors import ToolError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.system import TaskNotification, TaskUpdated, TaskUsage
 from parley.workspace import private_files
-from parley.workspace.process.output import BELOW, Record, private_folder
-from parley.workspace.process.processes import Command, End
+from parley.workspace.process.output import BELOW, OutputRecord, private_folder
+from parley.workspace.process.processes import CommandEnd, RunningCommand
 
 RUNNING = "running"
-TOLD_AS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
+WIRE_STATUS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
 """What a notification calls a task's last status."""
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class Tail(Struct, frozen=True, kw_only=True):
+class TaskTail(Struct, frozen=True, kw_only=True):
     """The end of what a task wrote."""
 
     text: str
@@ -29,26 +29,26 @@ class Tail(Struct, frozen=True, kw_only=True):
     is_cut: bool
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class OutputDirectory(Struct, frozen=True, kw_only=True):
     """Where output files go: a private folder below a temporary one, or a folder of the session if that is taken."""
 
     temporary: Path
     names: tuple[str, ...]
-    otherwise: Path
+    fallback: Path
 
-    def folder(self) -> Path:
+    def create(self) -> Path:
         try:
             return private_folder(self.temporary, *self.names)
         except ToolError:
-            return self.otherwise
+            return self.fallback
 
 
-class Task:
+class SessionTask:
     """What all tasks have."""
 
     kind: ClassVar[str] = ""
 
-    def __init__(self, *, id: str, run_id: str, description: str, tool_use_id: str, record: Record) -> None:
+    def __init__(self, *, id: str, run_id: str, description: str, tool_use_id: str, record: OutputRecord) -> None:
         self.id = id
         self.run_id = run_id
         self.description = description
@@ -63,7 +63,7 @@ class Task:
         self.notice: str | None = None
         """The id of the prompt that tells the model of the end."""
         self.watcher: asyncio.Task[None] | None = None
-        self.over = asyncio.Event()
+        self.finished = asyncio.Event()
 
     def json(self) -> Json:
         """As the list of live tasks has it."""
@@ -74,11 +74,11 @@ class Task:
             "description": self.description,
         }
 
-    def started(self) -> Json:
+    def start_fields(self) -> Json:
         """What its first line says beside."""
         return {}
 
-    def recorded(self) -> Json:
+    def log_fields(self) -> Json:
         """What the log says of it beside."""
         return {}
 
@@ -95,7 +95,7 @@ class Task:
     def usage(self) -> TaskUsage | UnsetType:
         return UNSET
 
-    def tail(self, limit_bytes: int) -> Tail:
+    def tail(self, limit_bytes: int) -> TaskTail:
         """The end of its output; empty if somebody took the file away."""
         try:
             with open(private_files.open_file(self.output_file, os.O_RDONLY, below=BELOW), "rb") as file:
@@ -105,10 +105,10 @@ class Task:
         except OSError:
             size, data = 0, b""
         text = data.decode(errors="replace").replace("\0", "\ufffd")
-        return Tail(text=text, total_bytes=size, is_cut=size > limit_bytes)
+        return TaskTail(text=text, total_bytes=size, is_cut=size > limit_bytes)
 
 
-class CommandTask(Task):
+class CommandTask(SessionTask):
     kind: ClassVar[str] = "local_bash"
 
     def __init__(
@@ -118,9 +118,9 @@ class CommandTask(Task):
         run_id: str,
         description: str,
         tool_use_id: str,
-        record: Record,
+        record: OutputRecord,
         command: str,
-        process: Command,
+        process: RunningCommand,
     ) -> None:
         super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
         self.command = command
@@ -132,39 +132,39 @@ class CommandTask(Task):
         self.process.drop()
 
 
-def run_id(stamp: Stamp) -> str:
-    return f"{in_base_36(round(stamp.seconds() * 1000))}-{stamp.new_uuid()[:8]}"
+def new_run_id(clock: Clock) -> str:
+    return f"{to_base36(round(clock.seconds() * 1000))}-{clock.new_uuid()[:8]}"
 
 
-def last_lines(task: Task, status: str, summary: str, stamp: Stamp) -> tuple[TaskUpdated, TaskNotification]:
+def end_messages(task: SessionTask, status: str, summary: str, clock: Clock) -> tuple[TaskUpdated, TaskNotification]:
     """How a host hears that it is over."""
-    at = round(stamp.seconds() * 1000)
+    at = round(clock.seconds() * 1000)
     return (
         TaskUpdated(
             task_id=task.id,
             run_id=task.run_id,
             patch={"status": status, "end_time": at},
-            uuid=stamp.new_uuid(),
+            uuid=clock.new_uuid(),
         ),
         TaskNotification(
             task_id=task.id,
             run_id=task.run_id,
             tool_use_id=task.tool_use_id,
-            status=TOLD_AS[status],
+            status=WIRE_STATUS[status],
             output_file=task.output_file,
             summary=summary,
             usage=task.usage(),
-            uuid=stamp.new_uuid(),
+            uuid=clock.new_uuid(),
         ),
     )
 
 
-def short(uuid: str, length: int) -> str:
+def short_id(uuid: str, length: int) -> str:
     """Some letters and digits out of an id."""
-    return in_base_36(int(uuid.replace("-", ""), 16))[-length:]
+    return to_base36(int(uuid.replace("-", ""), 16))[-length:]
 
 
-def in_base_36(number: int) -> str:
+def to_base36(number: int) -> str:
     digits = ""
     while number:
         number, digit = divmod(number, 36)
@@ -175,24 +175,24 @@ def in_base_36(number: int) -> str:
 # What is said of one that is over.
 
 
-def notification(news: str, status: str, output_file: str) -> str:
+def notification_text(text: str, status: str, output_file: str) -> str:
     """What the model reads of a task that is over."""
     return (
-        f"<task-notification>\n{news}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
+        f"<task-notification>\n{text}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
         "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
     )
 
 
-def how_it_ended(end: End, timed_out_after_seconds: float | None) -> str:
+def describe_end(end: CommandEnd, timed_out_after_seconds: float | None) -> str:
     if timed_out_after_seconds is not None:
         return f"was ended after {timed_out_after_seconds:g} s: its time was up"
-    if end.flaw:
-        return f"failed: {end.flaw}"
+    if end.error:
+        return f"failed: {end.error}"
     if end.exit_code == 0:
         return "completed (exit code 0)"
-    return f"failed with exit code {shown_code(end.exit_code)}"
+    return f"failed with exit code {shell_exit_code(end.exit_code)}"
 
 
-def shown_code(code: int) -> int:
+def shell_exit_code(code: int) -> int:
     """As a shell shows it: 128 and the signal's number for a command that was killed."""
     return 128 - code if code < 0 else code

@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from parley.engine.hooks.output_blocks import content_of
-from parley.engine.session.prompt_queue import Rejected
+from parley.engine.hooks.output_blocks import to_content
+from parley.engine.session.prompt_queue import RejectedPrompt
 from parley.errors import SessionError, ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import User
-from parley.tools.base import Context, Result, Tool
-from parley.workspace.base import Reach
+from parley.tools.base import Context, Tool, ToolOutput
+from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
 CLIENT = "client"
 """Whom a question on record waits for, if it is no question of permission."""
-HUNG_UP = "The client closed the stream before it gave the result of this call. It may have run."
+CLIENT_CLOSED = "The client closed the stream before it gave the result of this call. It may have run."
 
 
-class Declared(Struct, frozen=True, kw_only=True):
+class ClientToolSpec(Struct, frozen=True, kw_only=True):
     """A tool as a client declares it; the model API's rules for names are ours."""
 
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
@@ -43,10 +43,10 @@ class Declared(Struct, frozen=True, kw_only=True):
     input_schema: Json = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-def declared(tools: object) -> list[Declared]:
+def parse_client_tools(tools: object) -> list[ClientToolSpec]:
     """Raises UsageError if these are no declarations of tools."""
     try:
-        found = msgspec.convert(tools, list[Declared])
+        found = msgspec.convert(tools, list[ClientToolSpec])
     except msgspec.ValidationError as exc:
         raise UsageError(f"client tools must be a list of {{name, description, input_schema}}: {exc}") from None
     names = [tool.name for tool in found]
@@ -56,10 +56,10 @@ def declared(tools: object) -> list[Declared]:
     return found
 
 
-def declared_in(text: str) -> list[Declared]:
+def parse_client_tools_json(text: str) -> list[ClientToolSpec]:
     """Raises UsageError."""
     try:
-        return declared(msgspec.json.decode(text))
+        return parse_client_tools(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError) as exc:
         raise UsageError(f"client tools are no JSON: {exc}") from None
 
@@ -69,15 +69,15 @@ class ClientTool:
     reads_only = False
     runs_elsewhere = True
 
-    def __init__(self, tool: Declared, calls: ClientTools) -> None:
+    def __init__(self, tool: ClientToolSpec, calls: ClientTools) -> None:
         self.name = tool.name
         self.description = tool.description
         self.input_schema = tool.input_schema
         self._calls = calls
 
-    async def run(self, call: Json, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Json, context: Context, reach: Scope) -> ToolOutput:
         """Raises ToolError."""
-        return await self._calls.result(reach.call)
+        return await self._calls.wait_result(reach.call)
 
 
 class ClientTools:
@@ -85,42 +85,42 @@ class ClientTools:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._waiting: dict[str, asyncio.Future[Result]] = {}
-        self._early: dict[str, Result] = {}
+        self._waiting: dict[str, asyncio.Future[ToolOutput]] = {}
+        self._early: dict[str, ToolOutput] = {}
         """Results that came before their calls had got so far as to be waited for."""
 
-    def declare(self, tools: Sequence[Declared]) -> None:
+    def declare(self, tools: Sequence[ClientToolSpec]) -> None:
         """The client's tools from now on; one of a name that we have goes before ours."""
         made = {tool.name: cast(Tool, ClientTool(tool, self)) for tool in tools}
-        self._session.setup.tools.stand_in(made)
+        self._session.config.tools.set_overrides(made)
 
-    async def result(self, call: str) -> Result:
+    async def wait_result(self, call: str) -> ToolOutput:
         """What the client gives for a call. Raises ToolError if it never will."""
         if call in self._early:
             return self._early.pop(call)
         session = self._session
-        if session.has_hung_up:
-            raise ToolError(HUNG_UP)
-        self._keep_question(call)
-        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        if session.is_host_gone:
+            raise ToolError(CLIENT_CLOSED)
+        self._append_request(call)
+        answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         self._waiting[call] = answer
         try:
-            with session.asker.waiting():
+            with session.gate.waiting():
                 return await answer
         finally:
             del self._waiting[call]
 
-    def _keep_question(self, call: str) -> None:
+    def _append_request(self, call: str) -> None:
         """Raises ToolError: what waits must be found again."""
-        record = self._session.record
-        if call in record.awaited:
+        record = self._session.journal
+        if call in record.awaited_calls:
             return
         try:
-            record.note("question", {"request_id": call, "tool_use_id": call, "waits_for": CLIENT})
+            record.append_event("question", {"request_id": call, "tool_use_id": call, "waits_for": CLIENT})
         except SessionError as exc:
             raise ToolError(f"The call was not handed to the client: {exc}") from None
 
-    def take(self, message: User) -> User | None:
+    def receive_results(self, message: User) -> User | None:
         """Hand out the results in a line; the line without them, or None if nothing is left of it."""
         content = message.message.content
         if isinstance(content, str):
@@ -130,53 +130,53 @@ class ClientTools:
         for block in content:
             if not isinstance(block, ToolResult):
                 left.append(block)
-            elif not self._give(block, message):
+            elif not self._deliver(block, message):
                 unfit.append(block.tool_use_id)
         if unfit:
-            self._refuse(unfit, alone=not left)
+            self._refuse_results(unfit, alone=not left)
         if not left:
             return None
         inner = msgspec.structs.replace(message.message, content=left)
         return msgspec.structs.replace(message, message=inner, tool_use_result=UNSET)
 
-    def _give(self, block: ToolResult, message: User) -> bool:
+    def _deliver(self, block: ToolResult, message: User) -> bool:
         """Whether somebody has a use for a result."""
-        call, result = block.tool_use_id, result_of(block, message)
+        call, result = block.tool_use_id, parse_result(block, message)
         waiting = self._waiting.get(call)
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
             return True
-        if waiting is not None or not self._is_ours(call):
+        if waiting is not None or not self._is_open_call(call):
             return False
         self._early[call] = result
-        self._session.unfinished.offer()
+        self._session.resumed_turn.enqueue()
         return True
 
-    def _refuse(self, calls: list[str], *, alone: bool) -> None:
+    def _refuse_results(self, calls: list[str], *, alone: bool) -> None:
         """Results that nobody waits for are no prompt either. Whoever expects a turn of them hears of it."""
         text = f"no call of a client tool waits for the result of {', '.join(calls)}; it was dropped"
-        self._session.setup.complain(text)
-        if alone and not self._session.is_running and not self._session.inbox.has_turns():
-            self._session.inbox.put(Rejected(text))
+        self._session.config.warn(text)
+        if alone and not self._session.is_running and not self._session.prompt_queue.has_turns():
+            self._session.prompt_queue.put(RejectedPrompt(text))
 
-    def _is_ours(self, call: str) -> bool:
+    def _is_open_call(self, call: str) -> bool:
         """Whether a call of a client tool was told and has no result."""
-        talk = self._session.conversation
-        name = talk.record.history.open_calls().get(call)
-        return isinstance(talk.caller.tools.get(name or ""), ClientTool)
+        conversation = self._session.conversation
+        name = conversation.journal.history.open_calls().get(call)
+        return isinstance(conversation.tool_executor.tools.get(name or ""), ClientTool)
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         """Nobody will answer any more."""
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(ToolError(HUNG_UP))
+                waiting.set_exception(ToolError(CLIENT_CLOSED))
 
 
-def result_of(block: ToolResult, message: User) -> Result:
+def parse_result(block: ToolResult, message: User) -> ToolOutput:
     detail = None if message.tool_use_result is UNSET else message.tool_use_result
     content = block.content
-    return Result(
-        content="" if content is None else content_of(content),
+    return ToolOutput(
+        content="" if content is None else to_content(content),
         detail=detail,
         is_error=True if block.is_error is True else None,
     )

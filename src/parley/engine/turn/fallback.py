@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from parley.engine.context.conversation import Conversation
 from parley.errors import ModelError, UsageError
-from parley.models.catalog import Choice, resolve
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.messages.system import Informational
 
 FAILURES_BEFORE = 3
 """So often a model may fail before another one takes over; each of them is a retry that is told."""
-OUT_OF_REACH = ("connection_failed", "timeout_error", "overloaded_error")
-NOT_THERE = 404
+UNREACHABLE = ("connection_failed", "timeout_error", "overloaded_error")
+NOT_FOUND = 404
 
 
 class Fallback:
@@ -23,43 +23,43 @@ class Fallback:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._left = [resolve(name) for name in conversation.setup.fallback_models]
-        self._own: Choice | None = None
+        self._remaining = [resolve(name) for name in conversation.config.fallback_models]
+        self._original: ModelRef | None = None
         """The model that another one stands in for."""
-        self._standing_in: Choice | None = None
+        self._substitute: ModelRef | None = None
 
-    def takes_over(self, flaw: ModelError, failures: int, *, is_last: bool) -> bool:
+    def try_next(self, error: ModelError, failures: int, *, is_last: bool) -> bool:
         """Whether another model goes on from here. `is_last` says that there would be no other try."""
-        if not is_unavailable(flaw) or not (is_last or failures >= FAILURES_BEFORE):
+        if not is_unavailable(error) or not (is_last or failures >= FAILURES_BEFORE):
             return False
-        talk = self._conversation
-        while self._left:
-            choice = self._left.pop(0)
-            if choice == talk.model or not self._can_open(choice):
+        conversation = self._conversation
+        while self._remaining:
+            choice = self._remaining.pop(0)
+            if choice == conversation.model or not self._can_open(choice):
                 continue
-            self._own = self._own or talk.model
-            text = f"{talk.model.shown} does not answer ({flaw}); this turn goes on with {choice.shown}"
-            talk.tell(Informational(content=text, level="warning", tag="model_fallback"))
-            talk.model = self._standing_in = choice
+            self._original = self._original or conversation.model
+            text = f"{conversation.model.display_name} does not answer ({error}); this turn goes on with {choice.display_name}"
+            conversation.send(Informational(content=text, level="warning", tag="model_fallback"))
+            conversation.model = self._substitute = choice
             return True
         return False
 
-    def end(self) -> None:
+    def restore(self) -> None:
         """The turn is over: the session's own model is back, unless it was changed meanwhile."""
-        if self._own is not None and self._conversation.model == self._standing_in:
-            self._conversation.model = self._own
+        if self._original is not None and self._conversation.model == self._substitute:
+            self._conversation.model = self._original
 
-    def _can_open(self, choice: Choice) -> bool:
+    def _can_open(self, choice: ModelRef) -> bool:
         try:
             self._conversation.open_model(choice)
         except (UsageError, ModelError) as exc:
-            self._conversation.setup.complain(f"warning: the fallback model {choice.shown} cannot be used: {exc}")
+            self._conversation.config.warn(f"warning: the fallback model {choice.display_name} cannot be used: {exc}")
             return False
         return True
 
 
-def is_unavailable(flaw: ModelError) -> bool:
+def is_unavailable(error: ModelError) -> bool:
     """Whether the failure is that of a model rather than that of the request or the key."""
-    if flaw.status is None:
-        return flaw.kind in OUT_OF_REACH
-    return flaw.status >= 500 or flaw.status == NOT_THERE or flaw.kind == "overloaded_error"
+    if error.status is None:
+        return error.kind in UNREACHABLE
+    return error.status >= 500 or error.status == NOT_FOUND or error.kind == "overloaded_error"

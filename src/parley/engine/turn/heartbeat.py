@@ -14,79 +14,79 @@ from parley.protocol.messages.system import Status
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
 
-EVERY_SECONDS = 30
-LOOKS = 3
+INTERVAL_SECONDS = 30
+CHECKS_PER_INTERVAL = 3
 """So often in the longest silence."""
 
 
-class Pulse:
+class Ticker:
     """`with Pulse(beat):` calls `beat` every half minute; never if `every_seconds` is None."""
 
-    def __init__(self, beat: Callable[[], None], every_seconds: float | None = EVERY_SECONDS) -> None:
-        self._call = beat
+    def __init__(self, callback: Callable[[], None], every_seconds: float | None = INTERVAL_SECONDS) -> None:
+        self._callback = callback
         self._every_seconds = every_seconds
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
-        self._wind_up()
+        self._schedule()
 
     def __exit__(self, *exception: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _wind_up(self) -> None:
+    def _schedule(self) -> None:
         if self._every_seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._every_seconds, self._beat)
+            self._timer = asyncio.get_running_loop().call_later(self._every_seconds, self._tick)
 
-    def _beat(self) -> None:
-        self._call()
-        self._wind_up()
+    def _tick(self) -> None:
+        self._callback()
+        self._schedule()
 
 
-def signs_of_life(conversation: Conversation) -> Pulse:
+def keep_alive(conversation: Conversation) -> Ticker:
     """While neither the model nor a tool has the turn, but a hook or a server that is waited for."""
-    return Pulse(lambda: conversation.tell(Status(status=None)), conversation.limits.heartbeat_seconds)
+    return Ticker(lambda: conversation.send(Status(status=None)), conversation.limits.heartbeat_seconds)
 
 
-class Silence(Pulse):
+class IdleTimer(Ticker):
     """`with silence:` tells that the model is waited for, when nothing was told for long.
 
     Clients know this line, and old ones do not die of it. Whoever tells something sets `looks` to 0: to look
     whether it is silent costs less than to note the time of every line.
     """
 
-    def __init__(self, tell: Callable[[Message], None], most_seconds: float | None) -> None:
-        super().__init__(self._look, None if most_seconds is None else most_seconds / LOOKS)
-        self._tell = tell
-        self.looks = 0
+    def __init__(self, send: Callable[[Message], None], max_seconds: float | None) -> None:
+        super().__init__(self._check, None if max_seconds is None else max_seconds / CHECKS_PER_INTERVAL)
+        self._send = send
+        self.checks = 0
         """How often somebody looked, and nothing had been told since."""
 
     def __enter__(self) -> None:
-        self.looks = 0
+        self.checks = 0
         super().__enter__()
 
-    def _look(self) -> None:
-        self.looks += 1
-        if self.looks == LOOKS:
-            self.looks = 0
-            self._tell(Status(status="requesting"))
+    def _check(self) -> None:
+        self.checks += 1
+        if self.checks == CHECKS_PER_INTERVAL:
+            self.checks = 0
+            self._send(Status(status="requesting"))
 
 
-class Heartbeat(Pulse):
+class ToolHeartbeat(Ticker):
     """`with Heartbeat(tell, call):` tells every half minute that the call still runs."""
 
     def __init__(
-        self, tell: Callable[[Message], None], call: ToolUse, every_seconds: float | None = EVERY_SECONDS
+        self, send: Callable[[Message], None], call: ToolUse, every_seconds: float | None = INTERVAL_SECONDS
     ) -> None:
-        super().__init__(self._still_runs, every_seconds)
-        self._tell = tell
+        super().__init__(self._send_progress, every_seconds)
+        self._send = send
         self._tool_use = call
         self._beats = 0
 
-    def _still_runs(self) -> None:
+    def _send_progress(self) -> None:
         call, beat = self._tool_use, self._beats
         self._beats += 1
-        self._tell(
+        self._send(
             ToolProgress(
                 tool_use_id=f"{call.id}-heartbeat-{beat}",
                 tool_name=call.name,

@@ -10,7 +10,7 @@ from parley.errors import BudgetSpent, ModelError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class TurnOutcome(Struct, frozen=True, kw_only=True):
     """The part of a result that depends on how the turn ended."""
 
     subtype: str = "success"
@@ -36,13 +36,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return isinstance(self.terminal_reason, str) and self.terminal_reason.startswith("aborted_")
 
 
-def completed(text: str, stop_reason: str | None) -> Outcome:
-    return Outcome(terminal_reason="completed", text=text, stop_reason=stop_reason, api_error_status=None)
+def completed(text: str, stop_reason: str | None) -> TurnOutcome:
+    return TurnOutcome(terminal_reason="completed", text=text, stop_reason=stop_reason, api_error_status=None)
 
 
-def formed(text: str, output: Any, report: Json, stop_reason: str | None) -> Outcome:
+def structured(text: str, output: Any, report: Json, stop_reason: str | None) -> TurnOutcome:
     """The answer has the form that was asked for."""
-    return Outcome(
+    return TurnOutcome(
         terminal_reason="completed",
         text=text,
         stop_reason=stop_reason,
@@ -52,10 +52,10 @@ def formed(text: str, output: Any, report: Json, stop_reason: str | None) -> Out
     )
 
 
-def not_formed(report: Json, stop_reason: str | None) -> Outcome:
+def not_structured(report: Json, stop_reason: str | None) -> TurnOutcome:
     """The answer never had the form that was asked for."""
     tries = f"{report['attempts']} attempt{'' if report['attempts'] == 1 else 's'}"
-    return Outcome(
+    return TurnOutcome(
         subtype="error_max_structured_output_retries",
         is_error=True,
         terminal_reason="structured_output_retry_exhausted",
@@ -65,32 +65,32 @@ def not_formed(report: Json, stop_reason: str | None) -> Outcome:
     )
 
 
-def stopped(ended: Outcome) -> Outcome:
+def stopped_by_hook(outcome: TurnOutcome) -> TurnOutcome:
     """The same end, because a hook wants it."""
-    return msgspec.structs.replace(ended, terminal_reason="hook_stopped")
+    return msgspec.structs.replace(outcome, terminal_reason="hook_stopped")
 
 
-def blocked(text: str) -> Outcome:
+def blocked(text: str) -> TurnOutcome:
     """A hook did not let the prompt in."""
-    return Outcome(text=text)
+    return TurnOutcome(text=text)
 
 
-def api_failed(flaw: ModelError, text: str) -> Outcome:
+def api_failed(error: ModelError, text: str) -> TurnOutcome:
     """Clients know this by `is_error` with subtype success, and show `result`."""
-    return Outcome(
+    return TurnOutcome(
         is_error=True,
-        terminal_reason=terminal_reason(flaw),
+        terminal_reason=terminal_reason(error),
         text=text,
         stop_reason="stop_sequence",
-        api_error_status=flaw.status,
-        api_error_type=flaw.kind if flaw.status is not None and flaw.kind else UNSET,
-        api_error=flaw.kind if flaw.status is None and flaw.kind else UNSET,
+        api_error_status=error.status,
+        api_error_type=error.kind if error.status is not None and error.kind else UNSET,
+        api_error=error.kind if error.status is None and error.kind else UNSET,
     )
 
 
-def aborted(where: str, stop_reason: str | None) -> Outcome:
+def aborted(where: str, stop_reason: str | None) -> TurnOutcome:
     """The host interrupted; `where` is `streaming` or `tools`."""
-    return Outcome(
+    return TurnOutcome(
         subtype="error_during_execution",
         is_error=True,
         terminal_reason=f"aborted_{where}",
@@ -99,14 +99,14 @@ def aborted(where: str, stop_reason: str | None) -> Outcome:
     )
 
 
-def gave_way(where: str, stop_reason: str | None) -> Outcome:
+def yielded(where: str, stop_reason: str | None) -> TurnOutcome:
     """A prompt of the priority `now` came: the turn is over, and nothing went wrong."""
-    return Outcome(terminal_reason=f"aborted_{where}", text="", stop_reason=stop_reason, api_error_status=None)
+    return TurnOutcome(terminal_reason=f"aborted_{where}", text="", stop_reason=stop_reason, api_error_status=None)
 
 
-def denied(tools: list[str], stop_reason: str | None) -> Outcome:
+def denied(tools: list[str], stop_reason: str | None) -> TurnOutcome:
     """The turn went on, but the person wants a run with denials to fail."""
-    return Outcome(
+    return TurnOutcome(
         subtype="error_during_execution",
         is_error=True,
         terminal_reason="permission_denied",
@@ -115,25 +115,25 @@ def denied(tools: list[str], stop_reason: str | None) -> Outcome:
     )
 
 
-def out_of_budget(flaw: BudgetSpent, stop_reason: str | None) -> Outcome:
+def out_of_budget(error: BudgetSpent, stop_reason: str | None) -> TurnOutcome:
     # Clients know one name for a spent budget, and it says dollars.
-    subtype = "error_max_budget_usd" if flaw.kind == "usd" else "error_during_execution"
-    return Outcome(
+    subtype = "error_max_budget_usd" if error.kind == "usd" else "error_during_execution"
+    return TurnOutcome(
         subtype=subtype,
         is_error=True,
         terminal_reason="budget_exhausted",
-        errors=[str(flaw)],
+        errors=[str(error)],
         stop_reason=stop_reason,
     )
 
 
-def commanded(command: str, text: str = "") -> Outcome:
+def local_command(command: str, text: str = "") -> TurnOutcome:
     """The prompt was a command, and no model was asked."""
-    return Outcome(text=text, local_command=command)
+    return TurnOutcome(text=text, local_command=command)
 
 
-def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:
-    return Outcome(
+def out_of_turns(limit: int, stop_reason: str | None) -> TurnOutcome:
+    return TurnOutcome(
         subtype="error_max_turns",
         is_error=True,
         terminal_reason="max_turns",
@@ -142,9 +142,9 @@ def out_of_turns(limit: int, stop_reason: str | None) -> Outcome:
     )
 
 
-def broken(reason: str, fault_type: str = "system_error") -> Outcome:
+def failed(reason: str, fault_type: str = "system_error") -> TurnOutcome:
     """The prompt could not be run at all, or we have a bug."""
-    return Outcome(subtype="error_during_execution", is_error=True, errors=[reason], fault_type=fault_type)
+    return TurnOutcome(subtype="error_during_execution", is_error=True, errors=[reason], fault_type=fault_type)
 
 
 # The names of `assistant.error`, by status; the API's own type decides where the status does not.
@@ -159,19 +159,19 @@ NAMES = {
 }
 
 
-def error_name(flaw: ModelError) -> str:
+def error_name(error: ModelError) -> str:
     """What `assistant.error` and `api_retry.error` call a failure."""
-    text = flaw.message.lower()
+    text = error.message.lower()
     if "credit balance" in text or "billing" in text:
         return "billing_error"
-    if is_too_long(flaw):
+    if is_too_long(error):
         return "invalid_request"
-    if flaw.kind in ("authentication_error", "no_key"):
+    if error.kind in ("authentication_error", "no_key"):
         return "authentication_failed"
-    if flaw.status is None:
+    if error.status is None:
         return "server_error"
     # A 529 is `overloaded` only where it is told in passing; clients know `server_error`.
-    return NAMES.get(flaw.status, "server_error" if flaw.status >= 500 else "unknown")
+    return NAMES.get(error.status, "server_error" if error.status >= 500 else "unknown")
 
 
 TOO_LONG = (
@@ -181,31 +181,31 @@ TOO_LONG = (
 """What backends and the servers before them say of a conversation that does not fit."""
 
 
-def is_too_long(flaw: ModelError) -> bool:
-    text = flaw.message.lower()
-    return flaw.kind == "prompt_too_long" or (flaw.status == 400 and any(words in text for words in TOO_LONG))
+def is_too_long(error: ModelError) -> bool:
+    text = error.message.lower()
+    return error.kind == "prompt_too_long" or (error.status == 400 and any(words in text for words in TOO_LONG))
 
 
-def is_too_much(flaw: ModelError) -> bool:
+def is_too_large(error: ModelError) -> bool:
     """Whether a shorter request may come through; pictures have few tokens, and more bytes than some backends take."""
-    return is_too_long(flaw) or flaw.status == 413
+    return is_too_long(error) or error.status == 413
 
 
-def terminal_reason(flaw: ModelError) -> str:
-    if is_too_long(flaw):
+def terminal_reason(error: ModelError) -> str:
+    if is_too_long(error):
         return "prompt_too_long"
-    return "image_error" if flaw.status == 413 else "api_error"
+    return "image_error" if error.status == 413 else "api_error"
 
 
 PLAIN = ("no_key", "prompt_too_long", "compaction_failed")
 """Kinds whose words are ours, and say enough."""
 
 
-def error_text(flaw: ModelError) -> str:
+def error_text(error: ModelError) -> str:
     """What the person reads."""
-    if flaw.status is None:
-        return flaw.message if flaw.kind in PLAIN else f"API Error: {flaw.message}"
-    if flaw.status == 401:
+    if error.status is None:
+        return error.message if error.kind in PLAIN else f"API Error: {error.message}"
+    if error.status == 401:
         keys = "ANTHROPIC_API_KEY or OPENAI_API_KEY"
-        return f"API Error: 401 {flaw.message}. Check the API key ({keys}), or try --model offline."
-    return f"API Error: {flaw.status} {flaw.message}"
+        return f"API Error: 401 {error.message}. Check the API key ({keys}), or try --model offline."
+    return f"API Error: {error.status} {error.message}"

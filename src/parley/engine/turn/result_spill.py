@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parley.protocol.base import Json, plain, spell
-from parley.tools.base import Result
+from parley.protocol.base import Json, encode_json, to_builtins
+from parley.tools.base import ToolOutput
 from parley.workspace import private_files
 
 BELOW = 4
@@ -27,52 +27,52 @@ PREVIEW_CHARS = 2_000
 TOO_LARGE = "(too large to be told here)"
 
 
-def fitted(result: Result, cap_bytes: int, new_file: Callable[[str], Path]) -> Result:
+def spill_to_file(result: ToolOutput, max_bytes: int, new_file: Callable[[str], Path]) -> ToolOutput:
     """The result as it fits into a line. `new_file` names a file for a given ending."""
-    room = cap_bytes - ENVELOPE_BYTES
-    size = len(spell(result.content))
-    if size + len(spell(plain(result.detail))) <= room:
+    room = max_bytes - ENVELOPE_BYTES
+    size = len(encode_json(result.content))
+    if size + len(encode_json(to_builtins(result.detail))) <= room:
         return result
-    detail = shortened(plain(result.detail))
-    if size + len(spell(detail)) <= room:
-        return Result(content=result.content, detail=detail, is_error=result.is_error)
-    content = spilled(result.content, new_file)
-    if len(spell(content)) + len(spell(detail)) > room:  # a long list of short texts
+    detail = shorten_values(to_builtins(result.detail))
+    if size + len(encode_json(detail)) <= room:
+        return ToolOutput(content=result.content, detail=detail, is_error=result.is_error)
+    content = spill_content(result.content, new_file)
+    if len(encode_json(content)) + len(encode_json(detail)) > room:  # a long list of short texts
         detail = TOO_LARGE
-    return Result(content=content, detail=detail, is_error=result.is_error)
+    return ToolOutput(content=content, detail=detail, is_error=result.is_error)
 
 
-def shortened(value: Any, most_chars: int = LONGEST_TEXT_CHARS) -> Any:
+def shorten_values(value: Any, max_chars: int = LONGEST_TEXT_CHARS) -> Any:
     """A JSON value with its long texts cut."""
-    if isinstance(value, str) and len(value) > most_chars:
-        return f"{value[:most_chars]}… ({len(value) - most_chars} more characters)"
+    if isinstance(value, str) and len(value) > max_chars:
+        return f"{value[:max_chars]}… ({len(value) - max_chars} more characters)"
     if isinstance(value, dict):
-        return {key: shortened(item, most_chars) for key, item in value.items()}
+        return {key: shorten_values(item, max_chars) for key, item in value.items()}
     if isinstance(value, list):
-        return [shortened(item, most_chars) for item in value]
+        return [shorten_values(item, max_chars) for item in value]
     return value
 
 
-def fitted_input(input: Json, cap_bytes: int) -> Json:
+def fit_input(input: Json, max_bytes: int) -> Json:
     """What a callback is told, as it fits into a line: with no less of its long texts than must be."""
-    room = most_chars = cap_bytes - ENVELOPE_BYTES
+    room = max_chars = max_bytes - ENVELOPE_BYTES
     found = input
-    while len(spell(plain(found))) > room and most_chars > 0:
-        most_chars //= 2
-        found = shortened(plain(input), most_chars)
+    while len(encode_json(to_builtins(found))) > room and max_chars > 0:
+        max_chars //= 2
+        found = shorten_values(to_builtins(input), max_chars)
     return found
 
 
-def spilled(content: str | list[Json], new_file: Callable[[str], Path]) -> str | list[Json]:
+def spill_content(content: str | list[Json], new_file: Callable[[str], Path]) -> str | list[Json]:
     """The content with its large parts in files."""
     if isinstance(content, str):
-        return text_in_file(content, new_file)
-    return [block_in_file(block, new_file) for block in content]
+        return spill_text(content, new_file)
+    return [spill_block(block, new_file) for block in content]
 
 
-def block_in_file(block: Json, new_file: Callable[[str], Path]) -> Json:
+def spill_block(block: Json, new_file: Callable[[str], Path]) -> Json:
     if isinstance(block.get("text"), str) and len(block["text"]) > LONGEST_TEXT_CHARS:
-        return {**block, "text": text_in_file(block["text"], new_file)}
+        return {**block, "text": spill_text(block["text"], new_file)}
     source = block.get("source")
     if not isinstance(source, dict) or not isinstance(source.get("data"), str):
         return block
@@ -81,19 +81,19 @@ def block_in_file(block: Json, new_file: Callable[[str], Path]) -> Json:
         data = base64.b64decode(source["data"], validate=True)
     except (binascii.Error, ValueError):
         data = source["data"].encode()
-    where = saved(data, new_file(kind.rpartition("/")[2].split("+")[0] or "bin"))
+    where = save(data, new_file(kind.rpartition("/")[2].split("+")[0] or "bin"))
     return {"type": "text", "text": f"[{kind} of {len(data)} bytes, too large to be shown here; {where}]"}
 
 
-def text_in_file(text: str, new_file: Callable[[str], Path]) -> str:
-    where = saved(text.encode(errors="replace"), new_file("txt"))
+def spill_text(text: str, new_file: Callable[[str], Path]) -> str:
+    where = save(text.encode(errors="replace"), new_file("txt"))
     return (
         f"<persisted-output>\nOutput too large ({len(text)} characters). Full output {where}\n\n"
         f"Preview:\n{text[:PREVIEW_CHARS]}\n...\n</persisted-output>"
     )
 
 
-def saved(data: bytes, path: Path) -> str:
+def save(data: bytes, path: Path) -> str:
     """Where the data is, in words; a full disk costs the rest of an output, not the turn."""
     try:
         private_files.write(path, data, below=BELOW)

@@ -7,58 +7,58 @@ from parley.errors import ModelError
 DEFAULT_RETRIES = 8
 KEY_RETRIES = 2
 FIRST_DELAY_SECONDS = 0.5
-LONGEST_DELAY_SECONDS = 30.0
-MOST_DOUBLINGS = 10
+MAX_DELAY_SECONDS = 30.0
+MAX_DOUBLINGS = 10
 """More than the longest delay needs; after a thousand the number would not fit."""
-LONGEST_TROUBLE_SECONDS = 300.0
+MAX_FAILING_SECONDS = 300.0
 """A backend that fails for so long is given up, however few the tries."""
-LONGEST_WISH_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 60.0
 """A backend may ask for this much patience with `retry-after`, not for more."""
 
 
-class Trouble:
+class FailureStreak:
     """Failures in a row. An answer that comes to its end is the end of the row: whoever fails next is in another."""
 
     def __init__(self) -> None:
         self.failures = 0
         self._since: float | None = None
-        self.has_squeezed = False
+        self.has_compacted = False
         """Whether the conversation was compacted because a request was too long."""
         self.repairs = 0
         """How often it was mended because of what a backend had against it."""
 
-    def note(self, now: float, *, gets_on: bool) -> float:
+    def record(self, now: float, *, made_progress: bool) -> float:
         """One more failure; the seconds for which it has gone on without getting on."""
-        if self._since is None or gets_on:
+        if self._since is None or made_progress:
             self._since = now
         self.failures += 1
         return now - self._since
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """The next try is not the same again."""
         self.failures, self._since = 0, None
 
 
-def most_retries(flaw: ModelError, max_retries: int) -> int:
+def max_retries_for(error: ModelError, max_retries: int) -> int:
     """How often this failure is worth another try. A refused key seldom becomes a good one."""
-    return min(max_retries, KEY_RETRIES) if flaw.status == 401 else max_retries
+    return min(max_retries, KEY_RETRIES) if error.status == 401 else max_retries
 
 
 def delay_seconds(
-    flaw: ModelError, attempt: int, max_retries: int, dice: float, trouble_seconds: float = 0
+    error: ModelError, attempt: int, max_retries: int, random: float, failing_seconds: float = 0
 ) -> float | None:
     """How long to wait before the next try, or None to give up.
 
     `attempt` counts from 1, `dice` is in [0, 1), `trouble_seconds` is how long it has failed already.
     """
-    if not flaw.retryable or attempt > most_retries(flaw, max_retries):
+    if not error.retryable or attempt > max_retries_for(error, max_retries):
         return None
-    delay = patient_seconds(flaw, attempt, dice)
-    return None if trouble_seconds + delay > LONGEST_TROUBLE_SECONDS else delay
+    delay = backoff_seconds(error, attempt, random)
+    return None if failing_seconds + delay > MAX_FAILING_SECONDS else delay
 
 
-def patient_seconds(flaw: ModelError, attempt: int, dice: float) -> float:
-    if flaw.retry_after_seconds is not None:
-        return min(flaw.retry_after_seconds, LONGEST_WISH_SECONDS)
-    doubled = FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, MOST_DOUBLINGS)
-    return float(min(doubled, LONGEST_DELAY_SECONDS)) * (1 + 0.25 * dice)
+def backoff_seconds(error: ModelError, attempt: int, random: float) -> float:
+    if error.retry_after_seconds is not None:
+        return min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS)
+    doubled = FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, MAX_DOUBLINGS)
+    return float(min(doubled, MAX_DELAY_SECONDS)) * (1 + 0.25 * random)

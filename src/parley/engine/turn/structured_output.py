@@ -17,8 +17,8 @@ import msgspec
 
 from parley.errors import ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 TOOL = "StructuredOutput"
 DEFAULT_ATTEMPTS = 5
@@ -30,18 +30,18 @@ WRAPPED = "output"
 """Where the answer is if its schema is not that of an object, which the input of a tool must be."""
 
 
-class Form:
+class OutputSchema:
     name: ClassVar[str] = TOOL
     """The tool by which it is filled."""
 
-    def __init__(self, schema: Json, most_attempts: int = DEFAULT_ATTEMPTS) -> None:
+    def __init__(self, schema: Json, max_attempts: int = DEFAULT_ATTEMPTS) -> None:
         """Raises UsageError if this is no schema."""
         self.schema = schema
-        self._validator = validator(schema)
-        self._most_attempts = max(1, most_attempts)
-        self.begin()
+        self._validator = make_validator(schema)
+        self._max_attempts = max(1, max_attempts)
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """A turn begins: what the one before it tried does not count."""
         self.output: Any = UNSET
         """The answer; unset until there is one that fits."""
@@ -50,12 +50,12 @@ class Form:
         self.repaired = False
 
     @property
-    def is_filled(self) -> bool:
+    def is_satisfied(self) -> bool:
         return self.output is not UNSET
 
     @property
     def is_exhausted(self) -> bool:
-        return not self.is_filled and self.attempts >= self._most_attempts
+        return not self.is_satisfied and self.attempts >= self._max_attempts
 
     @property
     def text(self) -> str:
@@ -65,24 +65,24 @@ class Form:
     def report(self) -> Json:
         return {"attempts": self.attempts, "repaired": self.repaired, "errors": self.errors}
 
-    def fill(self, given: Any) -> bool:
+    def accept(self, answer: Any) -> bool:
         """Take an answer if it fits; `errors` say why not."""
-        for repaired, candidate in enumerate(readings(given, self.schema.get("properties", {}))):
-            if not (errors := self._flaws(candidate)):
+        for repaired, candidate in enumerate(interpret(answer, self.schema.get("properties", {}))):
+            if not (errors := self._find_errors(candidate)):
                 self.output, self.repaired, self.errors = candidate, repaired > 0, []
                 return True
             if repaired == 0:
                 self.errors = errors
         return False
 
-    def fill_from_text(self, text: str) -> bool:
+    def accept_text(self, text: str) -> bool:
         """The same for an answer that came as text."""
         try:
             given = msgspec.json.decode(text)
         except msgspec.DecodeError as exc:
             self.errors = [f"the answer is not JSON: {exc}"]
             return False
-        return self.fill(given)
+        return self.accept(given)
 
     def tool(self) -> StructuredOutput:
         return StructuredOutput(self)
@@ -94,17 +94,17 @@ class Form:
             how = f"Answer with JSON alone that fits this schema: {msgspec.json.encode(self.schema).decode()}"
         return f"[An answer in the required form is missing: {'; '.join(self.errors) or 'none was given'}. {how}]"
 
-    def _flaws(self, given: Any) -> list[str]:
+    def _find_errors(self, answer: Any) -> list[str]:
         found = []
-        for flaw in self._validator.iter_errors(given):
-            where = "".join(f"/{step}" for step in flaw.absolute_path) or "/"
-            found.append(f"{where}: {flaw.message}"[:LONGEST_ERROR_CHARS])
+        for error in self._validator.iter_errors(answer):
+            where = "".join(f"/{step}" for step in error.absolute_path) or "/"
+            found.append(f"{where}: {error.message}"[:LONGEST_ERROR_CHARS])
             if len(found) == MOST_ERRORS:
                 break
         return found
 
 
-class Anything(Struct, frozen=True):
+class AnyInput(Struct, frozen=True):
     """The tool's input has a schema of its own."""
 
 
@@ -113,52 +113,52 @@ class StructuredOutput:
 
     name: ClassVar[str] = TOOL
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = Anything
+    input: ClassVar[type[Struct]] = AnyInput
     description: ClassVar[str] = (
         "Gives your final answer in the form that was asked for. Do the work first; then call this once, as your last "
         "step, with the whole answer as its input."
     )
 
-    def __init__(self, form: Form) -> None:
-        self._form = form
-        self._wraps = form.schema.get("type") != "object"
-        wrapped = {"type": "object", "properties": {WRAPPED: form.schema}, "required": [WRAPPED]}
-        self.input_schema: Json = wrapped if self._wraps else form.schema
+    def __init__(self, schema: OutputSchema) -> None:
+        self._schema = schema
+        self._wraps = schema.schema.get("type") != "object"
+        wrapped = {"type": "object", "properties": {WRAPPED: schema.schema}, "required": [WRAPPED]}
+        self.input_schema: Json = wrapped if self._wraps else schema.schema
 
-    async def run(self, call: Json, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Json, context: Context, reach: Scope) -> ToolOutput:
         given = call[WRAPPED] if self._wraps and WRAPPED in call else call
-        if not self._form.fill(given):
-            raise ToolError(f"Output does not match required schema: {'; '.join(self._form.errors)}")
+        if not self._schema.accept(given):
+            raise ToolError(f"Output does not match required schema: {'; '.join(self._schema.errors)}")
         text = "Structured output provided successfully"
-        return Result(content=text, detail=text)
+        return ToolOutput(content=text, detail=text)
 
 
-def readings(given: Any, fields: Json) -> Iterator[Any]:
+def interpret(answer: Any, fields: Json) -> Iterator[Any]:
     """What an answer may mean, the plain sense first. A field that was asked for is no wrapper."""
-    yield given
-    if isinstance(given, dict) and len(given) == 1 and not given.keys() & fields.keys():
-        [given] = given.values()
-        if isinstance(given, dict | list):
-            yield given
-    if isinstance(given, str):
+    yield answer
+    if isinstance(answer, dict) and len(answer) == 1 and not answer.keys() & fields.keys():
+        [answer] = answer.values()
+        if isinstance(answer, dict | list):
+            yield answer
+    if isinstance(answer, str):
         try:
-            inner = msgspec.json.decode(given)
+            inner = msgspec.json.decode(answer)
         except msgspec.DecodeError:
             return
         if isinstance(inner, dict | list):
             yield inner
 
 
-def read_form(text: str, most_attempts: int) -> Form:
+def parse_output_schema(text: str, max_attempts: int) -> OutputSchema:
     """The form of `--json-schema`. Raises UsageError."""
     try:
         schema = msgspec.json.decode(text)
     except msgspec.DecodeError as exc:
         raise UsageError(f"option '--json-schema' is not JSON: {exc}") from None
-    return Form(schema, most_attempts)
+    return OutputSchema(schema, max_attempts)
 
 
-def validator(schema: Any) -> Any:
+def make_validator(schema: Any) -> Any:
     """Raises UsageError if this is no schema, or refers to what is not in it."""
     # Imported here because it costs more than the engine itself.
     from jsonschema import Draft202012Validator, SchemaError
@@ -191,21 +191,21 @@ def check_references(schema: Json) -> None:
 
     name = str(schema.get("$id", ""))
     resolver = Registry().with_resource(name, DRAFT202012.create_resource(schema)).resolver(name)
-    for reference in references(schema):
+    for reference in find_references(schema):
         try:
             resolver.lookup(reference)
         except Unresolvable:
             raise UsageError(f"the JSON schema refers to {reference!r}, which is not in it") from None
 
 
-def references(schema: Any) -> Iterator[str]:
+def find_references(schema: Any) -> Iterator[str]:
     """Every reference in a schema. Parts with names of their own are left out: they resolve by other rules."""
     if isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
             yield schema["$ref"]
         for key, part in schema.items():
             if key not in DATA and not (isinstance(part, dict) and "$id" in part):
-                yield from references(part)
+                yield from find_references(part)
     elif isinstance(schema, list):
         for part in schema:
-            yield from references(part)
+            yield from find_references(part)

@@ -14,40 +14,44 @@ import contextlib
 from collections.abc import Callable
 
 from parley.engine.context.conversation import Conversation
-from parley.engine.hooks.feedback import Hearing
-from parley.engine.text import sanitized
-from parley.engine.turn.heartbeat import Heartbeat
-from parley.engine.turn.result_spill import fitted
+from parley.engine.hooks.feedback import HookFeedback
+from parley.engine.text import sanitize
+from parley.engine.turn.heartbeat import ToolHeartbeat
+from parley.engine.turn.result_spill import spill_to_file
 from parley.errors import SessionError
 from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json, plain
+from parley.protocol.base import UNSET, Json, to_builtins
 from parley.protocol.blocks import ToolResult, ToolUse
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 
-LOOKING = frozenset({"Read", "Edit", "Write", "NotebookEdit"})
+FILE_TOOLS = frozenset({"Read", "Edit", "Write", "NotebookEdit"})
 """Tools after which a model may have to hear of memory files near what it looked at (context/nested_memory.py)."""
 
 
-class Calls:
+class ToolBatch:
     def __init__(
-        self, conversation: Conversation, hearing: Hearing, must_yield: Callable[[], bool], taken_up: list[ToolUse]
+        self,
+        conversation: Conversation,
+        feedback: HookFeedback,
+        must_yield: Callable[[], bool],
+        resumed_calls: list[ToolUse],
     ) -> None:
         self._conversation = conversation
-        self._hearing = hearing
+        self._feedback = feedback
         self._must_yield = must_yield
         """Whether somebody waits who will not wait for calls that have not begun."""
-        self.open = list(taken_up)
+        self.open_calls = list(resumed_calls)
         """Those that have no result yet."""
         self.denials: list[Denial] = []
 
     async def run(self, calls: list[ToolUse]) -> bool:
         """Run the calls, together if all only read, else one after the other; True if the host ends the turn."""
-        self.open = list(calls)
-        caller = self._conversation.caller
-        if len(calls) > 1 and all(caller.reads_only(call) for call in calls):
-            return await self._run_together(calls)
+        self.open_calls = list(calls)
+        executor = self._conversation.tool_executor
+        if len(calls) > 1 and all(executor.is_read_only(call) for call in calls):
+            return await self._run_parallel(calls)
         for call in calls:
             if await self._run_one(call):
                 return True
@@ -55,7 +59,7 @@ class Calls:
                 break
         return False
 
-    async def _run_together(self, calls: list[ToolUse]) -> bool:
+    async def _run_parallel(self, calls: list[ToolUse]) -> bool:
         try:
             async with asyncio.TaskGroup() as together:
                 room = asyncio.Semaphore(self._conversation.limits.max_parallel_tools)
@@ -69,28 +73,30 @@ class Calls:
     async def _run_one(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
         """One call and its line; True if the host, or a hook, ends the turn with it."""
         async with room or contextlib.nullcontext():
-            talk = self._conversation
+            conversation = self._conversation
             with (
-                talk.setup.observer.tool(call.name, call.id) as watch,
-                Heartbeat(talk.tell, call, talk.limits.heartbeat_seconds),
+                conversation.config.observer.tool(call.name, call.id) as observation,
+                ToolHeartbeat(conversation.send, call, conversation.limits.heartbeat_seconds),
             ):
-                called = await talk.caller.run(call, talk.mode)
-                watch.note(error_type="denied" if called.denied is not None else None, is_error=called.result.is_error)
-        if called.denied is not None and called.stopped is None:
-            self._deny(call, called.denied)
-        self.tell_result(call, called.result, called.meta)
-        self._hearing.note(call, called)
-        if call.name in LOOKING:
-            from parley.engine.context.nested_memory import heard
+                outcome = await conversation.tool_executor.run(call, conversation.mode)
+                observation.set_attributes(
+                    error_type="denied" if outcome.denied is not None else None, is_error=outcome.output.is_error
+                )
+        if outcome.denied is not None and outcome.stop_reason is None:
+            self._deny(call, outcome.denied)
+        self.send_result(call, outcome.output, outcome.meta)
+        self._feedback.add_result(call, outcome)
+        if call.name in FILE_TOOLS:
+            from parley.engine.context.nested_memory import find_instructions
 
-            self._hearing.contexts += heard(self._conversation, call, called)
-        return called.stops_turn or self._hearing.stopped is not None
+            self._feedback.contexts += find_instructions(self._conversation, call, outcome)
+        return outcome.stops_turn or self._feedback.stop_reason is not None
 
     def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
         if denial.source in ("host", "reply", "hook"):
             return  # it knows, or the result says so
-        self._conversation.tell(
+        self._conversation.send(
             PermissionDenied(
                 tool_name=call.name,
                 tool_use_id=call.id,
@@ -100,30 +106,30 @@ class Calls:
             )
         )
 
-    def tell_result(self, call: ToolUse, result: Result, meta: Json | None = None) -> None:
-        talk = self._conversation
-        result = fitted(clean(result), talk.limits.line_bytes, talk.new_result_file)
-        talk.say_user(
+    def send_result(self, call: ToolUse, result: ToolOutput, meta: Json | None = None) -> None:
+        conversation = self._conversation
+        result = spill_to_file(clean_output(result), conversation.limits.max_line_bytes, conversation.new_result_file)
+        conversation.append_user(
             ToolResult.of(call.id, result.content, result.is_error),
             tool_use_result=UNSET if result.detail is None else result.detail,
             tool_result_meta=[{"id": call.id, **meta}] if meta else UNSET,
         )
-        self.open.remove(call)
+        self.open_calls.remove(call)
 
-    def tell_ran(self) -> None:
+    def send_finished(self) -> None:
         """Calls that ran have their real results, also if the turn was cut before all hooks had heard of them."""
-        for call in list(self.open):
-            called = self._conversation.caller.course.take(call.id)
-            if called is not None:
-                self.tell_result(call, called.result, called.meta)
+        for call in list(self.open_calls):
+            outcome = self._conversation.tool_executor.in_flight.pop_output(call.id)
+            if outcome is not None:
+                self.send_result(call, outcome.output, outcome.meta)
 
-    def answer_rest(self, text: str, detail: str | None = None, meta: Json | None = None) -> None:
+    def close_remaining(self, text: str, detail: str | None = None, meta: Json | None = None) -> None:
         """Calls that will not run need their results all the same."""
-        for call in list(self.open):
-            result = Result(content=text, detail=f"Error: {text}" if detail is None else detail, is_error=True)
-            self.tell_result(call, result, meta)
+        for call in list(self.open_calls):
+            result = ToolOutput(content=text, detail=f"Error: {text}" if detail is None else detail, is_error=True)
+            self.send_result(call, result, meta)
 
 
-def clean(result: Result) -> Result:
-    detail = None if result.detail is None else sanitized(plain(result.detail))
-    return Result(content=sanitized(result.content), detail=detail, is_error=result.is_error)
+def clean_output(result: ToolOutput) -> ToolOutput:
+    detail = None if result.detail is None else sanitize(to_builtins(result.detail))
+    return ToolOutput(content=sanitize(result.content), detail=detail, is_error=result.is_error)

@@ -14,34 +14,34 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.approval.gate import Asker
-from parley.engine.approval.input_digest import digest
-from parley.engine.hooks.registry import Listeners
-from parley.engine.turn.in_flight import Course
-from parley.engine.turn.tool_outcome import Called, Decided, refused, unusable
+from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.input_digest import input_digest
+from parley.engine.hooks.registry import HookRegistry
+from parley.engine.turn.in_flight import InFlightCalls
+from parley.engine.turn.tool_outcome import DecisionRecord, ToolOutcome, denied_outcome, unusable_call
 from parley.errors import ToolError
 from parley.models.accumulator import is_unreadable
 from parley.permissions.base import Allow, Ask, Deny, Request
 from parley.protocol.base import Json
 from parley.protocol.blocks import Block, ToolUse
 from parley.tools.base import (
-    BadInput,
     Context,
-    Preparing,
-    Result,
+    InvalidInput,
+    PreparesInput,
     Tool,
+    ToolOutput,
     always_asks,
     read_input,
     runs_elsewhere,
     server_name,
 )
-from parley.tools.registry import Shelf
-from parley.tools.selection import canonical
+from parley.tools.registry import ToolRegistry
+from parley.tools.selection import canonical_name
 from parley.workspace.base import Files
 
 if TYPE_CHECKING:
-    from parley.engine.approval.hook_opinion import Opinion
-    from parley.engine.hooks.dispatcher import Hooking
+    from parley.engine.approval.hook_opinion import HookOpinion
+    from parley.engine.hooks.dispatcher import HookDispatcher
 
 
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
@@ -49,31 +49,31 @@ ACCEPTED = {"host": "user_temporary", "hook": "hook"}
 ALTERED = "The input is not the one that was approved"
 
 
-class Caller:
+class ToolExecutor:
     """Runs the tool calls of a session."""
 
     def __init__(
         self,
         tools: Mapping[str, Tool],
-        asker: Asker,
+        gate: ApprovalGate,
         context: Context,
-        note: Callable[[str, Json], None],
-        complain: Callable[[str], None],
+        append_event: Callable[[str, Json], None],
+        warn: Callable[[str], None],
         agent: Json | None = None,
-        listeners: Listeners | None = None,
+        hooks: HookRegistry | None = None,
     ) -> None:
         self.tools = tools
-        self.asker = asker
-        self._complain = complain
+        self.gate = gate
+        self._warn = warn
         self._context = context
-        self._note = note
+        self._append_event = append_event
         """Keeps a record in the session's log."""
         self.agent = agent
         """Who calls, as hooks are told: its `agent_id` and `agent_type`; None for the session's own model."""
-        self._listeners = listeners or Listeners()
-        self.course = Course()
+        self._hooks = hooks or HookRegistry()
+        self.in_flight = InFlightCalls()
 
-    def reads_only(self, call: ToolUse) -> bool:
+    def is_read_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing here, so that others may run beside it."""
         return self.is_harmless(call.name) or self.runs_elsewhere(call.name)
 
@@ -85,10 +85,10 @@ class Caller:
         tool = self._find(name)
         return tool is not None and tool.reads_only and not always_asks(tool)
 
-    def prepared(self, call: ToolUse) -> ToolUse:
+    def prepare(self, call: ToolUse) -> ToolUse:
         """The call with its input as it is shown, allowed and run."""
         tool = self._find(call.name)
-        if not isinstance(tool, Preparing) or is_unreadable(call):
+        if not isinstance(tool, PreparesInput) or is_unreadable(call):
             return call
         return ToolUse({**call.json, "input": tool.prepare(call.input, self._context)})
 
@@ -98,151 +98,163 @@ class Caller:
         meta: Json | None = getattr(tool, "call_meta", None)
         return None if meta is None or not isinstance(block, ToolUse) else [{"id": block.id, **meta}]
 
-    def _absence(self, name: str) -> str:
+    def _explain_missing(self, name: str) -> str:
         """Why there is no such tool, or what there is instead."""
-        why = self.tools.absence(name) if isinstance(self.tools, Shelf) else ""
+        why = self.tools.explain_absence(name) if isinstance(self.tools, ToolRegistry) else ""
         return why or f"Available tools: {', '.join(self.tools) or 'none'}"
 
     def _find(self, name: str) -> Tool | None:
-        return self.tools.get(name) or self.tools.get(canonical(name))
+        return self.tools.get(name) or self.tools.get(canonical_name(name))
 
-    async def run(self, call: ToolUse, mode: Callable[[], str]) -> Called:
+    async def run(self, call: ToolUse, mode: Callable[[], str]) -> ToolOutcome:
         """The whole life of one call, decided on in the mode of that moment.
 
         If it is cancelled, `course` has what is known of it.
         """
         try:
-            called = await self._lived(call, mode)
+            outcome = await self._run(call, mode)
         finally:
-            self.course.leave(call.id)
-        self.course.end(call.id)
-        return called
+            self.in_flight.discard(call.id)
+        self.in_flight.finish(call.id)
+        return outcome
 
-    async def _lived(self, call: ToolUse, mode: Callable[[], str]) -> Called:
+    async def _run(self, call: ToolUse, mode: Callable[[], str]) -> ToolOutcome:
         tool = self._find(call.name)
         if tool is None:
-            return Called(result=unusable(f"Error: No such tool available: {call.name}. {self._absence(call.name)}"))
+            return ToolOutcome(
+                output=unusable_call(f"Error: No such tool available: {call.name}. {self._explain_missing(call.name)}")
+            )
         if is_unreadable(call):
-            return Called(result=unusable(f"InputValidationError: {call.name} was called with input that is no JSON"))
+            return ToolOutcome(
+                output=unusable_call(f"InputValidationError: {call.name} was called with input that is no JSON")
+            )
         # What it is prepared with may have changed since the call was told: a plan was written just before.
-        call = self.prepared(call)
+        call = self.prepare(call)
         try:
             read_input(tool, call.input)
-        except BadInput as exc:
-            return Called(result=unusable(f"InputValidationError: {exc}"))
-        if self._listeners.live is not None:
-            return await self._run_hooked(self._listeners.live, call, tool, mode)
-        return await self._carry_out(tool, await self._decide(call, tool, mode()))
+        except InvalidInput as exc:
+            return ToolOutcome(output=unusable_call(f"InputValidationError: {exc}"))
+        if self._hooks.dispatcher is not None:
+            return await self._run_with_hooks(self._hooks.dispatcher, call, tool, mode)
+        return await self._record_and_run(tool, await self._decide(call, tool, mode()))
 
-    async def _run_hooked(self, live: Hooking, call: ToolUse, tool: Tool, mode: Callable[[], str]) -> Called:
+    async def _run_with_hooks(
+        self, dispatcher: HookDispatcher, call: ToolUse, tool: Tool, mode: Callable[[], str]
+    ) -> ToolOutcome:
         """The same with hooks around it. They are over before anything is decided, and before anything runs."""
-        before = await live.calls.before(call, tool, self.agent)
+        before = await dispatcher.tool_hooks.before(call, tool, self.agent)
         opinions = [before.opinion] if before.opinion is not None else []
         if before.updated_input is not None:
             # A rule that denies what the model wanted denies it, whatever a hook makes of it.
-            if not self.asker.is_denied_by_rule(request_of(tool, call.input, self._context), mode()):
+            if not self.gate.is_denied_by_rule(permission_request(tool, call.input, self._context), mode()):
                 call = ToolUse({**call.json, "input": before.updated_input})
             try:
                 read_input(tool, call.input)
-            except BadInput as exc:
-                return Called(result=unusable(f"InputValidationError: the input a hook gave: {exc}"))
-        decided = await self._decide(call, tool, mode(), *opinions)
-        if live.calls.guard_output(call, tool, self.agent):
-            self.course.guard(call.id)
-        begun = self._context.clock()
-        called = await self._carry_out(tool, decided)
-        contexts, result = before.contexts, called.result
-        stopped = before.stopped if before.stopped is not None else called.stopped
-        if called.ran is not None:
-            seconds = self._context.clock() - begun
-            after = await live.calls.after(call, tool, called.ran, result, seconds, self.agent)
-            contexts, stopped, result = (*contexts, *after.contexts), after.stopped, after.result
-        return msgspec.structs.replace(called, result=result, contexts=contexts, stopped=stopped)
+            except InvalidInput as exc:
+                return ToolOutcome(output=unusable_call(f"InputValidationError: the input a hook gave: {exc}"))
+        decision_record = await self._decide(call, tool, mode(), *opinions)
+        if dispatcher.tool_hooks.guard_output(call, tool, self.agent):
+            self.in_flight.guard(call.id)
+        started_at = self._context.clock()
+        outcome = await self._record_and_run(tool, decision_record)
+        contexts, result = before.contexts, outcome.output
+        stopped = before.stop_reason if before.stop_reason is not None else outcome.stop_reason
+        if outcome.executed_input is not None:
+            seconds = self._context.clock() - started_at
+            after = await dispatcher.tool_hooks.after(call, tool, outcome.executed_input, result, seconds, self.agent)
+            contexts, stopped, result = (*contexts, *after.contexts), after.stop_reason, after.output
+        return msgspec.structs.replace(outcome, output=result, contexts=contexts, stop_reason=stopped)
 
-    async def _carry_out(self, tool: Tool, decided: Decided) -> Called:
-        if isinstance(decided.decision, Deny):
-            return refused(decided.decision)
-        return await self._execute(tool, decided.decision, decided)
+    async def _record_and_run(self, tool: Tool, decision_record: DecisionRecord) -> ToolOutcome:
+        if isinstance(decision_record.decision, Deny):
+            return denied_outcome(decision_record.decision)
+        return await self._execute(tool, decision_record.decision, decision_record)
 
-    async def _decide(self, call: ToolUse, tool: Tool, mode: str, *opinions: Opinion) -> Decided:
+    async def _decide(self, call: ToolUse, tool: Tool, mode: str, *opinions: HookOpinion) -> DecisionRecord:
         context = self._context
-        begun, shown = context.clock(), digest(call.input)
-        request = request_of(tool, call.input, context)
-        decision = self.asker.judge(request, mode, *opinions)
+        started_at, shown = context.clock(), input_digest(call.input)
+        request = permission_request(tool, call.input, context)
+        decision = self.gate.evaluate(request, mode, *opinions)
         asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
-            with context.observer.permission(call.name, call.id) as watch:
-                decision = await self.asker.ask(decision, request, call, tool, self.agent)
-                watch.note(decision="allow" if isinstance(decision, Allow) else "deny", source=decision.source)
+            with context.observer.permission(call.name, call.id) as observation:
+                decision = await self.gate.request_approval(decision, request, call, tool, self.agent)
+                observation.set_attributes(
+                    decision="allow" if isinstance(decision, Allow) else "deny", source=decision.source
+                )
         # An input as it was shown is bound to what was shown then, not to what has become of it while we waited.
         changed = isinstance(decision, Allow) and decision.input is not call.input
-        decided = Decided(
+        decision_record = DecisionRecord(
             call=call,
             decision=decision,
-            input_sha256=digest(decision.input) if isinstance(decision, Allow) and changed else shown,
+            input_sha256=input_digest(decision.input) if isinstance(decision, Allow) and changed else shown,
             mode=mode,
             cwd=request.cwd,
-            asked=asked,
-            seconds=context.clock() - begun,
+            was_asked=asked,
+            wait_seconds=context.clock() - started_at,
         )
-        self._record(decided)
-        return decided
+        self._record(decision_record)
+        return decision_record
 
-    async def _execute(self, tool: Tool, decision: Allow, decided: Decided) -> Called:
+    async def _execute(self, tool: Tool, decision: Allow, decision_record: DecisionRecord) -> ToolOutcome:
         meta = {"decision": "accept", "source": ACCEPTED.get(decision.source, "config")}
         if decision.source != "host":
             meta["reason_type"] = decision.reason_type
-        id = self._context.tool_use_id = decided.call.id
-        self.course.begin(id)
+        id = self._context.tool_use_id = decision_record.call.id
+        self.in_flight.start(id)
         try:
-            async with watched(self._context.files, tool):
+            async with track_changes(self._context.files, tool):
                 # What was allowed is what runs, byte for byte; nothing waits between this line and the next.
-                if digest(decision.input) != decided.input_sha256:
-                    return self._altered(decision, decided)
-                result = await self._result(tool, decision, id)
-                called = Called(result=result, meta={"permission_decision": meta}, ran=decision.input)
-                self.course.ran(id, called)
-                return called
+                if input_digest(decision.input) != decision_record.input_sha256:
+                    return self._deny_altered(decision, decision_record)
+                result = await self._call_tool(tool, decision, id)
+                outcome = ToolOutcome(output=result, meta={"permission_decision": meta}, executed_input=decision.input)
+                self.in_flight.record_output(id, outcome)
+                return outcome
         except Exception as exc:
-            return Called(result=self._failed(tool, exc), meta={"permission_decision": meta}, ran=decision.input)
+            return ToolOutcome(
+                output=self._report_bug(tool, exc), meta={"permission_decision": meta}, executed_input=decision.input
+            )
 
-    async def _result(self, tool: Tool, decision: Allow, id: str) -> Result:
+    async def _call_tool(self, tool: Tool, decision: Allow, id: str) -> ToolOutput:
         """What the tool gives, or what became of it instead."""
         reach = msgspec.structs.replace(decision.reach, call=id)
         try:
             return await tool.run(read_input(tool, decision.input), self._context, reach)
-        except BadInput as exc:
-            return unusable(f"InputValidationError: {exc}")
+        except InvalidInput as exc:
+            return unusable_call(f"InputValidationError: {exc}")
         except ToolError as exc:
-            return Result(content=str(exc), detail=f"Error: {exc}", is_error=True)
+            return ToolOutput(content=str(exc), detail=f"Error: {exc}", is_error=True)
         except Exception as exc:
-            return self._failed(tool, exc)
+            return self._report_bug(tool, exc)
 
-    def _failed(self, tool: Tool, bug: Exception) -> Result:
+    def _report_bug(self, tool: Tool, bug: Exception) -> ToolOutput:
         """A fault of ours costs this call, not the turn."""
-        self._complain("".join(traceback.format_exception(bug)))
+        self._warn("".join(traceback.format_exception(bug)))
         text = f"{tool.name} failed with an internal error: {type(bug).__name__}: {bug}"
-        return Result(content=text, detail=f"Error: {text}", is_error=True)
+        return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
 
-    def _altered(self, decision: Allow, decided: Decided) -> Called:
+    def _deny_altered(self, decision: Allow, decision_record: DecisionRecord) -> ToolOutcome:
         """An input that is not the approved one: a fault of ours, and the call does not run."""
-        name = decided.call.name
-        self._complain(f"INTERNAL ERROR: the input of {name} ({decided.call.id}) is not the one that was approved")
+        name = decision_record.call.name
+        self._warn(f"INTERNAL ERROR: the input of {name} ({decision_record.call.id}) is not the one that was approved")
         text = f"{name} was not run: its input changed after it was approved. This is a fault of the engine."
         denial = Deny(message=text, source="internal", reason=ALTERED, reason_type="other")
-        self._record(msgspec.structs.replace(decided, decision=denial, input_sha256=digest(decision.input)))
-        return refused(denial)
+        self._record(
+            msgspec.structs.replace(decision_record, decision=denial, input_sha256=input_digest(decision.input))
+        )
+        return denied_outcome(denial)
 
-    def _record(self, decided: Decided) -> None:
+    def _record(self, decision_record: DecisionRecord) -> None:
         """Nothing runs without a recorded decision for exactly this input."""
-        tool = self._find(decided.call.name)
-        record = decided.json(reads_only=tool is not None and tool.reads_only)
+        tool = self._find(decision_record.call.name)
+        record = decision_record.json(reads_only=tool is not None and tool.reads_only)
         if self.agent is not None:
             record["agent_id"] = self.agent["agent_id"]
-        self._note("permission", record)
+        self._append_event("permission", record)
 
 
-def request_of(tool: Tool, input: Json, context: Context) -> Request:
+def permission_request(tool: Tool, input: Json, context: Context) -> Request:
     """What the decision on a call is about."""
     return Request(
         tool=tool.name,
@@ -260,7 +272,7 @@ def request_of(tool: Tool, input: Json, context: Context) -> Request:
 
 
 @asynccontextmanager
-async def watched(files: Files, tool: Tool) -> AsyncIterator[None]:
+async def track_changes(files: Files, tool: Tool) -> AsyncIterator[None]:
     """What a tool changes past `files`, by a command, can be rewound too where that is wanted."""
     if tool.reads_only or not files.watches_commands:
         yield

@@ -5,16 +5,16 @@ from __future__ import annotations
 from parley.permissions.base import Allow, Deny
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 
 NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
 """How and by whom, as the line says it of a call that did not run; by who denied it."""
 BY_RULE = ("permission-rule", "config")
 BY_HOOK = ("permission-rule", "hook")
-STOPPED = "The user did not want this tool call and ended the turn. Wait for what they say next."
+STOPPED_TEXT = "The user did not want this tool call and ended the turn. Wait for what they say next."
 
 
-class Decided(Struct, frozen=True, kw_only=True):
+class DecisionRecord(Struct, frozen=True, kw_only=True):
     """A decision on one call, as it is recorded."""
 
     call: ToolUse
@@ -24,8 +24,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     mode: str
     cwd: str
     """Where relative paths started."""
-    asked: bool
-    seconds: float
+    was_asked: bool
+    wait_seconds: float
 
     def json(self, *, reads_only: bool) -> Json:
         decision = self.decision
@@ -36,10 +36,10 @@ class Decided(Struct, frozen=True, kw_only=True):
             "source": decision.source,
             "reason": decision.reason,
             "mode": self.mode,
-            "asked": self.asked,
+            "asked": self.was_asked,
             "cwd": self.cwd,
             "input_sha256": self.input_sha256,
-            "elapsed_ms": round(self.seconds * 1000, 3),
+            "elapsed_ms": round(self.wait_seconds * 1000, 3),
         }
         if isinstance(decision, Allow) and not reads_only:
             record["effect"] = True  # what follows must not be forgotten
@@ -48,18 +48,18 @@ class Decided(Struct, frozen=True, kw_only=True):
         return record
 
 
-class Called(Struct, frozen=True, kw_only=True):
+class ToolOutcome(Struct, frozen=True, kw_only=True):
     """How a call ended."""
 
-    result: Result
+    output: ToolOutput
     denied: Deny | None = None
     meta: Json | None = None
     """For the line's `tool_result_meta`."""
     contexts: tuple[str, ...] = ()
     """What hooks have to say to the model beside the result."""
-    stopped: str | None = None
+    stop_reason: str | None = None
     """Why a hook wants the turn to end, if one does."""
-    ran: Json | None = None
+    executed_input: Json | None = None
     """The input it ran with, if it ran."""
 
     @property
@@ -67,23 +67,23 @@ class Called(Struct, frozen=True, kw_only=True):
         return self.denied is not None and self.denied.interrupt
 
 
-def refused(denial: Deny) -> Called:
+def denied_outcome(denial: Deny) -> ToolOutcome:
     """How a call ends that was denied."""
     if denial.interrupt:
-        result = Result(content=STOPPED, detail="User rejected tool use", is_error=True)
-        return Called(result=result, denied=denial, meta={"non_execution_kind": "user-rejected"})
+        result = ToolOutput(content=STOPPED_TEXT, detail="User rejected tool use", is_error=True)
+        return ToolOutcome(output=result, denied=denial, meta={"non_execution_kind": "user-rejected"})
     kind, source = NOT_RUN.get(denial.source, BY_HOOK if denial.source == "hook" else BY_RULE)
     decision = {"decision": "reject", "source": source}
     if denial.reason_type and denial.source not in NOT_RUN:
         decision["reason_type"] = denial.reason_type
-    return Called(
-        result=Result(content=denial.message, detail=f"Error: {denial.message}", is_error=True),
+    return ToolOutcome(
+        output=ToolOutput(content=denial.message, detail=f"Error: {denial.message}", is_error=True),
         denied=denial,
         meta={"non_execution_kind": kind, "permission_decision": decision},
-        stopped=denial.stopped,
+        stop_reason=denial.stopped,
     )
 
 
-def unusable(text: str) -> Result:
+def unusable_call(text: str) -> ToolOutput:
     """A call that could not even be tried."""
-    return Result(content=f"<tool_use_error>{text}</tool_use_error>", detail=text, is_error=True)
+    return ToolOutput(content=f"<tool_use_error>{text}</tool_use_error>", detail=text, is_error=True)

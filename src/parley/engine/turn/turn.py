@@ -17,13 +17,13 @@ import enum
 from collections.abc import Awaitable, Callable
 
 from parley.engine.context.conversation import Conversation
-from parley.engine.hooks.feedback import Hearing
+from parley.engine.hooks.feedback import HookFeedback
 from parley.engine.session.prompt_queue import Prompt
 from parley.engine.turn import outcome
-from parley.engine.turn.model_call import Exchange
-from parley.engine.turn.outcome import Outcome
-from parley.engine.turn.structured_output import Form
-from parley.engine.turn.tool_batch import Calls
+from parley.engine.turn.model_call import ModelCall
+from parley.engine.turn.outcome import TurnOutcome
+from parley.engine.turn.structured_output import OutputSchema
+from parley.engine.turn.tool_batch import ToolBatch
 from parley.errors import BudgetSpent, ModelError
 from parley.protocol.base import UNSET
 from parley.protocol.blocks import Text, ToolUse
@@ -34,11 +34,11 @@ INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
 
 
-async def nobody(turn: Turn) -> None:
+async def join_none(turn: Turn) -> None:
     """Who joins a turn that nobody can join."""
 
 
-def nothing(turn: Turn) -> None:
+def do_nothing(turn: Turn) -> None:
     """What a turn does at a place where nobody wants anything of it."""
 
 
@@ -46,7 +46,7 @@ def never() -> bool:
     return False
 
 
-class Cut(enum.Enum):
+class StopCause(enum.Enum):
     """Why a turn is ended before its time, as the model reads it of calls that had no time."""
 
     INTERRUPT = "The user interrupted"
@@ -59,167 +59,171 @@ class Turn:
         conversation: Conversation,
         prompts: list[Prompt],
         *,
-        admit: Callable[[Turn], Awaitable[Outcome | None]] | None = None,
-        begin: Callable[[Turn], None] = nothing,
-        join: Callable[[Turn], Awaitable[None]] = nobody,
+        admit: Callable[[Turn], Awaitable[TurnOutcome | None]] | None = None,
+        start: Callable[[Turn], None] = do_nothing,
+        join: Callable[[Turn], Awaitable[None]] = join_none,
         must_yield: Callable[[], bool] = never,
-        taken_up: list[ToolUse] | None = None,
+        resumed_calls: list[ToolUse] | None = None,
     ) -> None:
         self.conversation = conversation
         self.prompts = prompts
-        self.taken_up = taken_up or []
+        self.resumed_calls = resumed_calls or []
         """The calls that a turn goes on with which an earlier engine began."""
         self._admit = admit
         """Asks whether the prompts may come in; how the turn ends if they may not."""
-        self._begin = begin
+        self._start = start
         """Announces the turn and takes its prompts into the conversation."""
         self._join = join
         """Takes in what came while tools ran, before the next model call."""
-        self.exchange = Exchange(conversation, prompts)
+        self.model_call = ModelCall(conversation, prompts)
         self._must_yield = must_yield
         """Whether somebody waits who will not wait for the end of the turn."""
-        self.cut: Cut | None = None
-        self.announced = False
+        self.stop_cause: StopCause | None = None
+        self.is_cancellable = False
         """Whether the turn has told its first line; before that an interrupt only leaves a note."""
-        self.hearing = Hearing(conversation)
-        self.calls = Calls(conversation, self.hearing, must_yield, self.taken_up)
-        self.begun = conversation.stamp.monotonic()
-        self._formed_by_call = False
+        self.hook_feedback = HookFeedback(conversation)
+        self.tool_batch = ToolBatch(conversation, self.hook_feedback, must_yield, self.resumed_calls)
+        self.started_at = conversation.clock.monotonic()
+        self._answered_by_tool = False
 
     @property
-    def model_calls(self) -> int:
-        return self.exchange.calls
+    def model_call_count(self) -> int:
+        return self.model_call.call_count
 
     @property
     def num_turns(self) -> int:
         """As clients count: an answer given by a call has, as it were, the turn behind it that it makes needless."""
-        return self.model_calls + self._formed_by_call
+        return self.model_call_count + self._answered_by_tool
 
     @property
     def first_token_seconds(self) -> float | None:
-        at = self.exchange.first_token_at
-        return None if at is None else at - self.begun
+        at = self.model_call.first_token_at
+        return None if at is None else at - self.started_at
 
     @property
-    def is_working(self) -> bool:
+    def is_running_tools(self) -> bool:
         """Whether tools are called, and not the model."""
-        return bool(self.calls.open)
+        return bool(self.tool_batch.open_calls)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> TurnOutcome:
         """Converse to the end. Raises CancelledError only if the process itself is ending."""
-        talk = self.conversation
-        agent = talk.caller.agent["agent_type"] if talk.caller.agent else None
+        conversation = self.conversation
+        agent = conversation.tool_executor.agent["agent_type"] if conversation.tool_executor.agent else None
         within = next((prompt.traceparent for prompt in self.prompts if prompt.traceparent), None)
-        with talk.setup.observer.turn(talk.setup.session_id, agent, within) as watch:
+        with conversation.config.observer.turn(conversation.config.session_id, agent, within) as observation:
             try:
                 ended = await self._run()
             except asyncio.CancelledError:
-                if self.cut is None:
+                if self.stop_cause is None:
                     raise
-                ended = self._aborted()
+                ended = self._abort()
             finally:
-                self.exchange.fallback.end()
+                self.model_call.fallback.restore()
             reason = None if ended.terminal_reason is UNSET else ended.terminal_reason
-            watch.note(
-                result=ended.subtype, terminal_reason=reason, is_error=ended.is_error, model_calls=self.model_calls
+            observation.set_attributes(
+                result=ended.subtype, terminal_reason=reason, is_error=ended.is_error, model_calls=self.model_call_count
             )
             return ended
 
-    async def _run(self) -> Outcome:
+    async def _run(self) -> TurnOutcome:
         try:
-            if self.conversation.form is not None:
-                self.conversation.form.begin()
-            refused = None if self._admit is None or self.cut is not None else await self._admitted(self._admit)
+            if self.conversation.output_schema is not None:
+                self.conversation.output_schema.reset()
+            refused = (
+                None if self._admit is None or self.stop_cause is not None else await self._ask_admission(self._admit)
+            )
             if refused is not None:
                 return refused
-            self._begin(self)
-            self.hearing.keep()
-            self.announced = True
+            self._start(self)
+            self.hook_feedback.append()
+            self.is_cancellable = True
             await asyncio.sleep(0)  # the first line leaves before the work begins
-            return self._aborted() if self.cut is not None else await self._converse()
+            return self._abort() if self.stop_cause is not None else await self._run_loop()
         except ModelError as exc:
-            ended = self._failed(exc)
-            await self.hearing.tell_failure(exc)
+            ended = self._fail(exc)
+            await self.hook_feedback.report_failure(exc)
             return ended
         except BudgetSpent as exc:
-            return outcome.out_of_budget(exc, self.exchange.growing.stop_reason)
+            return outcome.out_of_budget(exc, self.model_call.accumulator.stop_reason)
 
-    async def _admitted(self, admit: Callable[[Turn], Awaitable[Outcome | None]]) -> Outcome | None:
+    async def _ask_admission(self, admit: Callable[[Turn], Awaitable[TurnOutcome | None]]) -> TurnOutcome | None:
         """What those say who are asked about the prompts. An interrupt ends the asking; the turn still begins."""
-        self.announced = True
+        self.is_cancellable = True
         try:
             return await admit(self)
         except asyncio.CancelledError:
-            if self.cut is None:
+            if self.stop_cause is None:
                 raise
             return None
         finally:
-            self.announced = False
+            self.is_cancellable = False
 
-    async def _converse(self) -> Outcome:
+    async def _run_loop(self) -> TurnOutcome:
         limits = self.conversation.limits
-        calls, stop_reason = self.taken_up, None
+        calls, stop_reason = self.resumed_calls, None
         while True:
             if not calls:
-                growing = await self.exchange.ask_to_the_end()
-                calls, stop_reason = growing.calls(), growing.stop_reason
-                self.conversation.tell(AnswerComplete(message_id=growing.id))
-            ended = await self._act(calls, stop_reason) if calls else self._conclude(stop_reason)
-            if ended is not None and not (await self._hooks_go_on(ended)):
-                return ended if self.hearing.stopped is None else outcome.stopped(ended)
-            if limits.max_turns is not None and self.model_calls >= limits.max_turns:
+                accumulator = await self.model_call.run_until_complete()
+                calls, stop_reason = accumulator.calls(), accumulator.stop_reason
+                self.conversation.send(AnswerComplete(message_id=accumulator.id))
+            ended = await self._run_tools(calls, stop_reason) if calls else self._conclude(stop_reason)
+            if ended is not None and not (await self._hooks_continue(ended)):
+                return ended if self.hook_feedback.stop_reason is None else outcome.stopped_by_hook(ended)
+            if limits.max_turns is not None and self.model_call_count >= limits.max_turns:
                 return outcome.out_of_turns(limits.max_turns, stop_reason)
             calls = []
             await self._join(self)
-            self.hearing.keep()
+            self.hook_feedback.append()
 
-    async def _hooks_go_on(self, ended: Outcome) -> bool:
+    async def _hooks_continue(self, ending: TurnOutcome) -> bool:
         """Whether hooks want more before the turn ends; about its bad ends they are not asked."""
-        return ended.terminal_reason == "completed" and await self.hearing.goes_on(self.exchange.final_text())
+        return ending.terminal_reason == "completed" and await self.hook_feedback.should_continue(
+            self.model_call.final_text()
+        )
 
-    async def _act(self, calls: list[ToolUse], stop_reason: str | None) -> Outcome | None:
+    async def _run_tools(self, calls: list[ToolUse], stop_reason: str | None) -> TurnOutcome | None:
         """The model wants something done: do it; how that ends the turn, if it does."""
-        if await self.calls.run(calls) and self.hearing.stopped is None:
-            return self._aborted(in_tools=True)
-        if self.hearing.stopped is not None:
-            self.calls.answer_rest("This call did not run: a hook ended the turn before.")
-        await self.hearing.end_batch()
-        if self.hearing.stopped is not None:
-            return outcome.stopped(outcome.completed("", stop_reason))
-        form = self.conversation.form
-        if form is not None and (tries := sum(call.name == form.name for call in calls)):
-            form.attempts += tries
-            self._formed_by_call = form.is_filled
-            if form.is_filled or form.is_exhausted:
-                return formed(form, stop_reason)
+        if await self.tool_batch.run(calls) and self.hook_feedback.stop_reason is None:
+            return self._abort(in_tools=True)
+        if self.hook_feedback.stop_reason is not None:
+            self.tool_batch.close_remaining("This call did not run: a hook ended the turn before.")
+        await self.hook_feedback.end_batch()
+        if self.hook_feedback.stop_reason is not None:
+            return outcome.stopped_by_hook(outcome.completed("", stop_reason))
+        schema = self.conversation.output_schema
+        if schema is not None and (tries := sum(call.name == schema.name for call in calls)):
+            schema.attempts += tries
+            self._answered_by_tool = schema.is_satisfied
+            if schema.is_satisfied or schema.is_exhausted:
+                return schema_outcome(schema, stop_reason)
         if self._must_yield():
-            self.cut = Cut.GIVE_WAY
-            return self._aborted(in_tools=True)
+            self.stop_cause = StopCause.GIVE_WAY
+            return self._abort(in_tools=True)
         return None
 
-    def _conclude(self, stop_reason: str | None) -> Outcome | None:
+    def _conclude(self, stop_reason: str | None) -> TurnOutcome | None:
         """The model wants nothing any more: how the turn ends, unless its answer lacks the form asked for."""
-        denials = self.calls.denials
+        denials = self.tool_batch.denials
         if denials and self.conversation.limits.fail_on_denial:
             return outcome.denied([denial.tool_name for denial in denials], stop_reason)
-        form = self.conversation.form
-        if form is None:
-            return outcome.completed(self.exchange.final_text(), stop_reason)
-        form.attempts += 1
-        if form.fill_from_text(self.exchange.final_text()) or form.is_exhausted:
-            return formed(form, stop_reason)
-        advice = form.advice(by_tool=self.conversation.forms_by_tool)
-        self.conversation.say_user(Text.of(advice), isSynthetic=True)
+        schema = self.conversation.output_schema
+        if schema is None:
+            return outcome.completed(self.model_call.final_text(), stop_reason)
+        schema.attempts += 1
+        if schema.accept_text(self.model_call.final_text()) or schema.is_exhausted:
+            return schema_outcome(schema, stop_reason)
+        advice = schema.advice(by_tool=self.conversation.uses_output_tool)
+        self.conversation.append_user(Text.of(advice), isSynthetic=True)
         return None
 
     # Bad ends.
 
-    def _failed(self, flaw: ModelError) -> Outcome:
+    def _fail(self, error: ModelError) -> TurnOutcome:
         # A stream may break behind a finished call: it was told, it never ran, and it needs a result.
-        self.conversation.answer_open_calls("The model's answer broke off before this call was run. It did not run.")
-        text = outcome.error_text(flaw)
+        self.conversation.close_open_calls("The model's answer broke off before this call was run. It did not run.")
+        text = outcome.error_text(error)
         inner = AssistantContent(
-            id=self.conversation.stamp.new_uuid(),
+            id=self.conversation.clock.new_uuid(),
             type="message",
             model="<synthetic>",
             content=[Text.of(text)],
@@ -227,40 +231,40 @@ class Turn:
             stop_sequence="",
             usage=dict.fromkeys(("input_tokens", "output_tokens"), 0),
         )
-        self.conversation.say_assistant(
+        self.conversation.append_assistant(
             inner,
-            error=outcome.error_name(flaw),
-            request_id=flaw.request_id or UNSET,
+            error=outcome.error_name(error),
+            request_id=error.request_id or UNSET,
             is_api_error_message=True,
-            api_error_status=UNSET if flaw.status is None else flaw.status,
-            api_error_type=flaw.kind if flaw.status is not None and flaw.kind else UNSET,
+            api_error_status=UNSET if error.status is None else error.status,
+            api_error_type=error.kind if error.status is not None and error.kind else UNSET,
         )
-        return outcome.api_failed(flaw, text)
+        return outcome.api_failed(error, text)
 
-    def _aborted(self, *, in_tools: bool = False) -> Outcome:
+    def _abort(self, *, in_tools: bool = False) -> TurnOutcome:
         """Keep what was said, answer the calls that will not run, mark the place."""
-        growing, in_tools = self.exchange.growing, in_tools or self.is_working
-        stop_reason = growing.stop_reason
+        accumulator, in_tools = self.model_call.accumulator, in_tools or self.is_running_tools
+        stop_reason = accumulator.stop_reason
         if not in_tools:
-            for block in growing.partial():
-                self.exchange.tell_block(block, aborted=True)
+            for block in accumulator.partial():
+                self.model_call.send_block(block, aborted=True)
             # Calls of a message that was cut behind them never start, and need their results all the same.
-            unanswered = self.conversation.record.history.open_calls()
-            self.calls.open = [call for call in growing.calls() if call.id in unanswered]
-        why = self.cut or Cut.INTERRUPT
-        self.calls.tell_ran()
+            unanswered = self.conversation.journal.history.open_calls()
+            self.tool_batch.open_calls = [call for call in accumulator.calls() if call.id in unanswered]
+        why = self.stop_cause or StopCause.INTERRUPT
+        self.tool_batch.send_finished()
         text = f"{why.value} before this tool call finished; it may not have run."
-        self.calls.answer_rest(text, "User rejected tool use", {"non_execution_kind": "user-rejected"})
-        self.hearing.keep()  # what hooks said about calls that have their results
+        self.tool_batch.close_remaining(text, "User rejected tool use", {"non_execution_kind": "user-rejected"})
+        self.hook_feedback.append()  # what hooks said about calls that have their results
         where = "tools" if in_tools else "streaming"
-        if why is Cut.GIVE_WAY:
-            return outcome.gave_way(where, stop_reason)
-        self.conversation.say_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
+        if why is StopCause.GIVE_WAY:
+            return outcome.yielded(where, stop_reason)
+        self.conversation.append_user(Text.of(INTERRUPTED_TOOL if in_tools else INTERRUPTED))
         return outcome.aborted(where, stop_reason)
 
 
-def formed(form: Form, stop_reason: str | None) -> Outcome:
+def schema_outcome(schema: OutputSchema, stop_reason: str | None) -> TurnOutcome:
     """How a turn ends whose answer must have a form."""
-    if form.is_filled:
-        return outcome.formed(form.text, form.output, form.report(), stop_reason)
-    return outcome.not_formed(form.report(), stop_reason)
+    if schema.is_satisfied:
+        return outcome.structured(schema.text, schema.output, schema.report(), stop_reason)
+    return outcome.not_structured(schema.report(), stop_reason)

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.rate_limits import quota
-from parley.models.backends.unsupported_fields import Dropped
-from parley.models.base import Event, ModelRequest, read_event
-from parley.models.endpoint import Endpoint
-from parley.models.http.call import EVENT_STREAM, Deadlines, Pool, Trust, refusal
+from parley.models.backends.rate_limits import parse_quota
+from parley.models.backends.unsupported_fields import UnsupportedFields
+from parley.models.base import ModelEvent, ModelRequest, read_event
+from parley.models.endpoint import ModelEndpoint
+from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.protocol.base import Json
 
 API_VERSION = "2023-06-01"
@@ -33,41 +33,44 @@ class Anthropic:
 
     def __init__(
         self,
-        endpoint: Endpoint | Callable[[], Endpoint],
+        endpoint: ModelEndpoint | Callable[[], ModelEndpoint],
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
         trust: Trust | None = None,
     ) -> None:
         self._find = endpoint if callable(endpoint) else None
-        self._endpoint: Endpoint | None = None if callable(endpoint) else endpoint
+        self._endpoint: ModelEndpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines
         self._trust = trust
-        self._pool: Pool | None = None
-        self._dropped = Dropped(warn)
+        self._pool: ConnectionPool | None = None
+        self._dropped = UnsupportedFields(warn)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one answer. Raises ModelError."""
-        endpoint = await self._found()
-        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines, self._trust)
+        endpoint = await self._resolve_endpoint()
+        pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
         while True:
             dropped = self._dropped.names
-            fields, betas = without(body(request, endpoint.extra_body), dropped), wanted_betas(request, dropped)
-            head = headers(request, endpoint)
+            fields, betas = (
+                drop_fields(build_body(request, endpoint.extra_body), dropped),
+                collect_betas(request, dropped),
+            )
+            head = build_headers(request, endpoint)
             if betas:
                 head[BETA_HEADER] = ",".join(betas)
             try:
                 async with pool.post(
-                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), failure
+                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), parse_error
                 ) as answer:
                     async for batch in answer.batches():
                         for data in batch:
-                            event = understood(data)
+                            event = parse_event(data)
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
-                                event.quota = quota(answer.headers) if has_quota(endpoint) else None
+                                event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None
                             elif event.type == "message_stop":
-                                answer.is_over = True
-                            answer.has_grown = answer.has_grown or is_content(event)
+                                answer.is_finished = True
+                            answer.has_content = answer.has_content or is_content(event)
                             yield event
                     return
             except ModelError as exc:
@@ -76,14 +79,14 @@ class Anthropic:
                     exc.quota = None
                 if exc.status == 401 and self._find is not None:
                     self._endpoint = None
-                self._dropped.note(exc, optional_fields(fields, betas))
+                self._dropped.record(exc, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
 
-    async def _found(self) -> Endpoint:
+    async def _resolve_endpoint(self) -> ModelEndpoint:
         """Raises ModelError."""
         if self._endpoint is None and self._find is not None:
             self._endpoint = await asyncio.to_thread(self._find)
@@ -91,7 +94,7 @@ class Anthropic:
         return self._endpoint
 
 
-def body(request: ModelRequest, extra: Json) -> Json:
+def build_body(request: ModelRequest, extra: Json) -> Json:
     """The request's JSON. The order of keys is fixed: a changed prefix would miss the prompt cache."""
     fields: Json = {"model": request.model, "max_tokens": request.max_tokens}
     if request.system:
@@ -107,7 +110,7 @@ def body(request: ModelRequest, extra: Json) -> Json:
     return {**fields, **extra, "messages": request.messages, "stream": True}
 
 
-def wanted_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
+def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
     """Those asked for, and those that a field of the body needs, so far as the server knows them."""
     if BETA_HEADER in dropped:
         return []
@@ -126,19 +129,19 @@ def output_config(request: ModelRequest) -> Json:
     return fields
 
 
-def without(fields: Json, dropped: Collection[str]) -> Json:
+def drop_fields(fields: Json, dropped: Collection[str]) -> Json:
     """The body without what the server does not know."""
     if not dropped:
         return fields
     kept = {name: value for name, value in fields.items() if name not in dropped}
-    return unmarked(kept) if CACHE_MARK in dropped else kept
+    return without_cache_mark(kept) if CACHE_MARK in dropped else kept
 
 
-def unmarked(value: Any) -> Any:
+def without_cache_mark(value: Any) -> Any:
     """The same without its cache marks, however deep they are."""
     if isinstance(value, dict):
-        return {name: unmarked(inner) for name, inner in value.items() if name != CACHE_MARK}
-    return [unmarked(inner) for inner in value] if isinstance(value, list) else value
+        return {name: without_cache_mark(inner) for name, inner in value.items() if name != CACHE_MARK}
+    return [without_cache_mark(inner) for inner in value] if isinstance(value, list) else value
 
 
 def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
@@ -153,33 +156,33 @@ def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
         yield CACHE_MARK
 
 
-def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
+def build_headers(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, str]:
     fields = {**EVENT_STREAM, **request.headers, "anthropic-version": API_VERSION, **endpoint.headers}
     if endpoint.auth is not None:
         fields[endpoint.auth[0]] = endpoint.auth[1]
     return fields
 
 
-def has_quota(endpoint: Endpoint) -> bool:
+def has_quota(endpoint: ModelEndpoint) -> bool:
     """Whether what is said of a quota concerns whoever asks: one who has a plain key has none."""
     return endpoint.auth is not None and endpoint.auth[0] == "authorization"
 
 
-def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
     """What an answer other than 200 means."""
-    flaw = refusal(status, headers, content)
-    flaw.quota = found = quota(headers)
+    flaw = parse_refusal(status, headers, content)
+    flaw.quota = found = parse_quota(headers)
     if status == 429 and found is not None and found.status == "rejected":
         flaw.retryable = False  # it takes hours until the window opens again
     return flaw
 
 
-def is_content(event: Event) -> bool:
+def is_content(event: ModelEvent) -> bool:
     """Whether an event brings something of the answer; pings, and what we do not know, are signs of life."""
     return event.type.startswith(("content_block_", "message_"))
 
 
-def understood(data: bytes) -> Event:
+def parse_event(data: bytes) -> ModelEvent:
     """Raises ModelError for an error event or a line that is no event."""
     try:
         event = read_event(data)

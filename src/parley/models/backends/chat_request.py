@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from parley.models.base import ModelRequest
-from parley.models.catalog import UNKNOWN
+from parley.models.catalog import UNKNOWN_MODEL
 from parley.protocol.base import Json
 
 USAGE = "stream_options"
@@ -22,26 +22,26 @@ OPTIONAL = (USAGE, "max_tokens", "max_completion_tokens", "reasoning_effort", "r
 """Fields that a server may not know, and can do without."""
 
 
-def body(request: ModelRequest, name: str, declared: Collection[str], dropped: Collection[str] = ()) -> Json:
+def build_body(request: ModelRequest, name: str, declared: Collection[str], dropped: Collection[str] = ()) -> Json:
     """The request's JSON."""
     fields: Json = {"model": name, "stream": True}
     if USAGE not in dropped:
         fields[USAGE] = {"include_usage": True}
-    fields.update(most_tokens(request, declared, dropped))
+    fields.update(max_tokens_field(request, declared, dropped))
     if request.effort is not None and "reasoning_effort" in declared and "reasoning_effort" not in dropped:
         fields["reasoning_effort"] = request.effort
     if request.output_schema is not None:
         form = {"name": "answer", "schema": request.output_schema}
         fields["response_format"] = {"type": "json_schema", "json_schema": form}
-    if tools := [function(tool) for tool in request.tools if "input_schema" in tool]:
+    if tools := [convert_tool(tool) for tool in request.tools if "input_schema" in tool]:
         fields["tools"] = tools
     keeps = "reasoning_content" in declared and "reasoning_content" not in dropped
-    return {**fields, "messages": messages(request, keeps_reasoning=keeps)}
+    return {**fields, "messages": convert_messages(request, keeps_reasoning=keeps)}
 
 
-def most_tokens(request: ModelRequest, declared: Collection[str], dropped: Collection[str]) -> Json:
+def max_tokens_field(request: ModelRequest, declared: Collection[str], dropped: Collection[str]) -> Json:
     """How long the answer may be; not said where we only guessed it for a model that we do not know."""
-    if request.max_tokens == UNKNOWN.max_output_tokens:
+    if request.max_tokens == UNKNOWN_MODEL.max_output_tokens:
         return {}
     # A server that does not take the one name mostly takes the other.
     names = ["max_tokens", "max_completion_tokens"]
@@ -50,12 +50,12 @@ def most_tokens(request: ModelRequest, declared: Collection[str], dropped: Colle
     return next(({name: request.max_tokens} for name in names if name not in dropped), {})
 
 
-def function(tool: Json) -> Json:
+def convert_tool(tool: Json) -> Json:
     described = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
     return {"type": "function", "function": described}
 
 
-def messages(request: ModelRequest, *, keeps_reasoning: bool = False) -> list[Json]:
+def convert_messages(request: ModelRequest, *, keeps_reasoning: bool = False) -> list[Json]:
     """The conversation in their terms."""
     system = "\n\n".join(block["text"] for block in request.system if block.get("text"))
     found: list[Json] = [{"role": "system", "content": system}] if system else []
@@ -63,17 +63,17 @@ def messages(request: ModelRequest, *, keeps_reasoning: bool = False) -> list[Js
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if message["role"] == "assistant":
-            found += assistant(blocks, keeps_reasoning)
+            found += convert_assistant(blocks, keeps_reasoning)
         else:
-            found += user(blocks)
+            found += convert_user(blocks)
     return found
 
 
-def assistant(blocks: list[Json], keeps_reasoning: bool) -> list[Json]:
+def convert_assistant(blocks: list[Json], keeps_reasoning: bool) -> list[Json]:
     """What the model said. Blocks of another backend's own tools mean nothing here and are left out."""
-    text = joined(blocks, "text", "text")
-    reasoning = joined(blocks, "thinking", "thinking") if keeps_reasoning else ""
-    calls = [call(block) for block in blocks if block.get("type") == "tool_use"]
+    text = join_texts(blocks, "text", "text")
+    reasoning = join_texts(blocks, "thinking", "thinking") if keeps_reasoning else ""
+    calls = [convert_call(block) for block in blocks if block.get("type") == "tool_use"]
     if not text and not calls:
         return []
     spoken: Json = {"role": "assistant", "content": text or None}
@@ -82,17 +82,19 @@ def assistant(blocks: list[Json], keeps_reasoning: bool) -> list[Json]:
     return [{**spoken, "tool_calls": calls} if calls else spoken]
 
 
-def call(block: Json) -> Json:
+def convert_call(block: Json) -> Json:
     arguments = msgspec.json.encode(block["input"]).decode()
     return {"id": block["id"], "type": "function", "function": {"name": block["name"], "arguments": arguments}}
 
 
-def user(blocks: list[Json]) -> list[Json]:
+def convert_user(blocks: list[Json]) -> list[Json]:
     """What the person and the tools said: first every result, then the rest in one message."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
-    parts = [part for result in results for part in pictures(result)]
-    parts += [part for block in blocks if block.get("type") != "tool_result" and (part := part_of(block))]
-    found = [{"role": "tool", "tool_call_id": result["tool_use_id"], "content": outcome(result)} for result in results]
+    parts = [part for result in results for part in collect_images(result)]
+    parts += [part for block in blocks if block.get("type") != "tool_result" and (part := convert_part(block))]
+    found = [
+        {"role": "tool", "tool_call_id": result["tool_use_id"], "content": convert_result(result)} for result in results
+    ]
     if not parts:
         return found
     if all(part["type"] == "text" for part in parts):
@@ -101,7 +103,7 @@ def user(blocks: list[Json]) -> list[Json]:
     return [*found, {"role": "user", "content": parts}]
 
 
-def outcome(result: Json) -> str:
+def convert_result(result: Json) -> str:
     """The text of a result. That it is an error has no field there, so it is said."""
     content = result.get("content") or ""
     text = content if isinstance(content, str) else "\n".join(text_of(block) for block in content)
@@ -117,18 +119,18 @@ def text_of(block: Json) -> str:
     return msgspec.json.encode(block).decode()
 
 
-def pictures(result: Json) -> list[Json]:
+def collect_images(result: Json) -> list[Json]:
     """What a result shows that no text can."""
     content = result.get("content")
-    shown = [part for block in content if (part := shown_of(block))] if isinstance(content, list) else []
+    shown = [part for block in content if (part := describe_block(block))] if isinstance(content, list) else []
     return [{"type": "text", "text": f"From the tool call {result['tool_use_id']}:"}, *shown] if shown else []
 
 
-def shown_of(block: Json) -> Json | None:
-    return part_of(block) if block.get("type") in PARTS else None
+def describe_block(block: Json) -> Json | None:
+    return convert_part(block) if block.get("type") in PARTS else None
 
 
-def part_of(block: Json) -> Json | None:
+def convert_part(block: Json) -> Json | None:
     """One part of a user's message; None for what there is no part for."""
     if block.get("type") == "text":
         return {"type": "text", "text": block.get("text") or ""}
@@ -136,14 +138,14 @@ def part_of(block: Json) -> Json | None:
     return made(block) if made is not None else None
 
 
-def image(block: Json) -> Json:
+def convert_image(block: Json) -> Json:
     source = block["source"]
     if source.get("type") == "url":
         return {"type": "image_url", "image_url": {"url": source["url"]}}
     return {"type": "image_url", "image_url": {"url": data_url(source)}}
 
 
-def document(block: Json) -> Json:
+def convert_document(block: Json) -> Json:
     source, title = block["source"], block.get("title") or "document"
     if source.get("type") == "text":
         return {"type": "text", "text": f"{title}:\n{source.get('data', '')}"}
@@ -156,8 +158,8 @@ def data_url(source: Json) -> str:
     return f"data:{source.get('media_type', 'application/octet-stream')};base64,{source.get('data', '')}"
 
 
-PARTS: dict[str, Callable[[Json], Json]] = {"image": image, "document": document}
+PARTS: dict[str, Callable[[Json], Json]] = {"image": convert_image, "document": convert_document}
 
 
-def joined(blocks: list[Json], kind: str, field: str) -> str:
+def join_texts(blocks: list[Json], kind: str, field: str) -> str:
     return "\n".join(block[field] for block in blocks if block.get("type") == kind and block.get(field))

@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.chat_usage import counted, estimate
-from parley.models.base import Event, read_event
+from parley.models.backends.chat_usage import convert_usage, estimate
+from parley.models.base import ModelEvent, read_event
 from parley.models.catalog import CHARS_PER_TOKEN
-from parley.protocol.base import Json, Struct, mend_surrogates
+from parley.protocol.base import Json, Struct, replace_lone_surrogates
 
 DONE = b"[DONE]"
 STOP_REASONS = {
@@ -36,7 +36,7 @@ STOP_REASONS = {
 REASONING = ("reasoning_content", "reasoning")
 
 
-class Call(Struct):
+class PartialCall(Struct):
     """A tool call while it comes in."""
 
     index: int
@@ -55,7 +55,7 @@ class ChatStream:
         self._taken = set(taken)
         """Ids that earlier calls of the conversation have."""
         self._usage = estimate(input_chars, 0)
-        self._told_usage: Json | None = None
+        self._reported_usage: Json | None = None
         self._started = False
         self._choice: Any = None
         self._finish: str | None = None
@@ -65,27 +65,27 @@ class ChatStream:
         self._blocks = 0
         self._open: tuple[str, int] | None = None
         """The kind and number of the text or thought that grows."""
-        self._calls: list[Call] = []
-        self._by_key: dict[Any, Call] = {}
+        self._calls: list[PartialCall] = []
+        self._by_key: dict[Any, PartialCall] = {}
         self._output_chars = 0
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ModelEvent]:
         """The events of one chunk. Raises ModelError for an error or something that is no chunk."""
         if data == DONE:
             self.is_done = True
             return []
         try:
-            return list(self._take(understood(data)))
+            return list(self._take(parse_chunk(data)))
         except (AttributeError, TypeError, KeyError) as exc:
             raise ModelError(f"the model sent an event of a strange shape: {exc}", retryable=True) from None
 
-    def _take(self, chunk: Json) -> Iterator[Event]:
+    def _take(self, chunk: Json) -> Iterator[ModelEvent]:
         if not self._started:
             self._started = True
             yield self._start(chunk)
         usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage") or {}
         if usage.get("completion_tokens") is not None:
-            self._told_usage = counted(usage)
+            self._reported_usage = convert_usage(usage)
         for choice in chunk.get("choices") or []:
             if self._choice is None:
                 self._choice = choice.get("index") or 0
@@ -94,7 +94,7 @@ class ChatStream:
             # `message` is what servers send that do not really stream.
             delta = choice.get("delta") or choice.get("message") or {}
             yield from self._grow(delta)
-            self._finish = reason_in(choice) or self._finish
+            self._finish = read_stop_reason(choice) or self._finish
 
     @property
     def is_complete(self) -> bool:
@@ -102,25 +102,27 @@ class ChatStream:
         return self._started and (self.is_done or self._finish is not None)
 
     @property
-    def outlives_a_break(self) -> bool:
+    def can_end_early(self) -> bool:
         """The same, where the line broke: some name the reason before the last of a call has come."""
         return self.is_complete and (self.is_done or all(is_complete(call.arguments) for call in self._calls))
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[ModelEvent]:
         """The events behind the last chunk."""
         if not self.is_complete:
             return
         yield from self._close_text()
         for call in self._calls:
             yield from self._close_call(call)
-        usage = self._told_usage or estimate(self._usage["input_tokens"] * CHARS_PER_TOKEN, self._output_chars)
+        usage = self._reported_usage or estimate(self._usage["input_tokens"] * CHARS_PER_TOKEN, self._output_chars)
         reason = "refusal" if self._refused else STOP_REASONS.get(self._finish or "stop", "end_turn")
         if self._calls and reason == "end_turn":
             reason = "tool_use"
-        yield made({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage})
-        yield made({"type": "message_stop"})
+        yield make_event(
+            {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
+        )
+        yield make_event({"type": "message_stop"})
 
-    def _start(self, chunk: Json) -> Event:
+    def _start(self, chunk: Json) -> ModelEvent:
         message: Json = {
             "id": f"msg_{self._new_id()}",
             "type": "message",
@@ -131,17 +133,17 @@ class ChatStream:
             "stop_sequence": None,
             "usage": self._usage,
         }
-        return made({"type": "message_start", "message": message})
+        return make_event({"type": "message_start", "message": message})
 
-    def _grow(self, delta: Json) -> Iterator[Event]:
+    def _grow(self, delta: Json) -> Iterator[ModelEvent]:
         for key in REASONING:
             if isinstance(delta.get(key), str) and delta[key]:
-                yield from self._say("thinking", delta[key])
+                yield from self._append_text("thinking", delta[key])
                 break
-        for kind, text in said(delta.get("content")):
-            yield from self._say(kind, text)
+        for kind, text in text_of_content(delta.get("content")):
+            yield from self._append_text(kind, text)
         if isinstance(delta.get("refusal"), str) and delta["refusal"]:
-            yield from self._say("text", delta["refusal"])
+            yield from self._append_text("text", delta["refusal"])
             self._refused = True
         calls = delta.get("tool_calls") or (
             [{"function": delta["function_call"]}] if delta.get("function_call") else []
@@ -149,23 +151,23 @@ class ChatStream:
         for piece in calls:
             yield from self._call(piece)
 
-    def _say(self, kind: str, text: str) -> Iterator[Event]:
+    def _append_text(self, kind: str, text: str) -> Iterator[ModelEvent]:
         """More text or more thought."""
         if self._open is None or self._open[0] != kind:
             yield from self._close_text()
             self._open = kind, self._blocks
             empty = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
-            yield made({"type": "content_block_start", "index": self._blocks, "content_block": empty})
+            yield make_event({"type": "content_block_start", "index": self._blocks, "content_block": empty})
             self._blocks += 1
         self._output_chars += len(text)
         yield delta_event(self._open[1], {"type": f"{kind}_delta", kind: text})
 
-    def _close_text(self) -> Iterator[Event]:
+    def _close_text(self) -> Iterator[ModelEvent]:
         if self._open is not None:
-            yield made({"type": "content_block_stop", "index": self._open[1]})
+            yield make_event({"type": "content_block_stop", "index": self._open[1]})
             self._open = None
 
-    def _call(self, piece: Json) -> Iterator[Event]:
+    def _call(self, piece: Json) -> Iterator[ModelEvent]:
         """More of a tool call."""
         yield from self._close_text()
         function = piece.get("function") or {}
@@ -187,12 +189,12 @@ class ChatStream:
             self._output_chars += len(arguments)
             yield delta_event(call.index, {"type": "input_json_delta", "partial_json": arguments})
 
-    def _call_of(self, piece: Json, function: Json) -> Call | None:
+    def _call_of(self, piece: Json, function: Json) -> PartialCall | None:
         """The call that a piece belongs to; None for a new one."""
         index, id = piece.get("index"), piece.get("id") or None
         if index is None and id is None:
             last = self._calls[-1] if self._calls else None
-            if last is None or begins_anew(last, function):
+            if last is None or is_new_call(last, function):
                 return None
             return None if function.get("name") and last.name and not last.arguments else last
         same_id, same_index = self._by_key.get(id), self._by_key.get(index)
@@ -201,11 +203,11 @@ class ChatStream:
         # One index for all calls: a piece with another id, or with a name behind complete arguments, is a new call.
         if same_index is None or (id is not None and same_id is not same_index):
             return None
-        return None if begins_anew(same_index, function) else same_index
+        return None if is_new_call(same_index, function) else same_index
 
-    def _new_call(self, piece: Json) -> Call:
+    def _new_call(self, piece: Json) -> PartialCall:
         id = piece.get("id") or ""
-        call = Call(index=self._blocks, id=id if id and id not in self._taken else f"call_{self._new_id()}")
+        call = PartialCall(index=self._blocks, id=id if id and id not in self._taken else f"call_{self._new_id()}")
         self._taken.add(call.id)
         self._blocks += 1
         self._calls.append(call)
@@ -214,25 +216,25 @@ class ChatStream:
                 self._by_key[key] = call
         return call
 
-    def _open_call(self, call: Call) -> Iterator[Event]:
+    def _open_call(self, call: PartialCall) -> Iterator[ModelEvent]:
         if not call.is_open:
             call.is_open = True
             block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-            yield made({"type": "content_block_start", "index": call.index, "content_block": block})
+            yield make_event({"type": "content_block_start", "index": call.index, "content_block": block})
 
-    def _close_call(self, call: Call) -> Iterator[Event]:
+    def _close_call(self, call: PartialCall) -> Iterator[ModelEvent]:
         if not call.is_closed:
             yield from self._open_call(call)
             call.is_closed = True
-            yield made({"type": "content_block_stop", "index": call.index})
+            yield make_event({"type": "content_block_stop", "index": call.index})
 
 
-def begins_anew(call: Call, function: Json) -> bool:
+def is_new_call(call: PartialCall, function: Json) -> bool:
     """Whether a piece that names a function is another call rather than more of this one: some repeat the name."""
     return bool(call.name and function.get("name") and function.get("arguments") and is_complete(call.arguments))
 
 
-def reason_in(choice: Json) -> str | None:
+def read_stop_reason(choice: Json) -> str | None:
     """Why an answer ended, if it did. Raises ModelError for one that failed."""
     reason = choice.get("finish_reason")
     if reason == "error":
@@ -240,13 +242,13 @@ def reason_in(choice: Json) -> str | None:
     return reason if isinstance(reason, str) and reason else None
 
 
-def understood(data: bytes) -> Json:
+def parse_chunk(data: bytes) -> Json:
     """Raises ModelError."""
     try:
         chunk = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        if (mended := mend_surrogates(data)) is not None:
-            return understood(mended)
+        if (mended := replace_lone_surrogates(data)) is not None:
+            return parse_chunk(mended)
         raise ModelError(f"the model sent an event that cannot be read: {exc}", retryable=True) from None
     except RecursionError:
         raise ModelError("the model sent an event that is nested too deep", retryable=True) from None
@@ -260,7 +262,7 @@ def understood(data: bytes) -> Json:
     return chunk
 
 
-def said(content: Any) -> Iterator[tuple[str, str]]:
+def text_of_content(content: Any) -> Iterator[tuple[str, str]]:
     """The texts and thoughts of a delta; some servers send parts where others send a string."""
     if isinstance(content, str) and content:
         yield "text", content
@@ -281,9 +283,9 @@ def is_complete(arguments: str) -> bool:
     return True
 
 
-def delta_event(index: int, delta: Json) -> Event:
-    return made({"type": "content_block_delta", "index": index, "delta": delta})
+def delta_event(index: int, delta: Json) -> ModelEvent:
+    return make_event({"type": "content_block_delta", "index": index, "delta": delta})
 
 
-def made(event: Json) -> Event:
+def make_event(event: Json) -> ModelEvent:
     return read_event(msgspec.json.encode(event))

@@ -8,7 +8,7 @@ from parley.protocol.base import Json
 ESTIMATED = "parley_estimated"
 
 
-def counted(usage: Json) -> Json:
+def convert_usage(usage: Json) -> Json:
     """Their usage in the Messages API's terms."""
     read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0

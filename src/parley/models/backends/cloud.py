@@ -18,17 +18,17 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.backends.anthropic import (
     BETA_HEADER,
-    body,
-    failure,
+    build_body,
+    collect_betas,
+    drop_fields,
     optional_fields,
-    understood,
-    wanted_betas,
-    without,
+    parse_error,
+    parse_event,
 )
-from parley.models.backends.unsupported_fields import Dropped
-from parley.models.base import Event, ModelRequest
+from parley.models.backends.unsupported_fields import UnsupportedFields
+from parley.models.base import ModelEvent, ModelRequest
 from parley.models.http.call import LATE, Deadlines, Trust
-from parley.models.http.timeouts import Patience
+from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ GIVEN = ("model", "max_tokens", "messages", "stream")
 """Fields that the package wants by name."""
 
 
-class Cloud:
+class CloudModel:
     """One client of the package, for one cloud."""
 
     def __init__(
@@ -54,35 +54,38 @@ class Cloud:
         self._trust = trust
         self._deadlines = deadlines or Deadlines()
         self._client: Any = None
-        self._dropped = Dropped(warn, OURS)
+        self._dropped = UnsupportedFields(warn, OURS)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one answer. Raises ModelError."""
         while True:
-            fields, betas = without(body(request, {}), self._dropped.names), wanted_betas(request, self._dropped.names)
+            fields, betas = (
+                drop_fields(build_body(request, {}), self._dropped.names),
+                collect_betas(request, self._dropped.names),
+            )
             try:
                 async for event in self._events(fields, betas):
                     yield event
                 return
             except ModelError as exc:
-                self._dropped.note(exc, optional_fields(fields, betas))
+                self._dropped.record(exc, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
             self._client = None
 
-    async def _events(self, fields: Json, betas: list[str]) -> AsyncGenerator[Event, None]:
+    async def _events(self, fields: Json, betas: list[str]) -> AsyncGenerator[ModelEvent, None]:
         """Raises ModelError."""
         limits, stream = self._deadlines, None
         await asyncio.to_thread(__import__, "anthropic")
         try:
-            async with Patience(limits.request_seconds, limits.content_seconds) as patience:
-                call = self._call(await self._connected(), fields, betas)
-                stream = await patience.on(call, limits.first_byte_seconds, idle=True)
+            async with StreamTimeout(limits.request_seconds, limits.content_seconds) as patience:
+                call = self._call(await self._open_client(), fields, betas)
+                stream = await patience.wait_for(call, limits.first_byte_seconds, idle=True)
                 answers = aiter(stream)
-                while (answer := await patience.on(anext(answers, None), limits.silence_seconds)) is not None:
-                    event = understood(answer.to_json(indent=None, exclude_unset=True).encode())
+                while (answer := await patience.wait_for(anext(answers, None), limits.silence_seconds)) is not None:
+                    event = parse_event(answer.to_json(indent=None, exclude_unset=True).encode())
                     if event.type == "message_start":
                         event.request_id = stream.response.headers.get("request-id")
                     yield event
@@ -90,7 +93,7 @@ class Cloud:
             raise ModelError(LATE, kind="timeout_error", retryable=True) from None
         except Exception as exc:
             # What signs a request may fail in ways of its own, which no common class has.
-            raise (exc if isinstance(exc, ModelError) else meant(exc)) from None
+            raise (exc if isinstance(exc, ModelError) else convert_error(exc)) from None
         finally:
             if stream is not None:
                 await stream.close()
@@ -106,28 +109,28 @@ class Cloud:
             extra_headers={BETA_HEADER: ",".join(betas)} if betas else None,
         )
 
-    async def _connected(self) -> Any:
+    async def _open_client(self) -> Any:
         if self._client is None:
             import httpx2
 
             # Tries and times are ours to count.
             times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
-            self._client = await asyncio.to_thread(self._made, times)
+            self._client = await asyncio.to_thread(self._build_client, times)
         return self._client
 
-    def _made(self, times: Any) -> Any:
+    def _build_client(self, times: Any) -> Any:
         import anthropic
 
         more = {} if self._trust is None else {"http_client": anthropic.DefaultAsyncHttpxClient(verify=self._trust())}
         return self._make(max_retries=0, timeout=times, **more)
 
 
-def meant(flaw: Exception) -> ModelError:
+def convert_error(flaw: Exception) -> ModelError:
     """What a failure of the package means."""
     import anthropic
 
     if isinstance(flaw, anthropic.APIStatusError):
-        return failure(flaw.status_code, flaw.response.headers, content_of(flaw))
+        return parse_error(flaw.status_code, flaw.response.headers, error_content(flaw))
     if isinstance(flaw, anthropic.APITimeoutError):
         return ModelError(LATE, kind="timeout_error", retryable=True)
     if isinstance(flaw, anthropic.APIConnectionError):
@@ -137,7 +140,7 @@ def meant(flaw: Exception) -> ModelError:
     return ModelError(f"the cloud cannot be asked: {flaw}", kind="no_key")
 
 
-def content_of(flaw: anthropic.APIStatusError) -> bytes:
+def error_content(flaw: anthropic.APIStatusError) -> bytes:
     """The body of a refusal; a cloud's own has its message at the top."""
     told = flaw.body
     if isinstance(told, dict) and "error" not in told:
@@ -146,7 +149,7 @@ def content_of(flaw: anthropic.APIStatusError) -> bytes:
     return bytes(flaw.response.content)
 
 
-class Bedrock(Cloud):
+class Bedrock(CloudModel):
     """Claude on Amazon Bedrock."""
 
     def __init__(self, options: Json, **more: Any) -> None:
@@ -158,7 +161,7 @@ class Bedrock(Cloud):
         super().__init__(make, **more)
 
 
-class Vertex(Cloud):
+class Vertex(CloudModel):
     """Claude on Google Vertex AI."""
 
     def __init__(self, options: Json, **more: Any) -> None:

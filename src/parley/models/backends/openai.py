@@ -13,12 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.chat_request import OPTIONAL, body
+from parley.models.backends.chat_request import OPTIONAL, build_body
 from parley.models.backends.chat_stream import ChatStream
-from parley.models.backends.unsupported_fields import Dropped
-from parley.models.base import Event, ModelRequest
-from parley.models.endpoint import Endpoint
-from parley.models.http.call import EVENT_STREAM, Deadlines, Pool, Trust, error_of, refusal
+from parley.models.backends.unsupported_fields import UnsupportedFields
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.endpoint import ModelEndpoint
+from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal, read_error
 from parley.protocol.base import Json
 
 # The names that the rest of the engine knows failures by.
@@ -42,7 +42,7 @@ class OpenAI:
 
     def __init__(
         self,
-        endpoint: Endpoint | Callable[[], Endpoint],
+        endpoint: ModelEndpoint | Callable[[], ModelEndpoint],
         name: str,
         new_id: Callable[[], str],
         deadlines: Deadlines | None = None,
@@ -54,42 +54,42 @@ class OpenAI:
         self._new_id = new_id
         self._deadlines = deadlines
         self._trust = trust
-        self._pool: Pool | None = None
-        self._dropped = Dropped(warn)
+        self._pool: ConnectionPool | None = None
+        self._dropped = UnsupportedFields(warn)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one answer. Raises ModelError."""
         endpoint = await asyncio.to_thread(self._find)
-        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines, self._trust)
+        pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
         while True:
-            fields = {**body(request, self._name, endpoint.declared, self._dropped.names), **endpoint.extra_body}
+            fields = {**build_body(request, self._name, endpoint.declared, self._dropped.names), **endpoint.extra_body}
             content = msgspec.json.encode(fields)
             stream = ChatStream(
-                model=self._name, new_id=self._new_id, taken=ids_in(request.messages), input_chars=len(content)
+                model=self._name, new_id=self._new_id, taken=collect_ids(request.messages), input_chars=len(content)
             )
             try:
                 async with pool.post(
-                    endpoint.url("/chat/completions"), headers(request, endpoint), content, failure
+                    endpoint.url("/chat/completions"), build_headers(request, endpoint), content, parse_error
                 ) as answer:
                     async for batch in answer.batches():
                         for data in batch:
                             for event in stream.feed(data):
                                 if event.type == "message_start":
                                     event.request_id = answer.headers.get("x-request-id")
-                                answer.has_grown = True
+                                answer.has_content = True
                                 yield event
-                        answer.is_over = stream.is_done
+                        answer.is_finished = stream.is_done
                 for event in stream.end():
                     yield event
                 return
             except ModelError as exc:
-                if stream.outlives_a_break:
+                if stream.can_end_early:
                     # All was said before the line broke.
                     for event in stream.end():
                         yield event
                     return
                 exc.message = endpoint.without_key(exc.message)
-                self._dropped.note(exc, [field for field in OPTIONAL if field in fields])
+                self._dropped.record(exc, [field for field in OPTIONAL if field in fields])
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -97,17 +97,17 @@ class OpenAI:
             self._pool = None
 
 
-def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
+def build_headers(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, str]:
     fields = {**EVENT_STREAM, **request.headers, **endpoint.headers}
     if endpoint.auth is not None:
         fields[endpoint.auth[0]] = endpoint.auth[1]
     return fields
 
 
-def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
     """What an answer other than 200 means, in the names that failures of the Messages API have."""
-    flaw = refusal(status, headers, content)
-    code = error_of(content).get("code")
+    flaw = parse_refusal(status, headers, content)
+    code = read_error(content).get("code")
     if code in OUT_OF_MONEY:
         # It comes as a 429, but waiting does not help.
         flaw.kind, flaw.retryable = "billing_error", False
@@ -119,7 +119,7 @@ def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelErr
     return flaw
 
 
-def ids_in(messages: list[Json]) -> set[str]:
+def collect_ids(messages: list[Json]) -> set[str]:
     """The ids that tool calls of the conversation have already."""
     blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
     return {block["id"] for block in blocks if block.get("type") == "tool_use"}

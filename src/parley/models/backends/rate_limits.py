@@ -22,31 +22,31 @@ WINDOWS = {
 """How the headers of each window begin."""
 
 
-def quota(headers: Mapping[str, str]) -> RateLimitInfo | None:
+def parse_quota(headers: Mapping[str, str]) -> RateLimitInfo | None:
     """What the headers say; None if they say nothing of a quota."""
     status = headers.get(f"{PREFIX}status")
     if not status:
         return None
     claim = headers.get(f"{PREFIX}representative-claim")
     window = f"{PREFIX}{WINDOWS.get(claim or '', claim)}"
-    threshold = number(headers.get(f"{window}-surpassed-threshold"))
+    threshold = parse_number(headers.get(f"{window}-surpassed-threshold"))
     if status == "allowed" and threshold is not UNSET:
         status = "allowed_warning"
     is_warning = status == "allowed_warning"
     return RateLimitInfo(
         status=status,
-        resetsAt=number(headers.get(f"{PREFIX}reset")),
+        resetsAt=parse_number(headers.get(f"{PREFIX}reset")),
         rateLimitType=claim or UNSET,
-        utilization=number(headers.get(f"{window}-utilization")) if is_warning else UNSET,
+        utilization=parse_number(headers.get(f"{window}-utilization")) if is_warning else UNSET,
         overageStatus=headers.get(f"{PREFIX}overage-status") or UNSET,
-        overageResetsAt=number(headers.get(f"{PREFIX}overage-reset")),
+        overageResetsAt=parse_number(headers.get(f"{PREFIX}overage-reset")),
         overageDisabledReason=headers.get(f"{PREFIX}overage-disabled-reason") or UNSET,
         isUsingOverage=headers.get(f"{PREFIX}overage-in-use") == "true",
         surpassedThreshold=threshold if is_warning else UNSET,
     )
 
 
-def number(text: str | None) -> Number | UnsetType:
+def parse_number(text: str | None) -> Number | UnsetType:
     try:
         value = float(text) if text else None
     except ValueError:

@@ -18,22 +18,22 @@ from collections.abc import Callable, Iterable
 from parley.errors import ModelError
 
 BAD_REQUEST = (400, 422)
-COMPLAINT = (
+REFUSAL_PATTERN = (
     r"(?i)extra (inputs|fields|parameters|arguments)|un(known|recogni[sz]ed|supported|expected)|additional propert"
     r"|(is|are|was) not (supported|permitted|allowed|recogni[sz]ed|available)|(does|do) not support"
 )
 
 
-class Dropped:
+class UnsupportedFields:
     """What a server turned out not to know: it is not sent again."""
 
     def __init__(self, warn: Callable[[str], None], names: Iterable[str] = ()) -> None:
         self.names = set(names)
         self._warn = warn
 
-    def note(self, flaw: ModelError, sent: Iterable[str]) -> None:
+    def record(self, flaw: ModelError, sent: Iterable[str]) -> None:
         """Drop the field that a refusal complains about; whoever asked may ask again. Raises any other flaw."""
-        name = blamed(flaw, sent)
+        name = find_blamed_fields(flaw, sent)
         if name is None:
             raise flaw
         self.names.add(name)
@@ -42,8 +42,8 @@ class Dropped:
         )
 
 
-def blamed(flaw: ModelError, sent: Iterable[str]) -> str | None:
+def find_blamed_fields(flaw: ModelError, sent: Iterable[str]) -> str | None:
     """The optional field that a refusal complains about, of those that were sent."""
-    if flaw.status not in BAD_REQUEST or re.search(COMPLAINT, flaw.message) is None:
+    if flaw.status not in BAD_REQUEST or re.search(REFUSAL_PATTERN, flaw.message) is None:
         return None
     return next((name for name in sent if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", flaw.message)), None)

@@ -24,8 +24,8 @@ from typing import Any
 
 import msgspec
 
-from parley.models.base import Event, ModelRequest
-from parley.models.fake.script import Call, Fault, ScriptedTurn, text_in
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn, text_in
 from parley.models.fake.scripted import play
 from parley.protocol.base import Json, Struct
 
@@ -44,8 +44,8 @@ class Offline:
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        async for event in play(answer(request.messages), request, self._new_id):
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async for event in play(plan_turn(request.messages), request, self._new_id):
             yield event
 
     async def close(self) -> None:
@@ -57,7 +57,7 @@ class Directive(Struct, frozen=True):
     rest: str
 
 
-def answer(messages: list[Json]) -> ScriptedTurn:
+def plan_turn(messages: list[Json]) -> ScriptedTurn:
     """What the puppet says next: a pure function of the conversation."""
     at = last_prompt(messages)
     prompt = prompt_in(messages[at]["content"]) if at >= 0 else ""
@@ -68,18 +68,18 @@ def answer(messages: list[Json]) -> ScriptedTurn:
     done = sum(message["role"] == "assistant" for message in messages[at + 1 :])
     if done >= len(parts):
         return ScriptedTurn(text="Done.")
-    return turn_of(parts[done], results_behind(messages, at))
+    return build_turn(parts[done], results_after(messages, at))
 
 
 def last_prompt(messages: list[Json]) -> int:
     """Where the last message of a person stands; tool results are not one."""
     for at in range(len(messages) - 1, -1, -1):
-        if messages[at]["role"] == "user" and is_a_persons(messages[at]["content"]):
+        if messages[at]["role"] == "user" and is_from_user(messages[at]["content"]):
             return at
     return -1
 
 
-def is_a_persons(content: Any) -> bool:
+def is_from_user(content: Any) -> bool:
     return isinstance(content, str) or any(
         block.get("type") != "tool_result" and not is_note(block) for block in content
     )
@@ -119,15 +119,15 @@ def split(directives: list[Directive]) -> list[list[Directive]]:
     return parts
 
 
-def results_behind(messages: list[Json], at: int) -> str:
+def results_after(messages: list[Json], at: int) -> str:
     return "\n".join(text_in(m["content"]) for m in messages[at + 1 :] if m["role"] == "user")
 
 
-def turn_of(part: list[Directive], results: str) -> ScriptedTurn:
+def build_turn(part: list[Directive], results: str) -> ScriptedTurn:
     """One part as a turn."""
     texts: list[str] = []
     thoughts: list[str] = []
-    calls: list[Call] = []
+    calls: list[ScriptedCall] = []
     wait_seconds = 0.0
     for directive in part:
         match directive.word:
@@ -138,11 +138,11 @@ def turn_of(part: list[Directive], results: str) -> ScriptedTurn:
             case "think":
                 thoughts.append(directive.rest)
             case "wait":
-                wait_seconds += number(directive.rest)
+                wait_seconds += parse_number(directive.rest)
             case "call":
-                calls.append(call_of(directive.rest))
+                calls.append(parse_call(directive.rest))
             case "fail":
-                return ScriptedTurn(error=fault_of(directive.rest), delay_ms=wait_seconds * 1000)
+                return ScriptedTurn(error=parse_fault(directive.rest), delay_ms=wait_seconds * 1000)
     return ScriptedTurn(
         thinking="\n".join(thoughts) if thoughts else None,
         text="\n".join(texts) if texts else (None if calls else "Done."),
@@ -151,24 +151,26 @@ def turn_of(part: list[Directive], results: str) -> ScriptedTurn:
     )
 
 
-def call_of(text: str) -> Call:
+def parse_call(text: str) -> ScriptedCall:
     name, _, arguments = text.partition(" ")
     try:
         value = msgspec.json.decode(arguments) if arguments.strip() else {}
     except msgspec.DecodeError:
         value = arguments
-    return Call(name=name, input=value if isinstance(value, dict) else arguments)
+    return ScriptedCall(name=name, input=value if isinstance(value, dict) else arguments)
 
 
-def fault_of(text: str) -> Fault:
+def parse_fault(text: str) -> ScriptedError:
     status, _, message = text.partition(" ")
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error", 529: "overloaded_error"}
     if not status.isdecimal():
-        return Fault(message=text)
-    return Fault(status=int(status), type=kinds.get(int(status), "api_error"), message=message or "asked to fail")
+        return ScriptedError(message=text)
+    return ScriptedError(
+        status=int(status), type=kinds.get(int(status), "api_error"), message=message or "asked to fail"
+    )
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     try:
         return max(0.0, float(text))
     except ValueError:

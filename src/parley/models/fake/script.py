@@ -35,7 +35,7 @@ from parley.models.event_synthesis import message_json
 from parley.protocol.base import Json, Struct
 
 
-class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tool call of a script."""
 
     name: str
@@ -44,7 +44,7 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str | None = None
 
 
-class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An answer that is an error."""
 
     status: int | None = None
@@ -52,7 +52,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     message: str = "scripted error"
     retry_after_seconds: float | None = None
 
-    def raised(self) -> ModelError:
+    def to_error(self) -> ModelError:
         retryable = self.status is None or self.status in (401, 408, 409, 429) or self.status >= 500
         return ModelError(
             self.message,
@@ -68,9 +68,9 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     thinking: str | None = None
     text: str | None = None
-    tools: list[Call] = []
+    tools: list[ScriptedCall] = []
     blocks: list[Json] | None = None
-    error: Fault | None = None
+    error: ScriptedError | None = None
     when: str | None = None
     delay_ms: float = 0
     event_delay_ms: float = 0
@@ -91,7 +91,9 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def message(self, model: str, new_id: Callable[[], str], prompt_chars: int) -> Json:
         """The answer as a finished message."""
-        content = [filled(block, new_id) for block in self.blocks] if self.blocks is not None else self._content(new_id)
+        content = (
+            [fill_ids(block, new_id) for block in self.blocks] if self.blocks is not None else self._content(new_id)
+        )
         said = sum(len(msgspec.json.encode(block)) for block in content)
         # Tokens are estimated: four characters each, as good as a puppet needs.
         usage = {
@@ -111,10 +113,10 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.text is not None:
             content.append({"type": "text", "text": self.text})
         calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.input} for call in self.tools]
-        return content + [filled(call, new_id) for call in calls]
+        return content + [fill_ids(call, new_id) for call in calls]
 
 
-def filled(block: Json, new_id: Callable[[], str]) -> Json:
+def fill_ids(block: Json, new_id: Callable[[], str]) -> Json:
     """The block with what a script may leave out."""
     if block.get("type") == "tool_use":
         return {**block, "id": block.get("id") or f"toolu_{new_id()}", "input": block.get("input", {})}
@@ -141,7 +143,7 @@ def read_script(text: str, name: str) -> Script:
         raise UsageError(f"the script {name} is wrong: {exc}") from None
 
 
-class Player:
+class ScriptPlayer:
     """Plays a script: which turn answers which request."""
 
     def __init__(self, script: Script) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.errors import UsageError
-from parley.models.base import Event, ModelRequest
-from parley.models.event_synthesis import events_of
-from parley.models.fake.script import Player, ScriptedTurn, read_script
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import synthesize_events
+from parley.models.fake.script import ScriptedTurn, ScriptPlayer, read_script
 
 if TYPE_CHECKING:
     from parley.models.http.call import Deadlines
@@ -25,21 +25,21 @@ class Scripted:
     def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None) -> None:
         """The deadlines are for turns with a fault: nothing else keeps anybody waiting. Raises UsageError."""
         try:
-            self._player = Player(read_script(path.read_text(encoding="utf-8"), str(path)))
+            self._player = ScriptPlayer(read_script(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError) as exc:
             raise UsageError(f"the script {path} cannot be read: {exc}") from None
         self._new_id = new_id
         self._deadlines = deadlines
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         turn = self._player.turn_for(request)
         events = play(turn, request, self._new_id)
         if turn.fault is not None:
             from parley.models.faults.catalog import read_fault
-            from parley.models.faults.model import struck
+            from parley.models.faults.model import apply_fault
 
             deadlines = self._deadlines() if self._deadlines is not None else None
-            events = struck(events, read_fault(turn.fault), deadlines)
+            events = apply_fault(events, read_fault(turn.fault), deadlines)
         async with aclosing(events) as told:
             async for event in told:
                 yield event
@@ -48,14 +48,16 @@ class Scripted:
         pass
 
 
-async def play(turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]) -> AsyncGenerator[Event, None]:
+async def play(
+    turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]
+) -> AsyncGenerator[ModelEvent, None]:
     """The events of one scripted turn. Raises its error."""
     if turn.delay_ms:
         await asyncio.sleep(turn.delay_ms / 1000)
     if turn.error is not None:
-        raise turn.error.raised()
+        raise turn.error.to_error()
     prompt_chars = len(msgspec.json.encode(request.messages))
-    for event in events_of(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
+    for event in synthesize_events(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
         if turn.event_delay_ms:
             await asyncio.sleep(turn.event_delay_ms / 1000)
         yield event

@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from parley.errors import ModelError, UsageError
-from parley.models.base import Event, read_event
+from parley.models.base import ModelEvent, read_event
 from parley.protocol.base import Struct
 
 FOR_EVER = 10 * 365 * 86_400.0
@@ -33,23 +33,23 @@ class Reset(Exception):
     """The line breaks, as a TCP reset breaks it."""
 
 
-Events = AsyncIterator[Event]
+Events = AsyncIterator[ModelEvent]
 Bytes = AsyncIterator[bytes]
 
 
-async def stall_first_byte(events: Events, seconds: float) -> AsyncGenerator[Event, None]:
+async def stall_first_byte(events: Events, seconds: float) -> AsyncGenerator[ModelEvent, None]:
     await asyncio.sleep(seconds)
     async for event in events:
         yield event
 
 
-async def stall(events: Events, after: float) -> AsyncGenerator[Event, None]:
+async def stall(events: Events, after: float) -> AsyncGenerator[ModelEvent, None]:
     async for event in _first(events, after):
         yield event
     await asyncio.sleep(FOR_EVER)
 
 
-async def pings(events: Events, seconds: float) -> AsyncGenerator[Event, None]:
+async def pings(events: Events, seconds: float) -> AsyncGenerator[ModelEvent, None]:
     async for event in _first(events, 1):
         yield event
     while True:
@@ -57,15 +57,15 @@ async def pings(events: Events, seconds: float) -> AsyncGenerator[Event, None]:
         yield read_event(b'{"type":"ping"}')
 
 
-async def reset(events: Events, after: float) -> AsyncGenerator[Event, None]:
+async def reset(events: Events, after: float) -> AsyncGenerator[ModelEvent, None]:
     async for event in _first(events, after):
         yield event
     raise Reset
 
 
-async def wrong_order(events: Events, _: float) -> AsyncGenerator[Event, None]:
+async def wrong_order(events: Events, _: float) -> AsyncGenerator[ModelEvent, None]:
     """Each block begins behind its first delta."""
-    start: Event | None = None
+    start: ModelEvent | None = None
     async for event in events:
         if event.type == "content_block_start":
             start = event
@@ -76,9 +76,9 @@ async def wrong_order(events: Events, _: float) -> AsyncGenerator[Event, None]:
             start = None
 
 
-async def duplicate_index(events: Events, _: float) -> AsyncGenerator[Event, None]:
+async def duplicate_index(events: Events, _: float) -> AsyncGenerator[ModelEvent, None]:
     """Each block begins a second time, in its midst."""
-    start: Event | None = None
+    start: ModelEvent | None = None
     async for event in events:
         yield event
         if event.type == "content_block_start":
@@ -88,7 +88,7 @@ async def duplicate_index(events: Events, _: float) -> AsyncGenerator[Event, Non
             start = None
 
 
-async def half_tool_call(events: Events, _: float) -> AsyncGenerator[Event, None]:
+async def half_tool_call(events: Events, _: float) -> AsyncGenerator[ModelEvent, None]:
     """The line breaks when some of the arguments of a call are here."""
     async for event in events:
         if event.delta is None or event.delta.type != "input_json_delta":
@@ -100,7 +100,7 @@ async def half_tool_call(events: Events, _: float) -> AsyncGenerator[Event, None
         raise Reset
 
 
-async def _first(events: Events, most: float) -> AsyncGenerator[Event, None]:
+async def _first(events: Events, most: float) -> AsyncGenerator[ModelEvent, None]:
     count = 0
     if most < 1:
         return
@@ -141,15 +141,15 @@ async def malformed(chunks: Bytes, after: float) -> AsyncGenerator[bytes, None]:
         count += 1
 
 
-class Row(Struct, frozen=True):
+class FaultKind(Struct, frozen=True):
     """A kind of fault."""
 
     value: float
     """What VALUE is where none is given."""
     unit: Literal["", "seconds", "events", "bytes", "times"]
-    tells: str
+    description: str
     refuse: Callable[[float], ModelError] | None = None
-    events: Callable[[Events, float], AsyncGenerator[Event, None]] | None = None
+    events: Callable[[Events, float], AsyncGenerator[ModelEvent, None]] | None = None
     chunks: Callable[[Bytes, float], AsyncGenerator[bytes, None]] | None = None
 
 
@@ -161,27 +161,29 @@ def _refusal(status: int, kind: str, text: str, *, waits: bool = False) -> Calla
     return refuse
 
 
-ROWS = {
-    "stall-first-byte": Row(FOR_EVER, "seconds", "silence before the answer begins", events=stall_first_byte),
-    "stall": Row(2, "events", "silence for ever after so many events", events=stall),
-    "pings": Row(5, "seconds", "after the beginning nothing but pings, one every so often", events=pings),
-    "reset": Row(2, "events", "the line breaks after so many events", events=reset),
-    "reset-bytes": Row(100, "bytes", "the line breaks after so many bytes", chunks=reset_bytes),
-    "truncated": Row(2, "events", "the stream ends in the midst of the event after so many", chunks=truncated),
-    "malformed": Row(2, "events", "the event after so many is no JSON", chunks=malformed),
-    "rate-limit": Row(0, "", "429 without retry-after", refuse=_refusal(429, "rate_limit_error", "slow down")),
-    "rate-limit-wait": Row(
+FAULT_KINDS = {
+    "stall-first-byte": FaultKind(FOR_EVER, "seconds", "silence before the answer begins", events=stall_first_byte),
+    "stall": FaultKind(2, "events", "silence for ever after so many events", events=stall),
+    "pings": FaultKind(5, "seconds", "after the beginning nothing but pings, one every so often", events=pings),
+    "reset": FaultKind(2, "events", "the line breaks after so many events", events=reset),
+    "reset-bytes": FaultKind(100, "bytes", "the line breaks after so many bytes", chunks=reset_bytes),
+    "truncated": FaultKind(2, "events", "the stream ends in the midst of the event after so many", chunks=truncated),
+    "malformed": FaultKind(2, "events", "the event after so many is no JSON", chunks=malformed),
+    "rate-limit": FaultKind(0, "", "429 without retry-after", refuse=_refusal(429, "rate_limit_error", "slow down")),
+    "rate-limit-wait": FaultKind(
         1, "seconds", "429 with retry-after", refuse=_refusal(429, "rate_limit_error", "slow down", waits=True)
     ),
-    "overloaded": Row(0, "", "529", refuse=_refusal(529, "overloaded_error", "Overloaded")),
-    "server-error": Row(0, "", "500", refuse=_refusal(500, "api_error", "Internal server error")),
-    "wrong-order": Row(0, "", "blocks begin behind their first delta", events=wrong_order),
-    "duplicate-index": Row(0, "", "blocks begin a second time in their midst", events=duplicate_index),
-    "half-tool-call": Row(0, "", "the line breaks within the arguments of the first tool call", events=half_tool_call),
+    "overloaded": FaultKind(0, "", "529", refuse=_refusal(529, "overloaded_error", "Overloaded")),
+    "server-error": FaultKind(0, "", "500", refuse=_refusal(500, "api_error", "Internal server error")),
+    "wrong-order": FaultKind(0, "", "blocks begin behind their first delta", events=wrong_order),
+    "duplicate-index": FaultKind(0, "", "blocks begin a second time in their midst", events=duplicate_index),
+    "half-tool-call": FaultKind(
+        0, "", "the line breaks within the arguments of the first tool call", events=half_tool_call
+    ),
 }
 
 
-NOTHING = Row(0, "", "nothing goes wrong")
+NOTHING = FaultKind(0, "", "nothing goes wrong")
 
 
 class Fault(Struct, frozen=True):
@@ -191,27 +193,27 @@ class Fault(Struct, frozen=True):
     last: float = 1
 
     @property
-    def _row(self) -> Row:
-        return ROWS.get(self.name, NOTHING)
+    def _kind(self) -> FaultKind:
+        return FAULT_KINDS.get(self.name, NOTHING)
 
-    def strikes(self, number: int) -> bool:
+    def applies_to(self, number: int) -> bool:
         return self.first <= number <= self.last
 
     def refusal(self) -> ModelError | None:
-        refuse = self._row.refuse
+        refuse = self._kind.refuse
         return None if refuse is None else refuse(self.value)
 
     def on_events(self, events: Events) -> Events:
-        spoil = self._row.events
+        spoil = self._kind.events
         return events if spoil is None else spoil(events, self.value)
 
     def on_chunks(self, chunks: Bytes) -> Bytes:
         """Each chunk is one event."""
-        spoil = self._row.chunks
+        spoil = self._kind.chunks
         return chunks if spoil is None else spoil(chunks, self.value)
 
 
-SOUND = Fault("", 0)
+NO_FAULT = Fault("", 0)
 """No fault at all."""
 
 
@@ -221,9 +223,9 @@ def read_fault(text: str) -> Fault:
     if found is None:
         raise ValueError(f"{text!r} is no fault: it must look like NAME, NAME=3, NAME@2 or NAME=3@2-5")
     name, value, first, dash, last = found.groups()
-    if name not in ROWS:
-        raise ValueError(f"there is no fault {name!r}; there are {', '.join(ROWS)}")
-    row = ROWS[name]
+    if name not in FAULT_KINDS:
+        raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULT_KINDS)}")
+    row = FAULT_KINDS[name]
     if value is not None and not row.unit:
         raise ValueError(f"the fault {name!r} takes no value")
     begin = int(first or 1)
@@ -233,7 +235,7 @@ def read_fault(text: str) -> Fault:
     return Fault(name, row.value if value is None else float(value), begin, end)
 
 
-class Plan:
+class FaultPlan:
     """Which request is struck by what. Requests are counted as they come."""
 
     def __init__(self, faults: Sequence[Fault] = ()) -> None:
@@ -241,7 +243,7 @@ class Plan:
         self._requests = 0
 
     @classmethod
-    def read(cls, texts: Sequence[str], where: str) -> Plan:
+    def read(cls, texts: Sequence[str], where: str) -> FaultPlan:
         """Raises UsageError."""
         try:
             return cls([read_fault(text) for text in texts])
@@ -251,4 +253,4 @@ class Plan:
     def next(self) -> Fault | None:
         """What strikes the request that comes now."""
         self._requests += 1
-        return next((fault for fault in self._faults if fault.strikes(self._requests)), None)
+        return next((fault for fault in self._faults if fault.applies_to(self._requests)), None)

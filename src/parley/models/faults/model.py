@@ -10,27 +10,27 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from parley.errors import ModelError
-from parley.models.backends.anthropic import is_content, understood
-from parley.models.base import Event, Model, ModelRequest
-from parley.models.faults.catalog import Fault, Plan, Reset
+from parley.models.backends.anthropic import is_content, parse_event
+from parley.models.base import Model, ModelEvent, ModelRequest
+from parley.models.faults.catalog import Fault, FaultPlan, Reset
 from parley.models.http.call import LATE, Deadlines
 from parley.models.http.sse import EventReader
-from parley.models.http.timeouts import Patience
+from parley.models.http.timeouts import StreamTimeout
 
 
-class Faulty:
+class FaultyModel:
     """Any model, with a plan of what goes wrong."""
 
-    def __init__(self, model: Model, plan: Plan, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, model: Model, plan: FaultPlan, deadlines: Deadlines | None = None) -> None:
         self._model = model
         self._plan = plan
         self._deadlines = deadlines
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        events: AsyncGenerator[Event, None] = self._model.stream(request)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        events: AsyncGenerator[ModelEvent, None] = self._model.stream(request)
         fault = self._plan.next()
         if fault is not None:
-            events = struck(events, fault, self._deadlines)
+            events = apply_fault(events, fault, self._deadlines)
         async with aclosing(events) as told:
             async for event in told:
                 yield event
@@ -39,14 +39,14 @@ class Faulty:
         await self._model.close()
 
 
-async def struck(
-    events: AsyncGenerator[Event, None], fault: Fault, deadlines: Deadlines | None = None
-) -> AsyncGenerator[Event, None]:
+async def apply_fault(
+    events: AsyncGenerator[ModelEvent, None], fault: Fault, deadlines: Deadlines | None = None
+) -> AsyncGenerator[ModelEvent, None]:
     """The events as they arrive through the fault. Raises ModelError."""
     if (refusal := fault.refusal()) is not None:
         raise refusal
     try:
-        async with aclosing(events), aclosing(read_again(fault, events, deadlines or Deadlines())) as told:
+        async with aclosing(events), aclosing(decode_events(fault, events, deadlines or Deadlines())) as told:
             async for event in told:
                 yield event
     except TimeoutError:
@@ -55,18 +55,18 @@ async def struck(
         raise ModelError("the line to the model broke", kind="connection_failed", retryable=True) from None
 
 
-async def read_again(
-    fault: Fault, events: AsyncGenerator[Event, None], limits: Deadlines
-) -> AsyncGenerator[Event, None]:
+async def decode_events(
+    fault: Fault, events: AsyncGenerator[ModelEvent, None], limits: Deadlines
+) -> AsyncGenerator[ModelEvent, None]:
     """Raises ModelError, TimeoutError or Reset."""
     reader, seconds, has_grown = EventReader(), limits.first_byte_seconds, True
-    chunks = fault.on_chunks(spelled(fault.on_events(events)))
-    async with Patience(limits.request_seconds, limits.content_seconds) as patience:
+    chunks = fault.on_chunks(encode_events(fault.on_events(events)))
+    async with StreamTimeout(limits.request_seconds, limits.content_seconds) as patience:
         while True:
-            patience.begin(seconds, idle=not has_grown)
+            patience.start_wait(seconds, idle=not has_grown)
             chunk = await anext(chunks, None)
-            batch = [understood(data) for data in (reader.end() if chunk is None else reader.feed(chunk))]
-            patience.end()
+            batch = [parse_event(data) for data in (reader.end() if chunk is None else reader.feed(chunk))]
+            patience.end_wait()
             seconds, has_grown = limits.silence_seconds, any(map(is_content, batch))
             for event in batch:
                 yield event
@@ -74,7 +74,7 @@ async def read_again(
                 return
 
 
-async def spelled(events: AsyncIterator[Event]) -> AsyncGenerator[bytes, None]:
+async def encode_events(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[bytes, None]:
     """Server-sent events, one a chunk."""
     async for event in events:
         yield b"event: %b\ndata: %b\n\n" % (event.type.encode(), event.raw)

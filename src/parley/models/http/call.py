@@ -25,7 +25,7 @@ from parley.errors import ModelError
 from parley.models.endpoint import is_loopback, without_userinfo
 from parley.models.http.chunk_merging import merge_chunks
 from parley.models.http.sse import EventReader
-from parley.models.http.timeouts import Patience
+from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     """The whole answer. The longest answers of slow models take most of it."""
 
     @classmethod
-    def of(cls, given: Mapping[str, float]) -> Deadlines:
+    def from_settings(cls, given: Mapping[str, float]) -> Deadlines:
         """Those that are given; whoever waits longer than usual for a sign of life waits as long for the rest."""
         chosen = cls(**given)
         silence, first = chosen.silence_seconds, chosen.first_byte_seconds
@@ -80,39 +80,41 @@ class Deadlines(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(wider, **given)
 
 
-class Answer:
+class StreamedResponse:
     """A stream that has begun."""
 
-    def __init__(self, response: httpx2.Response, patience: Patience, silence_seconds: float) -> None:
+    def __init__(self, response: httpx2.Response, patience: StreamTimeout, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = response.headers
         # The stream below `aiter_raw`, which would only count bytes and pass them on. We ask for no
         # compression; a proxy may compress all the same.
         is_plain = response.headers.get("content-encoding", "identity") == "identity"
         self._chunks = cast("AsyncIterable[bytes]", response.stream if is_plain else response.aiter_bytes())
-        self.is_over = False
+        self.is_finished = False
         """Whether the answer has said that it is complete: what comes behind it is of no interest."""
-        self.has_grown = False
+        self.has_content = False
         """Whether the last batch brought something of the answer; set by the adapter, which understands it."""
-        self._patience = patience
+        self._timeout = patience
         self._silence_seconds = silence_seconds
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
         """The data of the events that each chunk completes; mostly one."""
-        reader, patience, seconds = EventReader(), self._patience, self._silence_seconds
+        reader, patience, seconds = EventReader(), self._timeout, self._silence_seconds
         # Only waits for the backend are bounded: what happens between two events is the turn's own time.
-        patience.begin(seconds)
+        patience.start_wait(seconds)
         async for chunk in self._chunks:
-            patience.end()
-            if self.is_over:
+            patience.end_wait()
+            if self.is_finished:
                 return
-            self.has_grown = False
+            self.has_content = False
             yield reader.feed(chunk)
-            patience.begin(min(seconds, LINGER_SECONDS) if self.is_over else seconds, idle=not self.has_grown)
-        patience.end()
+            patience.start_wait(
+                min(seconds, LINGER_SECONDS) if self.is_finished else seconds, idle=not self.has_content
+            )
+        patience.end_wait()
         yield reader.end()
 
 
-class Pool:
+class ConnectionPool:
     """The connections to one server."""
 
     def __init__(self, base_url: str, deadlines: Deadlines | None = None, trust: Trust | None = None) -> None:
@@ -124,27 +126,27 @@ class Pool:
     @asynccontextmanager
     async def post(
         self, url: str, headers: Mapping[str, str], content: bytes, failure: Failure
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> AsyncGenerator[StreamedResponse, None]:
         """The answer to a body. Raises ModelError, also while the answer is read."""
-        client, limits = await self._connected(), self._deadlines
+        client, limits = await self._open_client(), self._deadlines
         import httpx2
 
         response = None
         try:
             call = client.build_request("POST", url, content=content, headers=dict(headers))
-            async with Patience(limits.request_seconds, limits.content_seconds) as patience:
-                response = await patience.on(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
+            async with StreamTimeout(limits.request_seconds, limits.content_seconds) as patience:
+                response = await patience.wait_for(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
                 if response.status_code != 200:
-                    body = await patience.on(readable_body(response), limits.silence_seconds)
+                    body = await patience.wait_for(readable_body(response), limits.silence_seconds)
                     raise failure(response.status_code, response.headers, body)
-                yield Answer(response, patience, limits.silence_seconds)
+                yield StreamedResponse(response, patience, limits.silence_seconds)
         except TimeoutError:
             raise ModelError(LATE, kind="timeout_error", retryable=True) from None
         except (httpx2.LocalProtocolError, UnicodeEncodeError):
             # The flaw's own words would show the header, which may be the key.
             raise ModelError("the request cannot be sent: a header has a value that no header may have") from None
         except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as exc:
-            raise unreachable(exc, self._base_url) from None
+            raise connection_error(exc, self._base_url) from None
         finally:
             if response is not None:
                 await response.aclose()
@@ -154,7 +156,7 @@ class Pool:
             await self._client.aclose()
             self._client = None
 
-    def _trusted(self) -> ssl.SSLContext:
+    def _create_ssl_context(self) -> ssl.SSLContext:
         """Raises ModelError."""
         import httpx2
 
@@ -163,7 +165,7 @@ class Pool:
         except OSError as exc:
             raise ModelError(f"{BAD_CERTIFICATES}: {exc}", kind="certificates") from None
 
-    async def _connected(self) -> httpx2.AsyncClient:
+    async def _open_client(self) -> httpx2.AsyncClient:
         """Raises ModelError."""
         if self._client is None:
             await asyncio.to_thread(__import__, "httpx2")
@@ -174,7 +176,7 @@ class Pool:
             # An idle connection may be dead: it is not used again after half a minute.
             limits = httpx2.Limits(keepalive_expiry=30)
             # Reading the certificates takes 40 ms; plain HTTP has no use for them.
-            verify = False if self._base_url.startswith("http:") else await asyncio.to_thread(self._trusted)
+            verify = False if self._base_url.startswith("http:") else await asyncio.to_thread(self._create_ssl_context)
             try:
                 self._client = httpx2.AsyncClient(
                     timeout=times,
@@ -201,23 +203,23 @@ async def readable_body(response: httpx2.Response) -> bytes:
         return b""
 
 
-def refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
     """What an answer other than 200 means, where its body is `{"error": {"type": ..., "message": ...}}`."""
     if 300 <= status < 400:
         return ModelError("the API answered with a redirect, which is not followed", status=status)
-    error = error_of(content)
+    error = read_error(content)
     text = str(error.get("message") or content[:200].decode(errors="replace") or "no details")
     return ModelError(
         text,
         status=status,
         kind=str(error.get("type") or "api_error"),
         retryable=status in RETRYABLE or status >= 500,
-        retry_after_seconds=seconds(headers.get("retry-after")),
+        retry_after_seconds=parse_retry_after(headers.get("retry-after")),
         request_id=headers.get("request-id") or headers.get("x-request-id"),
     )
 
 
-def error_of(content: bytes) -> dict[str, Any]:
+def read_error(content: bytes) -> dict[str, Any]:
     """The `error` of a body, if it has one."""
     try:
         error: Any = msgspec.json.decode(content).get("error")
@@ -226,7 +228,7 @@ def error_of(content: bytes) -> dict[str, Any]:
     return error if isinstance(error, dict) else {}
 
 
-def seconds(text: str | None) -> float | None:
+def parse_retry_after(text: str | None) -> float | None:
     """A retry-after header in seconds; dates are rare enough to be left to the ordinary back-off."""
     try:
         return max(0.0, float(text)) if text else None
@@ -234,7 +236,7 @@ def seconds(text: str | None) -> float | None:
         return None
 
 
-def unreachable(flaw: Exception, base_url: str) -> ModelError:
+def connection_error(flaw: Exception, base_url: str) -> ModelError:
     """Nothing answered, or the line broke."""
     reason = str(flaw) or type(flaw).__name__
     where = without_userinfo(base_url)

@@ -27,7 +27,7 @@ UNFINISHED_SIZE = re.compile(rb"[0-9A-Fa-f]{0,16}\r?")
 LONGEST_HEAD_BYTES = 16 * 1024
 
 
-class Merger:
+class ChunkMerger:
     """The bytes of one connection, answer by answer."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Merger:
     def feed(self, data: bytes) -> bytes:
         """What to hand on for it; nothing only if the beginning of a line is all that came."""
         if self._head is None:
-            return self._merged(data) if self._is_chunked else data
+            return self._merge(data) if self._is_chunked else data
         head = self._head + data
         end = BLANK_LINE.search(head)
         if end is None:
@@ -56,14 +56,14 @@ class Merger:
         self._head, self._is_chunked = None, CHUNKED.match(head, 0, end.end()) is not None
         if not self._is_chunked or not body:
             return data
-        return data[: -len(body)] + self._merged(body)
+        return data[: -len(body)] + self._merge(body)
 
     def end(self) -> bytes:
         """What was held when the connection ended."""
         held, self._held = self._held, b""
         return held
 
-    def _merged(self, data: bytes) -> bytes:
+    def _merge(self, data: bytes) -> bytes:
         data = self.end() + data
         at = min(self._left_bytes, len(data))
         self._left_bytes -= at
@@ -76,7 +76,7 @@ class Merger:
                 break
             if end + 2 > len(data):
                 self._left_bytes = end + 2 - len(data)
-                return before + chunk(pieces) + data[at:]
+                return before + encode_chunk(pieces) + data[at:]
             if data[end : end + 2] != b"\r\n":
                 break
             pieces.append(data[begin:end])
@@ -86,21 +86,21 @@ class Merger:
             self._held, rest = rest, b""
         else:
             self._is_chunked = False  # the last chunk, or one that is not for us to read
-        return before + chunk(pieces) + rest
+        return before + encode_chunk(pieces) + rest
 
 
-def chunk(pieces: list[bytes]) -> bytes:
+def encode_chunk(pieces: list[bytes]) -> bytes:
     """One chunk of all these; nothing of none."""
     data = b"".join(pieces)
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
-class Stream:
+class MergingStream:
     """A connection of the HTTP library, whose chunks are merged. Arguments are the library's business."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._merger = Merger()
+        self._merger = ChunkMerger()
 
     async def read(self, *wanted: Any, **how: Any) -> bytes:
         while data := await self._inner.read(*wanted, **how):
@@ -112,8 +112,8 @@ class Stream:
         self._merger.begin()
         await self._inner.write(*what, **how)
 
-    async def start_tls(self, *whom: Any, **how: Any) -> Stream:
-        return Stream(await self._inner.start_tls(*whom, **how))
+    async def start_tls(self, *whom: Any, **how: Any) -> MergingStream:
+        return MergingStream(await self._inner.start_tls(*whom, **how))
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -122,17 +122,17 @@ class Stream:
         return self._inner.get_extra_info(info)
 
 
-class Backend:
+class MergingBackend:
     """What the HTTP library connects with."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    async def connect_tcp(self, *place: Any, **how: Any) -> Stream:
-        return Stream(await self._inner.connect_tcp(*place, **how))
+    async def connect_tcp(self, *place: Any, **how: Any) -> MergingStream:
+        return MergingStream(await self._inner.connect_tcp(*place, **how))
 
-    async def connect_unix_socket(self, *place: Any, **how: Any) -> Stream:
-        return Stream(await self._inner.connect_unix_socket(*place, **how))
+    async def connect_unix_socket(self, *place: Any, **how: Any) -> MergingStream:
+        return MergingStream(await self._inner.connect_unix_socket(*place, **how))
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
@@ -147,4 +147,4 @@ def merge_chunks(client: httpx2.AsyncClient) -> None:
     for transport in (client._transport, *client._mounts.values()):
         pool: Any = getattr(transport, "_pool", None)
         if (backend := getattr(pool, "_network_backend", None)) is not None:
-            pool._network_backend = Backend(backend)
+            pool._network_backend = MergingBackend(backend)

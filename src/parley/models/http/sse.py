@@ -33,12 +33,12 @@ class EventReader:
             return []
         *events, rest = b"".join(pieces).split(b"\n\n")
         self._pieces = [rest] if rest else []
-        return [data for event in events if (data := data_of(event)) is not None]
+        return [data for event in events if (data := event_data(event)) is not None]
 
     def end(self) -> list[bytes]:
         """The last event, if the stream ended without its blank line."""
         rest, self._pieces = b"".join(self._pieces).strip(b"\n"), []
-        data = rest or None if self._is_whole else data_of(rest)
+        data = rest or None if self._is_whole else event_data(rest)
         return [] if data is None else [data]
 
     def _ends_at(self, chunk: bytes) -> bool:
@@ -53,7 +53,7 @@ class EventReader:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def data_of(event: bytes) -> bytes | None:
+def event_data(event: bytes) -> bytes | None:
     """The data field of one event; None if it has none."""
     first = event.find(b"data:")
     if first < 0:

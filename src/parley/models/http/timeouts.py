@@ -23,7 +23,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Patience:
+class StreamTimeout:
     def __init__(self, longest_seconds: float = inf, idle_seconds: float = inf) -> None:
         """No wait goes on after `longest_seconds`, counted from now.
 
@@ -41,7 +41,7 @@ class Patience:
         self._cancelled_before = 0
         self._expired = False
 
-    async def __aenter__(self) -> Patience:
+    async def __aenter__(self) -> StreamTimeout:
         self._task = asyncio.current_task()
         self._cancelled_before = self._task.cancelling() if self._task is not None else 0
         return self
@@ -57,15 +57,15 @@ class Patience:
             if ours_alone and kind is asyncio.CancelledError:
                 raise TimeoutError from None
 
-    async def on(self, awaited: Awaitable[T], seconds: float, *, idle: bool = False) -> T:
+    async def wait_for(self, awaited: Awaitable[T], seconds: float, *, idle: bool = False) -> T:
         """Wait for it, but no longer than this."""
-        self.begin(seconds, idle=idle)
+        self.start_wait(seconds, idle=idle)
         try:
             return await awaited
         finally:
-            self.end()
+            self.end_wait()
 
-    def begin(self, seconds: float, *, idle: bool = False) -> None:
+    def start_wait(self, seconds: float, *, idle: bool = False) -> None:
         """A wait begins, which must end in time.
 
         `idle`: the last one brought only a sign of life, which is not enough for ever.
@@ -77,16 +77,16 @@ class Patience:
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
 
-    def end(self) -> None:
+    def end_wait(self) -> None:
         """The wait is over."""
         self._deadline = None
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(when, self._look), when
+        self._timer, self._timer_at = self._loop.call_at(when, self._check), when
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._deadline is None:
             return  # the next wait sets a timer again

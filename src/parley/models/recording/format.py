@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError, UsageError
-from parley.models.base import Event, read_event
+from parley.models.base import ModelEvent, read_event
 from parley.protocol.base import Json, Struct
 
 VERSION = 1
 
 
-class Head(Struct, frozen=True, kw_only=True, tag="tape", tag_field="type"):
+class RecordingHeader(Struct, frozen=True, kw_only=True, tag="tape", tag_field="type"):
     """The first line."""
 
     version: int = VERSION
@@ -36,7 +36,7 @@ class Head(Struct, frozen=True, kw_only=True, tag="tape", tag_field="type"):
     """Folders whose names differ from run to run."""
 
 
-class Asked(Struct, frozen=True, kw_only=True, tag="request", tag_field="type", omit_defaults=True):
+class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_field="type", omit_defaults=True):
     """A request. Headers are not on a tape, and so no key is."""
 
     number: int
@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True, kw_only=True, tag="request", tag_field="type", 
     messages: list[Json] = []
 
 
-class Told(Struct, frozen=True, kw_only=True, tag="event", tag_field="type", omit_defaults=True):
+class RecordedEvent(Struct, frozen=True, kw_only=True, tag="event", tag_field="type", omit_defaults=True):
     """An event of the answer."""
 
     number: int
@@ -61,7 +61,7 @@ class Told(Struct, frozen=True, kw_only=True, tag="event", tag_field="type", omi
     request_id: str | None = None
 
 
-class Flaw(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecordedError(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call failed."""
 
     message: str
@@ -72,44 +72,44 @@ class Flaw(Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
 
     @classmethod
-    def of(cls, flaw: ModelError) -> Flaw:
+    def from_error(cls, flaw: ModelError) -> RecordedError:
         return cls(**{field: getattr(flaw, field) for field in cls.__struct_fields__})
 
-    def raised(self) -> ModelError:
+    def to_error(self) -> ModelError:
         return ModelError(self.message, **{k: v for k, v in msgspec.structs.asdict(self).items() if k != "message"})
 
 
-class Ended(Struct, frozen=True, kw_only=True, tag="end", tag_field="type", omit_defaults=True):
+class RecordedEnd(Struct, frozen=True, kw_only=True, tag="end", tag_field="type", omit_defaults=True):
     """The end of an answer."""
 
     number: int
     at_ms: float = 0
-    error: Flaw | None = None
+    error: RecordedError | None = None
     closed: bool = False
     """Whether our own side hung up: the turn was interrupted."""
 
 
-class Exchange(Struct, kw_only=True):
+class RecordedCall(Struct, kw_only=True):
     """A request and its whole answer."""
 
-    request: Asked
+    request: RecordedRequest
     """With all its messages."""
-    events: list[tuple[float, Event]] = []
+    events: list[tuple[float, ModelEvent]] = []
     """Each with its time, in milliseconds."""
-    end: Ended | None = None
+    end: RecordedEnd | None = None
     """None where the recording stopped before."""
 
 
-class Tape(Struct, frozen=True):
+class Recording(Struct, frozen=True):
     name: str
-    head: Head
-    exchanges: list[Exchange]
+    head: RecordingHeader
+    exchanges: list[RecordedCall]
 
 
-_line = msgspec.json.Decoder(Head | Asked | Told | Ended)
+_line = msgspec.json.Decoder(RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd)
 
 
-def read_tape(path: Path) -> Tape:
+def read_recording(path: Path) -> Recording:
     """Raises UsageError, in one sentence, for what is no tape or a broken one."""
     try:
         data = path.read_bytes()
@@ -120,11 +120,11 @@ def read_tape(path: Path) -> Tape:
     if not lines:
         raise UsageError(f"{path} is no tape: it is empty")
     head = _read(lines[0], path, 1)
-    if not isinstance(head, Head):
+    if not isinstance(head, RecordingHeader):
         raise UsageError(f"{path} is no tape: its first line does not say so")
     if head.version != VERSION:
         raise UsageError(f"the tape {path} has version {head.version}, and only version {VERSION} can be played")
-    exchanges: dict[int, Exchange] = {}
+    exchanges: dict[int, RecordedCall] = {}
     for at, line in enumerate(lines[1:], 2):
         try:
             _add(_read(line, path, at), exchanges)
@@ -132,7 +132,7 @@ def read_tape(path: Path) -> Tape:
             raise UsageError(f"the tape {path} is broken: line {at}: {exc}") from None
     if not exchanges:
         raise UsageError(f"the tape {path} has no request on it")
-    return Tape(str(path), head, list(exchanges.values()))
+    return Recording(str(path), head, list(exchanges.values()))
 
 
 def _read(line: bytes, path: Path, at: int) -> Any:
@@ -143,21 +143,21 @@ def _read(line: bytes, path: Path, at: int) -> Any:
         raise UsageError(f"{what}: line {at}: {exc}") from None
 
 
-def _add(line: Any, exchanges: dict[int, Exchange]) -> None:
+def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
     """Put a line where it belongs. Raises ValueError or msgspec.DecodeError."""
-    if isinstance(line, Head):
+    if isinstance(line, RecordingHeader):
         raise ValueError("a second first line")
-    if isinstance(line, Asked):
+    if isinstance(line, RecordedRequest):
         if line.number in exchanges:
             raise ValueError(f"request {line.number} is there twice")
-        exchanges[line.number] = Exchange(request=_whole(line, exchanges))
+        exchanges[line.number] = RecordedCall(request=_with_shared_fields(line, exchanges))
         return
     exchange = exchanges.get(line.number)
     if exchange is None:
         raise ValueError(f"there is no request {line.number}")
     if exchange.end is not None:
         raise ValueError(f"request {line.number} has ended already")
-    if isinstance(line, Told):
+    if isinstance(line, RecordedEvent):
         event = read_event(bytes(line.data))
         event.request_id = line.request_id
         exchange.events.append((line.at_ms, event))
@@ -165,9 +165,9 @@ def _add(line: Any, exchanges: dict[int, Exchange]) -> None:
         exchange.end = line
 
 
-def _whole(asked: Asked, exchanges: dict[int, Exchange]) -> Asked:
+def _with_shared_fields(asked: RecordedRequest, exchanges: dict[int, RecordedCall]) -> RecordedRequest:
     """The request with what it has in common with the one before it."""
-    before = list(exchanges.values())[-1].request if exchanges else Asked(number=0, system=[], tools=[])
+    before = list(exchanges.values())[-1].request if exchanges else RecordedRequest(number=0, system=[], tools=[])
     if asked.kept > len(before.messages):
         raise ValueError(f"request {asked.number} keeps {asked.kept} messages of {len(before.messages)}")
     return msgspec.structs.replace(

@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError, UsageError
-from parley.models.base import Event, Model, ModelRequest
-from parley.models.recording.format import Asked, Ended, Flaw, Head, Told
-from parley.models.recording.request_matching import unmarked
-from parley.models.redaction import Redaction
+from parley.models.base import Model, ModelEvent, ModelRequest
+from parley.models.recording.format import RecordedEnd, RecordedError, RecordedEvent, RecordedRequest, RecordingHeader
+from parley.models.recording.request_matching import without_cache_marks
+from parley.models.redaction import Redactor
 from parley.protocol.base import Json
 from parley.workspace import private_files
 
@@ -31,16 +31,16 @@ PIECES = ("text", "thinking", "partial_json")
 """The fields of a delta that are a part of something longer."""
 
 
-class Writer:
+class RecordingWriter:
     """The tape itself: one file, one writer."""
 
     def __init__(
         self,
         path: Path,
-        head: Head,
-        redaction: Redaction,
+        head: RecordingHeader,
+        redaction: Redactor,
         clock: Callable[[], float],
-        complain: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Raises UsageError. A tape that is there already is not touched."""
         try:
@@ -52,16 +52,16 @@ class Writer:
         self.redaction = redaction
         self._path = path
         self._clock = clock
-        self._begun = clock()
-        self._complain = complain
+        self._started = clock()
+        self._warn = warn
         self._requests = 0
-        self._last = Asked(number=0)
+        self._last = RecordedRequest(number=0)
         self.write(head)
 
-    def begin(self, request: ModelRequest) -> int:
+    def write_request(self, request: ModelRequest) -> int:
         """Write a request down; returns its number."""
         self._requests += 1
-        asked = Asked(
+        asked = RecordedRequest(
             number=self._requests,
             at_ms=self.now_ms(),
             model=request.model,
@@ -69,15 +69,15 @@ class Writer:
             thinking=request.thinking,
             effort=request.effort,
             betas=request.betas,
-            system=self.redaction.value(unmarked(request.system)),
-            tools=self.redaction.value(request.tools),
-            messages=self.redaction.value(unmarked(request.messages)),
+            system=self.redaction.redact_value(without_cache_marks(request.system)),
+            tools=self.redaction.redact_value(request.tools),
+            messages=self.redaction.redact_value(without_cache_marks(request.messages)),
         )
-        self.write(news(asked, self._last))
+        self.write(without_repeats(asked, self._last))
         self._last = asked
         return asked.number
 
-    def write(self, line: Head | Asked | Told | Ended) -> None:
+    def write(self, line: RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd) -> None:
         if self._file < 0:
             return
         data = msgspec.json.encode(line) + b"\n"
@@ -85,11 +85,11 @@ class Writer:
             while data:
                 data = data[os.write(self._file, data) :]
         except OSError as exc:
-            self._complain(f"the tape {self._path} ends here, it cannot be written: {exc.strerror}")
+            self._warn(f"the tape {self._path} ends here, it cannot be written: {exc.strerror}")
             self.close()
 
     def now_ms(self) -> float:
-        return round((self._clock() - self._begun) * 1000, 1)
+        return round((self._clock() - self._started) * 1000, 1)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -97,7 +97,7 @@ class Writer:
             self._file = -1
 
 
-def news(asked: Asked, before: Asked) -> Asked:
+def without_repeats(asked: RecordedRequest, before: RecordedRequest) -> RecordedRequest:
     """A request without what it has in common with the one before it."""
     pairs = zip(asked.messages, before.messages, strict=False)
     kept = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
@@ -115,19 +115,19 @@ def news(asked: Asked, before: Asked) -> Asked:
 class Recorder:
     """A model whose answers are written down on their way."""
 
-    def __init__(self, model: Model, writer: Writer) -> None:
+    def __init__(self, model: Model, writer: RecordingWriter) -> None:
         self._model = model
         self._writer = writer
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        answer = Answer(self._writer, self._writer.begin(request))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        answer = ResponseRecorder(self._writer, self._writer.write_request(request))
         try:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
-                    answer.tell(event)
+                    answer.write(event)
                     yield event
         except ModelError as exc:
-            answer.end(error=Flaw.of(exc))
+            answer.end(error=RecordedError.from_error(exc))
             raise
         except (asyncio.CancelledError, GeneratorExit):
             answer.end(closed=True)
@@ -140,17 +140,17 @@ class Recorder:
         self._writer.close()
 
 
-class Answer:
+class ResponseRecorder:
     """One answer on its way onto the tape."""
 
-    def __init__(self, writer: Writer, number: int) -> None:
+    def __init__(self, writer: RecordingWriter, number: int) -> None:
         self._writer = writer
         self._number = number
-        self._waiting: list[tuple[float, Event]] = []
+        self._waiting: list[tuple[float, ModelEvent]] = []
         """The events of the blocks that are open."""
         self._open: set[int] = set()
 
-    def tell(self, event: Event) -> None:
+    def write(self, event: ModelEvent) -> None:
         self._waiting.append((self._writer.now_ms(), event))
         if event.type == "content_block_start":
             self._open.add(event.index)
@@ -159,27 +159,27 @@ class Answer:
         if not self._open:
             self._write()
 
-    def end(self, error: Flaw | None = None, *, closed: bool = False) -> None:
+    def end(self, error: RecordedError | None = None, *, closed: bool = False) -> None:
         self._write()
         redaction = self._writer.redaction
         if error is not None:
-            error = msgspec.structs.replace(error, message=redaction.text(error.message))
-        self._writer.write(Ended(number=self._number, at_ms=self._writer.now_ms(), error=error, closed=closed))
+            error = msgspec.structs.replace(error, message=redaction.redact_text(error.message))
+        self._writer.write(RecordedEnd(number=self._number, at_ms=self._writer.now_ms(), error=error, closed=closed))
 
     def _write(self) -> None:
         for (at_ms, event), data in zip(
-            self._waiting, redacted([event for _, event in self._waiting], self._writer.redaction), strict=True
+            self._waiting, redact_events([event for _, event in self._waiting], self._writer.redaction), strict=True
         ):
             self._writer.write(
-                Told(number=self._number, at_ms=at_ms, data=msgspec.Raw(data), request_id=event.request_id)
+                RecordedEvent(number=self._number, at_ms=at_ms, data=msgspec.Raw(data), request_id=event.request_id)
             )
         self._waiting.clear()
 
 
-def redacted(events: list[Event], redaction: Redaction) -> list[bytes]:
+def redact_events(events: list[ModelEvent], redaction: Redactor) -> list[bytes]:
     """The events as JSON on one line each, without secrets, also where one lies across several deltas."""
     found: list[Json] = [msgspec.json.decode(event.raw) for event in events]
-    clean: list[Any] = [redaction.value(json) for json in found]
+    clean: list[Any] = [redaction.redact_value(json) for json in found]
     threads: dict[tuple[int, str], list[int]] = {}
     for at, event in enumerate(events):
         for field in PIECES:
@@ -187,7 +187,7 @@ def redacted(events: list[Event], redaction: Redaction) -> list[bytes]:
                 threads.setdefault((event.index, field), []).append(at)
     for (_, field), places in threads.items():
         pieces = [str(found[at]["delta"][field]) for at in places]
-        for at, piece in zip(places, redaction.pieces(pieces), strict=True):
+        for at, piece in zip(places, redaction.redact_pieces(pieces), strict=True):
             clean[at]["delta"][field] = piece
     return [
         event.raw if json == before and b"\n" not in event.raw else msgspec.json.encode(json)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import ModelError
-from parley.models.base import Event, ModelRequest
-from parley.models.recording.format import Exchange, read_tape
-from parley.models.recording.request_matching import departure, normal
-from parley.models.redaction import Redaction
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.recording.format import RecordedCall, read_recording
+from parley.models.recording.request_matching import describe_difference, normalize
+from parley.models.redaction import Redactor
 
-DEPARTED = "tape_departed"
+DIVERGED = "tape_departed"
 """The kind of the error with which a call fails that is not on the tape."""
 CUT = "the recording was cut off here"
 
@@ -32,30 +32,30 @@ class Replay:
         path: Path,
         *,
         places: Mapping[str, str] | None = None,
-        redaction: Redaction | None = None,
+        redaction: Redactor | None = None,
         pace: float = 0,
         in_order: bool = False,
     ) -> None:
         """`pace` 1 is as recorded, 0 without waiting; `in_order` compares nothing. Raises UsageError."""
-        self._tape = read_tape(path)
-        self._left = list(self._tape.exchanges)
+        self._recording = read_recording(path)
+        self._left = list(self._recording.exchanges)
         self._places = places or {}
-        self._redaction = redaction or Redaction()
+        self._redaction = redaction or Redactor()
         self._pace = pace
         self._in_order = in_order
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
-        exchange = self._taken(request)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        exchange = self._find_call(request)
         last_ms = exchange.request.at_ms
         for at_ms, event in exchange.events:
             await self._wait(at_ms - last_ms)
             last_ms = at_ms
             yield event
         if exchange.end is None or exchange.end.closed:
-            raise ModelError(f"the tape {self._tape.name} has no more of this answer: {CUT}", kind="tape_cut")
+            raise ModelError(f"the tape {self._recording.name} has no more of this answer: {CUT}", kind="tape_cut")
         await self._wait(exchange.end.at_ms - last_ms)
         if exchange.end.error is not None:
-            raise exchange.end.error.raised()
+            raise exchange.end.error.to_error()
 
     async def close(self) -> None:
         pass
@@ -64,21 +64,21 @@ class Replay:
         if self._pace and recorded_ms > 0:
             await asyncio.sleep(recorded_ms / 1000 * self._pace)
 
-    def _taken(self, request: ModelRequest) -> Exchange:
+    def _find_call(self, request: ModelRequest) -> RecordedCall:
         """The answer to a request; it is not played again. Raises ModelError."""
-        name, total = self._tape.name, len(self._tape.exchanges)
+        name, total = self._recording.name, len(self._recording.exchanges)
         if not self._left:
-            raise ModelError(f"the tape {name} is over: it has {total} requests, and this is one more", kind=DEPARTED)
-        asked = normal(self._redaction.value(request.messages), self._places)
+            raise ModelError(f"the tape {name} is over: it has {total} requests, and this is one more", kind=DIVERGED)
+        asked = normalize(self._redaction.redact_value(request.messages), self._places)
         if self._in_order:
             return self._left.pop(0)
         for at, exchange in enumerate(self._left):
-            if self._normal(exchange) == asked:
+            if self._normalize(exchange) == asked:
                 return self._left.pop(at)
         number = total - len(self._left) + 1
-        differs = departure(self._normal(self._left[0]), asked)
+        differs = describe_difference(self._normalize(self._left[0]), asked)
         what = "is of another conversation" if number == 1 else f"and the conversation part ways at request {number}"
-        raise ModelError(f"the tape {name} {what}: {differs}", kind=DEPARTED)
+        raise ModelError(f"the tape {name} {what}: {differs}", kind=DIVERGED)
 
-    def _normal(self, exchange: Exchange) -> Any:
-        return normal(exchange.request.messages, self._tape.head.places)
+    def _normalize(self, exchange: RecordedCall) -> Any:
+        return normalize(exchange.request.messages, self._recording.head.places)

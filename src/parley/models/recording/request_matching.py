@@ -29,30 +29,32 @@ VARYING = (
 SHOWN_CHARS = 40
 
 
-def unmarked(value: Any) -> Any:
+def without_cache_marks(value: Any) -> Any:
     """The same JSON without cache markers: they move on with every request."""
     if isinstance(value, list):
-        return [unmarked(item) for item in value]
+        return [without_cache_marks(item) for item in value]
     if isinstance(value, dict) and "cache_control" in value:
         return {key: item for key, item in value.items() if key != "cache_control"}
     if isinstance(value, dict) and isinstance(value.get("content"), list):
-        return {**value, "content": unmarked(value["content"])}
+        return {**value, "content": without_cache_marks(value["content"])}
     return value
 
 
-def normal(messages: list[Json], places: Mapping[str, str]) -> Any:
+def normalize(messages: list[Json], places: Mapping[str, str]) -> Any:
     """What is compared of the messages."""
     # The deeper folder first: the working directory may lie below the home.
     folders = sorted(((path, name) for name, path in places.items() if len(path) > 1), key=lambda row: -len(row[0]))
-    return _normal([{**message, "content": _blocks(message.get("content"))} for message in messages], folders)
+    return _normalize(
+        [{**message, "content": _normalize_content(message.get("content"))} for message in messages], folders
+    )
 
 
-def _blocks(content: Any) -> Any:
+def _normalize_content(content: Any) -> Any:
     """A text alone is short for one block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _normal(value: Any, folders: list[tuple[str, str]]) -> Any:
+def _normalize(value: Any, folders: list[tuple[str, str]]) -> Any:
     if isinstance(value, str):
         for path, name in folders:
             value = re.sub(rf"{re.escape(path)}(?![\w.-])", f"<{name}>", value)
@@ -60,21 +62,21 @@ def _normal(value: Any, folders: list[tuple[str, str]]) -> Any:
             value = re.sub(pattern, mark, value)
         return value
     if isinstance(value, list):
-        return [_normal(item, folders) for item in value]
+        return [_normalize(item, folders) for item in value]
     if isinstance(value, dict):
-        return {key: _normal(item, folders) for key, item in value.items() if key not in UNCOMPARED}
+        return {key: _normalize(item, folders) for key, item in value.items() if key not in UNCOMPARED}
     return value
 
 
-def departure(tape: Any, asked: Any, where: str = "messages") -> str | None:
+def describe_difference(tape: Any, asked: Any, where: str = "messages") -> str | None:
     """Where two normal values differ first, in words; None if they do not."""
     if isinstance(tape, dict) and isinstance(asked, dict):
         keys = list(dict.fromkeys([*tape, *asked]))
-        inner = (departure(tape.get(key), asked.get(key), f"{where}.{key}") for key in keys)
+        inner = (describe_difference(tape.get(key), asked.get(key), f"{where}.{key}") for key in keys)
         return next((found for found in inner if found), None)
     if isinstance(tape, list) and isinstance(asked, list):
         pairs = enumerate(zip(tape, asked, strict=False))
-        inner = (departure(one, other, f"{where}[{at}]") for at, (one, other) in pairs)
+        inner = (describe_difference(one, other, f"{where}[{at}]") for at, (one, other) in pairs)
         if (found := next((found for found in inner if found), None)) is not None:
             return found
         if len(tape) != len(asked):
@@ -83,7 +85,7 @@ def departure(tape: Any, asked: Any, where: str = "messages") -> str | None:
     if tape == asked:
         return None
     begin = _first_difference(tape, asked) if isinstance(tape, str) and isinstance(asked, str) else 0
-    return f"{where} is {_shown(tape, begin)} on the tape and {_shown(asked, begin)} here"
+    return f"{where} is {_show(tape, begin)} on the tape and {_show(asked, begin)} here"
 
 
 def _first_difference(one: str, other: str) -> int:
@@ -91,7 +93,7 @@ def _first_difference(one: str, other: str) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _shown(value: Any, begin: int) -> str:
+def _show(value: Any, begin: int) -> str:
     """A value, or the part of a text around a place."""
     if value is None:
         return "absent"

@@ -17,7 +17,7 @@ import functools
 import os
 import re
 
-from parley.workspace.globs import WILD, Glob
+from parley.workspace.globs import WILD, PathGlob
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 255
@@ -110,9 +110,9 @@ class Pattern:
     """A pattern from its anchor on."""
 
     def __init__(self, parts: list[str], whole: list[str]) -> None:
-        self._parts = Glob.of(*parts) if parts else None
+        self._parts = PathGlob.of(*parts) if parts else None
         """Fits the path or a folder above it."""
-        self._whole = Glob.of(*whole) if whole else None
+        self._whole = PathGlob.of(*whole) if whole else None
         """Fits the path itself only."""
 
     def fits_some_part(self, inner: list[str]) -> bool:

@@ -25,7 +25,7 @@ class Reply(Message, frozen=True, kw_only=True, tag="reply"):
     lines: list[bytes]
 
 
-class World(Struct, frozen=True):
+class DialectContext(Struct, frozen=True):
     """What a dialect needs of the world outside and must not fetch by itself."""
 
     now: Callable[[], str]
@@ -37,7 +37,7 @@ class Dialect(Protocol):
     """A codec at the edge. The engine behind it knows the canonical messages only."""
 
     name: str
-    asks: bool
+    can_request: bool
     """Whether the peer can be asked anything: only then it answers `control_request` lines."""
 
     def decode(self, line: bytes) -> list[Message]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from parley.protocol.base import mend_surrogates, too_deep
+from parley.protocol.base import is_too_deep, replace_lone_surrogates
 
 BROUGHT = frozenset({"system_prompt", "mcp_servers", "environment"})
 """What only a prompt of miriad brings along."""
@@ -16,7 +16,7 @@ OPENING = re.compile(rb'[\[\s]*\{\s*"jsonrpc"\s*:')
 """How a line begins whose sender wants errors of JSON-RPC, though it is too long or no JSON."""
 
 
-def recognise(line: bytes, otherwise: str) -> str:
+def detect(line: bytes, otherwise: str) -> str:
     """The name of the dialect; `otherwise` where the line could be said in several."""
     match first_value(line):
         case {"jsonrpc": _} | [{"jsonrpc": _}, *_]:  # a batch is refused, but in words that its sender reads
@@ -42,10 +42,10 @@ def is_spec001(fields: dict[Any, Any]) -> bool:
 
 
 def first_value(line: bytes) -> Any:
-    if too_deep(line):
+    if is_too_deep(line):
         return None
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        mended = mend_surrogates(line)
+        mended = replace_lone_surrogates(line)
         return None if mended is None else first_value(mended)

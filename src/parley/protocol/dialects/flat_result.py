@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, plain
+from parley.protocol.base import UNSET, Json, to_builtins
 from parley.protocol.messages.result import Result
 
 FLAT = {
@@ -31,9 +31,9 @@ API, DENIED, INVALID, SYSTEM = "api_error", "permission_denied", "validation_err
 FAULTS = (INVALID, "tool_error", SYSTEM)
 
 
-def flattened(result: Result) -> Json:
+def flatten(result: Result) -> Json:
     """A result as it is said there."""
-    frame: Json = plain(result)
+    frame: Json = to_builtins(result)
     frame["subtype"] = subtype(result)
     usage = result.usage if isinstance(result.usage, dict) else {}
     frame |= {flat: usage.get(name) or 0 for flat, name in FLAT.items()}
@@ -91,14 +91,14 @@ def canonical(result: Result) -> Result:
         changes["subtype"] = FAILED
         changes["terminal_reason"] = result.terminal_reason or "aborted_streaming"
     elif result.subtype == "error":
-        changes |= accounted(result, result.error if isinstance(result.error, dict) else {})
+        changes |= read_error_fields(result, result.error if isinstance(result.error, dict) else {})
     else:
         changes["subtype"] = FOUND.get(result.subtype, result.subtype)
     flat = dict.fromkeys((*FLAT, "error", "timestamp"), UNSET)
     return msgspec.structs.replace(result, **flat, **changes)
 
 
-def accounted(result: Result, told: Json) -> Json:
+def read_error_fields(result: Result, told: Json) -> Json:
     """What an error object says in our fields."""
     kind, details = told.get("type"), told.get("details")
     details = details if isinstance(details, dict) else {}

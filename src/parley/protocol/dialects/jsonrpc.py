@@ -21,11 +21,11 @@ from parley.protocol.base import (
     Refused,
     Struct,
     convert,
-    mend_surrogates,
-    spell,
-    too_deep,
+    encode_json,
+    is_too_deep,
+    replace_lone_surrogates,
 )
-from parley.protocol.dialects.base import Reply, World
+from parley.protocol.dialects.base import DialectContext, Reply
 from parley.protocol.dialects.miriad import Miriad
 from parley.protocol.dialects.miriad_frames import system
 from parley.protocol.messages.control import ControlResponse
@@ -45,11 +45,11 @@ CANCELLED = -32003
 FAULTS = {"system_error": INTERNAL_ERROR, "validation_error": INVALID_PARAMS}
 """The code of a run that failed by nobody's fault but the engine's, or the client's."""
 Id = str | int | float | None
-UNSAID = (Queued, Injected)
+UNSENT = (Queued, Injected)
 """What miriad says and this dialect has no words for: here nothing waits."""
 
 
-class Flaw(Exception):
+class RpcError(Exception):
     """A line that is answered with an error."""
 
     def __init__(self, code: int, text: str, id: Id = None, data: Any = UNSET) -> None:
@@ -58,12 +58,12 @@ class Flaw(Exception):
         self.id = id
         self.data = data
 
-    def line(self) -> bytes:
+    def encode(self) -> bytes:
         more = {} if self.data is UNSET else {"data": self.data}
         return error_line(self.id, self.code, str(self), **more)
 
 
-class Call(Struct, frozen=True):
+class RpcCall(Struct, frozen=True):
     id: Id
     method: str
     params: Json
@@ -75,11 +75,11 @@ class Run(Struct, frozen=True):
     """Of its prompt."""
 
 
-class JsonRpc:
+class JsonRpcDialect:
     name = "jsonrpc"
-    asks = False
+    can_request = False
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DialectContext) -> None:
         self._frames = Miriad(world)
         self._run: Run | None = None
         self._last: Id = None
@@ -95,38 +95,38 @@ class JsonRpc:
         try:
             call = read(line)
             return METHODS[call.method](self, call)
-        except Flaw as exc:
-            return [Reply(lines=[exc.line()])]
+        except RpcError as exc:
+            return [Reply(lines=[exc.encode()])]
 
-    def run(self, call: Call) -> list[Message]:
+    def run(self, call: RpcCall) -> list[Message]:
         if self._run is not None:
             text = "A run is in progress; wait for its result, or cancel it"
-            raise Flaw(ALREADY_RUNNING, text, call.id, {"currentRequestId": self._run.id})
+            raise RpcError(ALREADY_RUNNING, text, call.id, {"currentRequestId": self._run.id})
         if not call.params.get("prompt"):
-            raise Flaw(INVALID_PARAMS, "`run` needs a `prompt` that is not empty", call.id)
+            raise RpcError(INVALID_PARAMS, "`run` needs a `prompt` that is not empty", call.id)
         said = {key: value for key, value in call.params.items() if key not in ("prompt", "type", "message", "uuid")}
         try:
             line = {"type": "user", **said, "message": {"role": "user", "content": call.params["prompt"]}}
-            messages = self._frames.prompted(convert(line, User))
+            messages = self._frames.read_prompt(convert(line, User))
         except msgspec.ValidationError as exc:
-            raise Flaw(INVALID_PARAMS, str(exc), call.id) from None
+            raise RpcError(INVALID_PARAMS, str(exc), call.id) from None
         prompt = messages[-1]
         if not isinstance(prompt, User):
-            raise Flaw(INVALID_PARAMS, prompt.reason if isinstance(prompt, Refused) else "no prompt", call.id)
+            raise RpcError(INVALID_PARAMS, prompt.reason if isinstance(prompt, Refused) else "no prompt", call.id)
         self._run = Run(call.id, str(prompt.uuid))
         return messages
 
-    def cancel(self, call: Call) -> list[Message]:
+    def cancel(self, call: RpcCall) -> list[Message]:
         if self._run is not None:
             self._cancels.append(call.id)
             return [Withdrawal(user_message_uuid=self._run.uuid)] if len(self._cancels) == 1 else []
         if not self._frames.prompts.is_running:
-            refusal = Flaw(NOT_RUNNING, "No run is in progress", call.id)
-            return [Reply(lines=[refusal.line()]), *self._frames.stop_behind()]
+            refusal = RpcError(NOT_RUNNING, "No run is in progress", call.id)
+            return [Reply(lines=[refusal.encode()]), *self._frames.stop_background()]
         self._stops.append(call.id)
-        return self._frames.controlled("interrupt") if len(self._stops) == 1 else []
+        return self._frames.read_control("interrupt") if len(self._stops) == 1 else []
 
-    def status(self, call: Call) -> list[Message]:
+    def status(self, call: RpcCall) -> list[Message]:
         return [Reply(lines=[result_line(call.id, self._status())])]
 
     def _status(self) -> Json:
@@ -151,7 +151,7 @@ class JsonRpc:
                 return [error_line(None, INVALID_REQUEST, text)]
             case ControlResponse():
                 said = [frame for frame in said if frame["subtype"] != "interrupted"]
-        if isinstance(message, UNSAID):
+        if isinstance(message, UNSENT):
             return []
         is_for_run = isinstance(message, ControlResponse) or not self._waits()
         id = self._run.id if self._run is not None and is_for_run else self._last
@@ -185,49 +185,49 @@ class JsonRpc:
         return [*lines, *(result_line(id, self._status()) for id in cancels)]
 
 
-def read(line: bytes) -> Call:
+def read(line: bytes) -> RpcCall:
     """The call that a line makes. Raises Flaw."""
     said = parse(line)
     if not isinstance(said, dict):
-        raise Flaw(INVALID_REQUEST, "a request is one JSON object")
+        raise RpcError(INVALID_REQUEST, "a request is one JSON object")
     id = said.get("id") if type(said.get("id")) in (str, int, float) else None
     if said.get("jsonrpc") != "2.0":
-        raise Flaw(INVALID_REQUEST, '`jsonrpc` must be "2.0"', id)
+        raise RpcError(INVALID_REQUEST, '`jsonrpc` must be "2.0"', id)
     if id is None:
-        raise Flaw(INVALID_REQUEST, "`id` must be a string or a number")
+        raise RpcError(INVALID_REQUEST, "`id` must be a string or a number")
     method, params = said.get("method"), said.get("params", {})
     if not isinstance(method, str):
-        raise Flaw(INVALID_REQUEST, "`method` must be a string", id)
+        raise RpcError(INVALID_REQUEST, "`method` must be a string", id)
     if method not in METHODS:
-        raise Flaw(METHOD_NOT_FOUND, f"there is no method {method!r}; there are {', '.join(METHODS)}", id)
+        raise RpcError(METHOD_NOT_FOUND, f"there is no method {method!r}; there are {', '.join(METHODS)}", id)
     if not isinstance(params, dict):
-        raise Flaw(INVALID_PARAMS, "`params` must be an object", id)
-    return Call(id, method, params)
+        raise RpcError(INVALID_PARAMS, "`params` must be an object", id)
+    return RpcCall(id, method, params)
 
 
 def parse(line: bytes) -> Any:
     """Raises Flaw."""
-    if too_deep(line):
-        raise Flaw(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
+    if is_too_deep(line):
+        raise RpcError(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        mended = mend_surrogates(line)
+        mended = replace_lone_surrogates(line)
         if mended is not None:
             return parse(mended)
-        raise Flaw(PARSE_ERROR, f"the line is not JSON: {exc}") from None
+        raise RpcError(PARSE_ERROR, f"the line is not JSON: {exc}") from None
 
 
 def result_line(id: Id, frame: Json) -> bytes:
-    return spell({"jsonrpc": "2.0", "id": id, "result": frame})
+    return encode_json({"jsonrpc": "2.0", "id": id, "result": frame})
 
 
 def error_line(id: Id, code: int, text: str, **more: Any) -> bytes:
-    return spell({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text, **more}})
+    return encode_json({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text, **more}})
 
 
-METHODS: dict[str, Callable[[JsonRpc, Call], list[Message]]] = {
-    "run": JsonRpc.run,
-    "cancel": JsonRpc.cancel,
-    "status": JsonRpc.status,
+METHODS: dict[str, Callable[[JsonRpcDialect, RpcCall], list[Message]]] = {
+    "run": JsonRpcDialect.run,
+    "cancel": JsonRpcDialect.cancel,
+    "status": JsonRpcDialect.status,
 }

@@ -15,26 +15,26 @@ from typing import Any
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, spell
+from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, encode_json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
-from parley.protocol.dialects.base import Reply, World
+from parley.protocol.dialects.base import DialectContext, Reply
 from parley.protocol.dialects.miriad_frames import (
+    encode_consolidation,
+    encode_fault,
+    encode_informational,
+    encode_injected,
+    encode_retry,
+    failed_servers,
     fault,
     is_tool_result,
     outcome,
-    say_consolidation,
-    say_fault,
-    say_informational,
-    say_injected,
-    say_retry,
-    servers_wrong,
     subtype,
     system,
     text_of,
     with_one_text,
 )
-from parley.protocol.dialects.prompts import Prompts
-from parley.protocol.dialects.tool_names import there
+from parley.protocol.dialects.prompts import PromptTracker
+from parley.protocol.dialects.tool_names import to_dialect
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import (
@@ -58,16 +58,16 @@ SHOWN_BLOCKS = (Text, ToolUse)
 
 class Miriad:
     name = "miriad"
-    asks = False
+    can_request = False
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DialectContext) -> None:
         self._world = world
-        self.prompts = Prompts()
+        self.prompts = PromptTracker()
         self._asked: set[str] = set()
         """What we asked the engine in the client's name: interrupts and servers."""
-        self._hushed: set[RequestId] = set()
+        self._silenced: set[RequestId] = set()
         """Those of them whose success is not told."""
-        self._answer: Answer | None = None
+        self._answer: PartialAnswer | None = None
         """What the model has said of the answer that is not complete yet."""
         self._tool_results = 0
         self._client_tools: list[str] = []
@@ -78,11 +78,11 @@ class Miriad:
         message = decode(line)
         match message:
             case User():
-                return [self.turned_away(one) if isinstance(one, Refused) else one for one in self.prompted(message)]
+                return [self.refuse(one) if isinstance(one, Refused) else one for one in self.read_prompt(message)]
             case Control(action=action):
-                return self.controlled(action)
+                return self.read_control(action)
             case Refused(kind="user"):
-                return [self.turned_away(message)]
+                return [self.refuse(message)]
             case Refused(reason=reason, request_id=None):
                 return [self.reply(fault(reason))]
             case Unknown(kind=kind):
@@ -91,27 +91,27 @@ class Miriad:
                 return [self.reply(fault("This connection speaks no JSON-RPC: its first line did not"))]
         return [message]
 
-    def turned_away(self, refused: Refused) -> Refused:
+    def refuse(self, refused: Refused) -> Refused:
         """A prompt that cannot be taken: whoever sent it waits for its result, under the id it gave."""
         uuid = refused.uuid or self._world.new_uuid()
-        self.prompts.came(uuid, refused.session_id)
+        self.prompts.add(uuid, refused.session_id)
         return msgspec.structs.replace(refused, uuid=uuid)
 
-    def prompted(self, message: User) -> list[Message]:
+    def read_prompt(self, message: User) -> list[Message]:
         """A prompt, behind what it brings along for the session."""
         session_id = message.session_id if isinstance(message.session_id, str) else None
         named = message.uuid if isinstance(message.uuid, str) and message.uuid else None
         try:
-            brought = self.brought(message)
+            brought = self.read_provisions(message)
         except msgspec.ValidationError as exc:
             return [Refused(reason=f"user: {exc}", kind="user", uuid=named, session_id=session_id)]
         uuid = named or self._world.new_uuid()
         if not is_tool_result(message):
-            self.prompts.came(uuid, session_id)
+            self.prompts.add(uuid, session_id)
         inner = msgspec.structs.replace(message.message, content=with_one_text(message.message.content))
         return [*brought, msgspec.structs.replace(message, uuid=uuid, message=inner)]
 
-    def brought(self, message: User) -> list[Message]:
+    def read_provisions(self, message: User) -> list[Message]:
         """The instructions, servers and variables that a line may bring. Raises msgspec.ValidationError."""
         found: list[Message] = []
         environment: dict[str, str] | UnsetType = UNSET
@@ -121,36 +121,36 @@ class Miriad:
             found.append(Provisions(system_prompt=message.system_prompt, environment=environment))
         if message.mcp_servers not in (UNSET, None):
             servers = msgspec.convert(message.mcp_servers, dict[str, Json])
-            found.append(self._ask(McpSetServers(servers=servers)))
+            found.append(self._request(McpSetServers(servers=servers)))
         return found
 
-    def controlled(self, action: str) -> list[Message]:
+    def read_control(self, action: str) -> list[Message]:
         match action:
             case "interrupt" if self.prompts.is_running:
-                return [self._ask(Interrupt())]
+                return [self._request(Interrupt())]
             case "interrupt":
-                return [self.reply(fault("No turn is currently running")), *self.stop_behind()]
+                return [self.reply(fault("No turn is currently running")), *self.stop_background()]
             case "status":
                 return [self.reply(self.status())]
             case "heartbeat":
                 return [self.reply(system("heartbeat_ack", timestamp=self._world.now(), **self._own_id()))]
         return [self.reply(fault(f"Unknown control action: {action}"))]
 
-    def stop_behind(self) -> list[Message]:
+    def stop_background(self) -> list[Message]:
         """No turn runs, but what is done behind the last one for the memory is to stop. Nobody hears of the answer."""
         if not self.prompts.have_run:
             return []  # there may be no session yet, and none is opened for this
-        asked = self._ask(Interrupt())
-        self._hushed.add(asked.request_id)
+        asked = self._request(Interrupt())
+        self._silenced.add(asked.request_id)
         return [asked]
 
-    def _ask(self, request: Interrupt | McpSetServers) -> ControlRequest:
+    def _request(self, request: Interrupt | McpSetServers) -> ControlRequest:
         request_id = self._world.new_uuid()
         self._asked.add(request_id)
         return ControlRequest(request_id=request_id, request=request)
 
     def reply(self, frame: Json) -> Reply:
-        return Reply(lines=[spell(frame)])
+        return Reply(lines=[encode_json(frame)])
 
     def status(self) -> Json:
         known = self.prompts
@@ -164,7 +164,7 @@ class Miriad:
     def encode(self, message: Message) -> list[bytes]:
         if isinstance(message, ControlRequest | ControlResponse) and not self._is_ours(message):
             return [encode(message)]
-        return [spell(frame) for frame in self.frames(message)]
+        return [encode_json(frame) for frame in self.frames(message)]
 
     def _is_ours(self, message: ControlRequest | ControlResponse) -> bool:
         return isinstance(message, ControlResponse) and message.response.request_id in self._asked
@@ -173,14 +173,14 @@ class Miriad:
         """The lines that say this message, before they are spelled."""
         say = FRAMES.get(type(message))
         said = say(self, message) if say is not None else []
-        self.prompts.heed(message)
+        self.prompts.update(message)
         return said
 
     def open(self, message: SessionOpened) -> list[Json]:
         self._client_tools = message.client_tools
         return []
 
-    def say_assistant(self, message: Assistant) -> list[Json]:
+    def encode_assistant(self, message: Assistant) -> list[Json]:
         if message.parent_tool_use_id:
             return []
         content = message.message.content
@@ -192,13 +192,13 @@ class Miriad:
             held.content += said
             return []
         before = self.finish_answer()
-        self._answer = Answer(message.message.id, message.message.model, said)
+        self._answer = PartialAnswer(message.message.id, message.message.model, said)
         return before
 
     def _shown(self, block: Block) -> Json:
         """A block as it is spelled here; the client's own tools are called as it calls them."""
         is_ours = isinstance(block, ToolUse) and block.name not in self._client_tools
-        return there(block.json) if is_ours else block.json
+        return to_dialect(block.json) if is_ours else block.json
 
     def finish_answer(self, message: Message | None = None) -> list[Json]:
         """The answer that was held, as one line."""
@@ -208,14 +208,14 @@ class Miriad:
         model = {} if held.model is UNSET else {"model": held.model}
         return [{"type": "assistant", "message": {"role": "assistant", "content": held.content, **model}}]
 
-    def say_user(self, message: User) -> list[Json]:
+    def encode_user(self, message: User) -> list[Json]:
         if message.parent_tool_use_id or isinstance(message.message.content, str):
             return []
         results = [block for block in message.message.content if isinstance(block, ToolResult)]
         self._tool_results += len(results)
         return [*self.finish_answer(), *(system("tool_result", tool_result=outcome(block)) for block in results)]
 
-    def say_result(self, message: Result) -> list[Json]:
+    def encode_result(self, message: Result) -> list[Json]:
         cycles, self._tool_results = self._tool_results, 0
         named = message.user_message_uuids or [""]
         frame: Json = {
@@ -232,35 +232,35 @@ class Miriad:
             frame["usage"] = {name: message.usage.get(name) or 0 for name in ("input_tokens", "output_tokens")}
         return [*self.finish_answer(), frame]
 
-    def say_queued(self, message: Queued) -> list[Json]:
+    def encode_queued(self, message: Queued) -> list[Json]:
         session_id = self.prompts.session_of(message.user_message_uuid)
         return [system("queued", session_id=session_id, position=message.position)]
 
-    def say_withdrawn(self, message: CommandLifecycle) -> list[Json]:
+    def encode_withdrawn(self, message: CommandLifecycle) -> list[Json]:
         """A prompt was told to wait, and is not run after all: no turn has its `result`, so this is its end."""
         if message.state != "cancelled" or message.command_uuid not in self.prompts.queued:
             return []
         place = self.prompts.queued.index(message.command_uuid) + 1
         return [fault(f"The queued message at position {place} was taken back: it was not run")]
 
-    def say_answered(self, message: ControlResponse) -> list[Json]:
+    def encode_answered(self, message: ControlResponse) -> list[Json]:
         """What came of what we asked the engine: an interrupt is acknowledged, trouble with servers is told."""
         answer = message.response
         self._asked.discard(str(answer.request_id))
-        is_hushed = answer.request_id in self._hushed
-        self._hushed.discard(answer.request_id)
+        is_hushed = answer.request_id in self._silenced
+        self._silenced.discard(answer.request_id)
         if isinstance(answer, Failure):
             return [fault(answer.error)]
         if is_hushed:
             return []
-        if servers_wrong(answer):
+        if failed_servers(answer):
             return [fault(f"MCP server {name!r}: {why}") for name, why in answer.response["errors"].items()]
         if isinstance(answer.response, dict) and "still_queued" in answer.response:
             return [system("interrupted", **self._own_id())]
         return []
 
 
-class Answer:
+class PartialAnswer:
     """An answer of the model that is not complete yet."""
 
     def __init__(self, id: str | UnsetType, model: str | UnsetType, content: list[Json]) -> None:
@@ -276,17 +276,17 @@ def alone(say: Callable[[Any], list[Json]]) -> Callable[[Miriad, Any], list[Json
 
 FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
     SessionOpened: Miriad.open,
-    Assistant: Miriad.say_assistant,
+    Assistant: Miriad.encode_assistant,
     AnswerComplete: Miriad.finish_answer,
-    User: Miriad.say_user,
-    Result: Miriad.say_result,
-    Queued: Miriad.say_queued,
-    CommandLifecycle: Miriad.say_withdrawn,
-    ControlResponse: Miriad.say_answered,
-    Injected: alone(say_injected),
-    Consolidation: alone(say_consolidation),
-    SystemFault: alone(say_fault),
-    ApiRetry: alone(say_retry),
-    Informational: alone(say_informational),
+    User: Miriad.encode_user,
+    Result: Miriad.encode_result,
+    Queued: Miriad.encode_queued,
+    CommandLifecycle: Miriad.encode_withdrawn,
+    ControlResponse: Miriad.encode_answered,
+    Injected: alone(encode_injected),
+    Consolidation: alone(encode_consolidation),
+    SystemFault: alone(encode_fault),
+    ApiRetry: alone(encode_retry),
+    Informational: alone(encode_informational),
 }
 """What each message says here. What is not listed is not said."""

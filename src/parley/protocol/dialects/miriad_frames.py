@@ -60,15 +60,15 @@ def text_of(message: Result) -> str:
     return "\n".join(message.errors) if is_told and isinstance(message.errors, list) else ""
 
 
-def servers_wrong(answer: Success) -> bool:
+def failed_servers(answer: Success) -> bool:
     return isinstance(answer.response, dict) and isinstance(answer.response.get("errors"), dict)
 
 
-def say_injected(message: Injected) -> list[Json]:
+def encode_injected(message: Injected) -> list[Json]:
     return [system("injected", message_count=message.message_count, content_length=message.content_length)]
 
 
-def say_consolidation(message: Consolidation) -> list[Json]:
+def encode_consolidation(message: Consolidation) -> list[Json]:
     more = {"entries_archived": message.entries_archived, "summary": message.summary}
     return [
         system(
@@ -80,15 +80,15 @@ def say_consolidation(message: Consolidation) -> list[Json]:
     ]
 
 
-def say_fault(message: SystemFault) -> list[Json]:
+def encode_fault(message: SystemFault) -> list[Json]:
     return [fault(message.message)] if isinstance(message.message, str) else []
 
 
-def say_retry(message: ApiRetry) -> list[Json]:
+def encode_retry(message: ApiRetry) -> list[Json]:
     seconds = message.retry_delay_ms / 1000
     tries = f"attempt {message.attempt} of {message.max_retries}"
     return [fault(f"The model call failed ({message.error}); {tries} follows in {seconds:.1f} s")]
 
 
-def say_informational(message: Informational) -> list[Json]:
+def encode_informational(message: Informational) -> list[Json]:
     return [fault(message.content)] if message.level in ("warning", "error") else []

@@ -13,7 +13,7 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
 
 
-class Prompts:
+class PromptTracker:
     def __init__(self) -> None:
         self.session_id = ""
         """The session's own."""
@@ -26,7 +26,7 @@ class Prompts:
         self.have_run = False
         """Whether a turn is over already."""
 
-    def came(self, uuid: str, session_id: str | None) -> None:
+    def add(self, uuid: str, session_id: str | None) -> None:
         self._open[uuid] = session_id
 
     @property
@@ -42,7 +42,7 @@ class Prompts:
         """What the client calls the session of a prompt, or the session's own id."""
         return (self._open.get(uuid) if isinstance(uuid, str) else None) or self.session_id
 
-    def heed(self, message: Message) -> None:
+    def update(self, message: Message) -> None:
         """Take note of what the engine says."""
         match message:
             case SessionOpened(session_id=str() as own):

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, Message, Refused, decode, spell
+from parley.protocol.base import UNSET, Json, Message, Refused, decode, encode_json
 from parley.protocol.blocks import Block, ToolUse
-from parley.protocol.dialects.tool_names import here
+from parley.protocol.dialects.tool_names import from_dialect
 from parley.protocol.messages.conversation import Assistant
 from parley.protocol.messages.dialects import JsonRpc, SystemToolResult
 from parley.protocol.messages.result import Result
@@ -34,20 +34,22 @@ def read_miriad(line: bytes, new_uuid: NewUuid) -> Message:
     message = decode(line)
     match message:
         case Assistant():
-            inner = msgspec.structs.replace(message.message, content=list(map(renamed, message.message.content)))
+            inner = msgspec.structs.replace(message.message, content=list(map(rename_block, message.message.content)))
             return msgspec.structs.replace(message, message=inner, uuid=new_uuid())
         case SystemToolResult(tool_result=result):
-            return decode(spell({"type": "user", "message": {"role": "user", "content": [result]}, "uuid": new_uuid()}))
+            return decode(
+                encode_json({"type": "user", "message": {"role": "user", "content": [result]}, "uuid": new_uuid()})
+            )
         case Result(subtype=str() as subtype) if subtype in ENDS:
-            return ended(message, new_uuid)
+            return build_result(message, new_uuid)
     return message
 
 
-def renamed(block: Block) -> Block:
-    return ToolUse(here(block.json)) if isinstance(block, ToolUse) else block
+def rename_block(block: Block) -> Block:
+    return ToolUse(from_dialect(block.json)) if isinstance(block, ToolUse) else block
 
 
-def ended(result: Result, new_uuid: NewUuid) -> Result:
+def build_result(result: Result, new_uuid: NewUuid) -> Result:
     """The end of a turn: the words of a failure are its errors."""
     changes: Json = {**ENDS[result.subtype], "duration_api_ms": 0, "uuid": new_uuid()}
     if result.subtype != "success":
@@ -65,23 +67,23 @@ def read_jsonrpc(line: bytes, new_uuid: NewUuid) -> Message:
     frame = message.result
     first = FIRST.get(str(frame.get("type")))
     try:
-        return read_miriad(spell(frame if first is None else first(frame)), new_uuid)
+        return read_miriad(encode_json(frame if first is None else first(frame)), new_uuid)
     except (KeyError, TypeError) as exc:
         return Refused(reason=f"the response has no {exc}", kind="jsonrpc")
 
 
-def said(block: Json) -> Json:
+def read_block(block: Json) -> Json:
     return {"type": "assistant", "message": {"role": "assistant", "content": [block]}}
 
 
-def tokens(frame: Json) -> Json:
+def read_usage(frame: Json) -> Json:
     usage = frame.get("usage") or {}
     return {"input_tokens": usage.get("inputTokens", 0), "output_tokens": usage.get("outputTokens", 0)}
 
 
 FIRST: dict[str, Callable[[Json], Json]] = {
-    "text": lambda frame: said({"type": "text", "text": frame["chunk"]}),
-    "tool_call": lambda frame: said(
+    "text": lambda frame: read_block({"type": "text", "text": frame["chunk"]}),
+    "tool_call": lambda frame: read_block(
         {"type": "tool_use", "id": frame["callId"], "name": frame["name"], "input": frame["args"]}
     ),
     "tool_result": lambda frame: {
@@ -94,7 +96,7 @@ FIRST: dict[str, Callable[[Json], Json]] = {
         "subtype": "success",
         "is_error": False,
         "result": frame["response"],
-        "usage": tokens(frame),
+        "usage": read_usage(frame),
     },
     "cancelled": lambda frame: {"type": "result", "subtype": "cancelled"},
     "error": lambda frame: {"type": "system", "subtype": "error", "message": str(frame.get("message", ""))},

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, plain, spell
+from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.dialects import flat_result
-from parley.protocol.dialects.base import World
+from parley.protocol.dialects.base import DialectContext
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
@@ -36,11 +36,11 @@ TOOL_EVENTS = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "Per
 
 class Spec001:
     name = "spec001"
-    asks = True
+    can_request = True
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DialectContext) -> None:
         self._world = world
-        self._held: Held | None = None
+        self._held: PendingAssistant | None = None
         """What the model has said of an answer that is not complete yet."""
         self._model = ""
         """Of the last init that was read."""
@@ -50,7 +50,7 @@ class Spec001:
     def decode(self, line: bytes) -> list[Message]:
         message = decode(line)
         if isinstance(message, Refused) and message.kind == "user":
-            unwrapped = wrapped(line)
+            unwrapped = wrap(line)
             message = message if unwrapped is None else decode(unwrapped)
         read = READERS.get(type(message))
         return [message if read is None else read(self, message)]
@@ -77,34 +77,34 @@ class Spec001:
 
     def encode(self, message: Message) -> list[bytes]:
         say = FRAMES.get(type(message))
-        return [] if say is None else [spell(self.stamped(frame)) for frame in say(self, message)]
+        return [] if say is None else [encode_json(self.stamp(frame)) for frame in say(self, message)]
 
-    def stamped(self, frame: Json) -> Json:
+    def stamp(self, frame: Json) -> Json:
         """Every line says when it was said, and last."""
         at = frame.pop("timestamp", UNSET)
         said = {name: value for name, value in frame.items() if value is not UNSET}
         return {**said, "timestamp": self._world.now() if at is UNSET else at}
 
-    def say_init(self, init: Init) -> list[Json]:
+    def encode_init(self, init: Init) -> list[Json]:
         facts = {"session_id": init.session_id, "model": init.model, "tools": init.tools}
         return [*self.complete(), system("init", **facts)]
 
-    def say_event(self, event: StreamEvent) -> list[Json]:
+    def encode_event(self, event: StreamEvent) -> list[Json]:
         place = lineage(event.parent_tool_use_id)
         return [{"type": "stream_event", "event": event.event, "session_id": event.session_id, **place}]
 
-    def say_assistant(self, message: Assistant) -> list[Json]:
+    def encode_assistant(self, message: Assistant) -> list[Json]:
         content = message.message.content
         if message.is_api_error_message is True:
             told = [fault("api_error", block.text, message.session_id) for block in content if isinstance(block, Text)]
             return [*self.complete(), *told]
         said = [block.json for block in content if isinstance(block, SHOWN_BLOCKS)]
         held = self._held
-        if held is not None and held.belongs(message):
+        if held is not None and held.includes(message):
             held.content += said
             return []
         before = self.complete()
-        self._held = Held(message, said)
+        self._held = PendingAssistant(message, said)
         # An agent's answer is not announced when it is complete; its calls and texts are lines by themselves.
         return [*before, *self.complete()] if message.parent_tool_use_id else before
 
@@ -113,57 +113,57 @@ class Spec001:
         held, self._held = self._held, None
         return [] if held is None or not held.content else [held.frame()]
 
-    def say_user(self, message: User) -> list[Json]:
+    def encode_user(self, message: User) -> list[Json]:
         if message.isSynthetic is True:
             return []
         frame: Json = {
             "type": "user",
-            "message": plain(message.message),
+            "message": to_builtins(message.message),
             "session_id": message.session_id,
             **lineage(message.parent_tool_use_id),
             "timestamp": message.timestamp,
         }
         return [*self.complete(), frame]
 
-    def say_result(self, result: Result) -> list[Json]:
-        return [*self.complete(), flat_result.flattened(result)]
+    def encode_result(self, result: Result) -> list[Json]:
+        return [*self.complete(), flat_result.flatten(result)]
 
-    def say_plainly(self, message: Message) -> list[Json]:
+    def encode_unchanged(self, message: Message) -> list[Json]:
         """As the canonical dialect says it."""
-        return [*self.complete(), plain(message)]
+        return [*self.complete(), to_builtins(message)]
 
-    def say_permission(self, asked: PermissionRequest) -> list[Json]:
+    def encode_permission(self, asked: PermissionRequest) -> list[Json]:
         told = system("permission_request", tool=asked.tool, params=asked.params, session_id=asked.session_id)
         return [*self.complete(), told]
 
-    def say_hook(self, hook: HookResponse) -> list[Json]:
+    def encode_hook(self, hook: HookResponse) -> list[Json]:
         _, _, subject = hook.hook_name.partition(":")
         about = {"tool": subject} if subject and hook.hook_event in TOOL_EVENTS else {}
         told = {"hook_event": hook.hook_event, "hook_name": hook.hook_name, **about, "outcome": hook.outcome}
         return [*self.complete(), system("hook_execution", **told, session_id=hook.session_id)]
 
-    def say_fault(self, told: SystemFault) -> list[Json]:
+    def encode_fault(self, told: SystemFault) -> list[Json]:
         error: Json = told.error if isinstance(told.error, dict) else {}
         kind, words = error.get("type") or "system_error", error.get("message") or told.message
         return [*self.complete(), fault(str(kind), str(words or ""), told.session_id)]
 
-    def say_retry(self, retry: ApiRetry) -> list[Json]:
+    def encode_retry(self, retry: ApiRetry) -> list[Json]:
         seconds = retry.retry_delay_ms / 1000
         words = f"The model call failed ({retry.error}); attempt {retry.attempt} of {retry.max_retries} follows in "
         return [*self.complete(), fault("api_error", f"{words}{seconds:.1f} s", retry.session_id)]
 
-    def say_warning(self, told: Informational) -> list[Json]:
-        return [*self.complete(), fault("system_error", told.content, told.session_id)] if is_bad(told) else []
+    def encode_warning(self, told: Informational) -> list[Json]:
+        return [*self.complete(), fault("system_error", told.content, told.session_id)] if is_error(told) else []
 
 
-class Held:
+class PendingAssistant:
     """An answer of the model that is not complete yet."""
 
     def __init__(self, first: Assistant, content: list[Json]) -> None:
         self._first = first
         self.content = content
 
-    def belongs(self, message: Assistant) -> bool:
+    def includes(self, message: Assistant) -> bool:
         first = self._first
         return first.parent_tool_use_id == message.parent_tool_use_id and first.message.id == message.message.id
 
@@ -190,11 +190,11 @@ def lineage(parent: str | None | UnsetType) -> Json:
     return {"parent_tool_use_id": parent} if parent else {}
 
 
-def is_bad(told: Informational) -> bool:
+def is_error(told: Informational) -> bool:
     return told.level in ("warning", "error")
 
 
-def wrapped(line: bytes) -> bytes | None:
+def wrap(line: bytes) -> bytes | None:
     """A user line whose content stands on the line itself, as ours; None if it is no such line."""
     try:
         found = msgspec.json.decode(line)
@@ -202,7 +202,7 @@ def wrapped(line: bytes) -> bytes | None:
         return None
     if not isinstance(found, dict) or "message" in found or "content" not in found:
         return None
-    return spell({**found, "message": {"role": "user", "content": found["content"]}})
+    return encode_json({**found, "message": {"role": "user", "content": found["content"]}})
 
 
 READERS: dict[type[Message], Callable[[Spec001, Any], Message]] = {
@@ -212,22 +212,22 @@ READERS: dict[type[Message], Callable[[Spec001, Any], Message]] = {
 }
 """Whose lines say less here than ours, or the same in other words."""
 FRAMES: dict[type[Message], Callable[[Spec001, Any], list[Json]]] = {
-    StreamEvent: Spec001.say_event,
-    Assistant: Spec001.say_assistant,
+    StreamEvent: Spec001.encode_event,
+    Assistant: Spec001.encode_assistant,
     AnswerComplete: Spec001.complete,
-    User: Spec001.say_user,
-    Result: Spec001.say_result,
-    Init: Spec001.say_init,
-    PermissionRequest: Spec001.say_permission,
-    HookResponse: Spec001.say_hook,
-    SystemFault: Spec001.say_fault,
-    ApiRetry: Spec001.say_retry,
-    Informational: Spec001.say_warning,
-    ControlRequest: Spec001.say_plainly,
-    ControlResponse: Spec001.say_plainly,
-    ControlCancelRequest: Spec001.say_plainly,
-    KeepAlive: Spec001.say_plainly,
-    TranscriptMirror: Spec001.say_plainly,
-    SessionStateChanged: Spec001.say_plainly,
+    User: Spec001.encode_user,
+    Result: Spec001.encode_result,
+    Init: Spec001.encode_init,
+    PermissionRequest: Spec001.encode_permission,
+    HookResponse: Spec001.encode_hook,
+    SystemFault: Spec001.encode_fault,
+    ApiRetry: Spec001.encode_retry,
+    Informational: Spec001.encode_warning,
+    ControlRequest: Spec001.encode_unchanged,
+    ControlResponse: Spec001.encode_unchanged,
+    ControlCancelRequest: Spec001.encode_unchanged,
+    KeepAlive: Spec001.encode_unchanged,
+    TranscriptMirror: Spec001.encode_unchanged,
+    SessionStateChanged: Spec001.encode_unchanged,
 }
 """What each message says here. What is not listed is not said."""

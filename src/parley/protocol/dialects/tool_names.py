@@ -45,17 +45,17 @@ def snake(key: str) -> str:
     return key if key in SAME_KEYS else _HUMP.sub("_", key).lower()
 
 
-def shifted(value: Any, by: int) -> Any:
+def shift(value: Any, by: int) -> Any:
     """A line number, counted from somewhere else. What is no number is left for the tool to refuse."""
     return value + by if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def counted_from_0(value: Any) -> Any:
-    return shifted(value, -1)
+    return shift(value, -1)
 
 
 def counted_from_1(value: Any) -> Any:
-    return shifted(value, 1)
+    return shift(value, 1)
 
 
 Change = tuple[str, Callable[[Any], Any]]
@@ -71,26 +71,26 @@ HERE: dict[tuple[str, str], Change] = {
 }
 
 
-def there(block: Json) -> Json:
+def to_dialect(block: Json) -> Json:
     """A `tool_use` block of ours as C and D spell it."""
     name = str(block["name"])
     if not is_ours(name):
         return block
-    return {**block, "name": lower(name), "input": renamed(name, block["input"], THERE, camel)}
+    return {**block, "name": lower(name), "input": rename_call(name, block["input"], THERE, camel)}
 
 
-def here(block: Json) -> Json:
+def from_dialect(block: Json) -> Json:
     """A `tool_use` block of C or D as we spell it."""
     name = upper(str(block["name"]))
     if not is_ours(name):
         return block
-    given = renamed(name, block["input"], HERE, snake)
+    given = rename_call(name, block["input"], HERE, snake)
     if name == "Bash" and isinstance(given.get("command"), str) and isinstance(given.get("workdir"), str):
-        given["command"] = f"cd {quoted(given.pop('workdir'))} && {given['command']}"
+        given["command"] = f"cd {quote(given.pop('workdir'))} && {given['command']}"
     return {**block, "name": name, "input": given}
 
 
-def renamed(tool: str, given: Json, changes: dict[tuple[str, str], Change], spell: Callable[[str], str]) -> Json:
+def rename_call(tool: str, given: Json, changes: dict[tuple[str, str], Change], spell: Callable[[str], str]) -> Json:
     found: Json = {}
     for key, value in given.items():
         name, change = changes.get((tool, key), (spell(key), None))
@@ -98,6 +98,6 @@ def renamed(tool: str, given: Json, changes: dict[tuple[str, str], Change], spel
     return found
 
 
-def quoted(path: str) -> str:
+def quote(path: str) -> str:
     """One word of a shell command."""
     return "'" + path.replace("'", "'\"'\"'") + "'"

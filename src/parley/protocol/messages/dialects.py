@@ -158,7 +158,7 @@ class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
     user_message_uuid: str
 
 
-NOTES: frozenset[type[Message]] = frozenset(
+DIALECT_EVENTS: frozenset[type[Message]] = frozenset(
     {SessionOpened, AnswerComplete, Queued, Injected, SystemFault, PermissionRequest}
 )
 """What the engine tells everybody and the canonical dialect leaves out; a dialect picks what it has words for."""

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from parley.protocol.base import UNSET, Carried, Json, Number, Struct, UnsetType, convert
+from parley.protocol.base import UNSET, Json, JsonBacked, Number, Struct, UnsetType, convert
 
 
-class Payload(Carried, metaclass=ABCMeta):
+class Payload(JsonBacked, metaclass=ABCMeta):
     """The `request` of a control request: a known Request or an UnknownRequest."""
 
     __slots__ = ()

@@ -22,10 +22,10 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
-from parley.protocol.options import ROWS, spell
-from parley.protocol.options import Options as Flags
+from parley.protocol.options import ROWS, format_args
+from parley.protocol.options import CliOptions as Flags
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.handshake import initialize, mcp, object_in
+from parley.sdk.launch.handshake import build_initialize, parse_object, split_mcp_servers
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
 from parley.sdk.runtime.tracing import trace_context
@@ -38,7 +38,7 @@ FLAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
 @dataclass
-class Spelled:
+class LaunchSpec:
     argv: list[str]
     """Behind the program's name."""
     initialize: wire.Initialize
@@ -56,25 +56,25 @@ class Spelled:
                 continue
 
 
-def spelled(options: Options, hooks: Registry, inherited: Mapping[str, str]) -> Spelled:
+def build_launch(options: Options, hooks: Registry, inherited: Mapping[str, str]) -> LaunchSpec:
     """Raises ValueError, TypeError or CLIConnectionError for options that cannot be."""
-    check(options)
-    config, servers = mcp(options)
-    made = Spelled(
+    check_options(options)
+    config, servers = split_mcp_servers(options)
+    made = LaunchSpec(
         argv=[],
-        initialize=initialize(options, hooks, servers),
-        environment=environment(options, inherited),
+        initialize=build_initialize(options, hooks, servers),
+        environment=build_environment(options, inherited),
         servers=servers,
     )
     try:
-        made.argv += command_line(options, config, made.files)
+        made.argv += build_argv(options, config, made.files)
     except BaseException:
         made.remove_files()
         raise
     return made
 
 
-def check(options: Options) -> None:
+def check_options(options: Options) -> None:
     if options.can_use_tool is not None and options.permission_prompt_tool_name is not None:
         raise ValueError("can_use_tool and permission_prompt_tool_name exclude each other")
     if options.session_store is not None and options.enable_file_checkpointing:
@@ -85,10 +85,10 @@ def check(options: Options) -> None:
         if not isinstance(skill, str) or not SKILL_NAME.fullmatch(skill):
             raise ValueError(f"{skill!r} cannot be the name of a skill")
     if options.can_use_tool is not None:
-        warn_of_shadows(options)
+        warn_if_shadowed(options)
 
 
-def warn_of_shadows(options: Options) -> None:
+def warn_if_shadowed(options: Options) -> None:
     """A callback that is never asked is a trap."""
     whole = [rule for rule in options.allowed_tools if "(" not in rule]
     if options.permission_mode == "bypassPermissions":
@@ -103,25 +103,25 @@ def warn_of_shadows(options: Options) -> None:
 # The command line.
 
 
-def command_line(options: Options, config: Json, files: list[str]) -> list[str]:
+def build_argv(options: Options, config: Json, files: list[str]) -> list[str]:
     given: dict[str, Any] = {"output_format": "stream-json", "input_format": "stream-json", "verbose": True}
     known = {row.field for row in ROWS}
     for each in fields(options):
         value = getattr(options, each.name)
         if each.name in SPECIAL or each.name not in known or value is None or value is False or value in ([], {}, ""):
             continue
-        given[each.name] = tuple(map(str, value)) if isinstance(value, list) else plain(value, str(each.type))
+        given[each.name] = tuple(map(str, value)) if isinstance(value, list) else coerce(value, str(each.type))
     for spell_it in SPECIAL_ROWS:
         given |= spell_it(options)
     if config:
-        given["mcp_config"] = (kept({"mcpServers": config}, files, options),)
-    settings = settings_of(options)
+        given["mcp_config"] = (write_private_file({"mcpServers": config}, files, options),)
+    settings = merge_settings(options)
     if settings is not None:
-        given["settings"] = kept(settings, files, options) if isinstance(settings, dict) else settings
-    return spell(Flags(**given)) + extra(options.extra_args)
+        given["settings"] = write_private_file(settings, files, options) if isinstance(settings, dict) else settings
+    return format_args(Flags(**given)) + extra_flags(options.extra_args)
 
 
-def plain(value: Any, kind: str) -> Any:
+def coerce(value: Any, kind: str) -> Any:
     """A number that was given as text or of a type of its own, and a path, as the command line has them."""
     if kind.startswith("int"):
         return value if isinstance(value, int) else int(float(value))
@@ -132,13 +132,13 @@ def plain(value: Any, kind: str) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def tools(options: Options) -> Json:
+def tool_flags(options: Options) -> Json:
     if options.tools is None:
         return {}
     return {"tools": tuple(options.tools) if isinstance(options.tools, list) else ("default",)}
 
 
-def allowed(options: Options) -> Json:
+def allowed_tool_flags(options: Options) -> Json:
     """Skills that may be used are allowed as well."""
     rules = list(options.allowed_tools)
     if options.skills == "all":
@@ -148,24 +148,24 @@ def allowed(options: Options) -> Json:
     return {"allowed_tools": tuple(dict.fromkeys(rules))} if rules else {}
 
 
-def sources(options: Options) -> Json:
+def source_flags(options: Options) -> Json:
     if options.setting_sources is not None:
         return {"setting_sources": tuple(options.setting_sources)}
     return {"setting_sources": ("user", "project")} if options.skills is not None else {}
 
 
-def prompt_file(options: Options) -> Json:
+def prompt_file_flags(options: Options) -> Json:
     prompt = options.system_prompt
     return {"system_prompt_file": str(prompt["path"])} if isinstance(prompt, dict) and prompt["type"] == "file" else {}
 
 
-def prompt_tool(options: Options) -> Json:
+def prompt_tool_flags(options: Options) -> Json:
     asks = options.can_use_tool or options.on_question or options.on_plan
     name = options.permission_prompt_tool_name or ("stdio" if asks else None)
     return {} if name is None else {"permission_prompt_tool": name}
 
 
-def thinking(options: Options) -> Json:
+def thinking_flags(options: Options) -> Json:
     wish = options.thinking
     if wish is None:
         return {}
@@ -176,16 +176,16 @@ def thinking(options: Options) -> Json:
     return {**given, "thinking_display": display} if display else given
 
 
-def plugins(options: Options) -> Json:
+def plugin_flags(options: Options) -> Json:
     for plugin in options.plugins:
         if plugin.get("type") != "local":
             raise ValueError(f"there are plugins of type 'local' only, not {plugin.get('type')!r}")
     return {"plugin_dirs": tuple(str(plugin["path"]) for plugin in options.plugins)} if options.plugins else {}
 
 
-def others(options: Options) -> Json:
+def other_flags(options: Options) -> Json:
     given: Json = {}
-    max_turns = plain(options.max_turns or 0, "int")
+    max_turns = coerce(options.max_turns or 0, "int")
     if max_turns:  # the official SDK takes 0 for "no limit"
         given["max_turns"] = max_turns
     if options.task_budget is not None:
@@ -206,7 +206,7 @@ def others(options: Options) -> Json:
 
 
 SPECIAL_ROWS: tuple[Callable[[Options], Json], ...] = (
-    tools, allowed, sources, prompt_file, prompt_tool, thinking, plugins, others,
+    tool_flags, allowed_tool_flags, source_flags, prompt_file_flags, prompt_tool_flags, thinking_flags, plugin_flags, other_flags,
 )  # fmt: skip
 SPECIAL = frozenset(
     (
@@ -218,7 +218,7 @@ SPECIAL = frozenset(
 """Options whose value is not the flag's, or that go into `initialize`."""
 
 
-def settings_of(options: Options) -> str | Json | None:
+def merge_settings(options: Options) -> str | Json | None:
     """The settings, with the sandbox in them. A path stays one."""
     given, sandbox = options.settings, options.sandbox
     if given is None:
@@ -226,11 +226,11 @@ def settings_of(options: Options) -> str | Json | None:
     given = os.fspath(given)
     if not given.strip().startswith("{") and sandbox is None:
         return given
-    merged = object_in(given, "settings")
+    merged = parse_object(given, "settings")
     return merged if sandbox is None else {**merged, "sandbox": sandbox}
 
 
-def kept(value: Json, files: list[str], options: Options) -> str:
+def write_private_file(value: Json, files: list[str], options: Options) -> str:
     """A file that only this person can read; for an engine in this process, just the text."""
     text = msgspec.json.encode(value)
     if options.engine == "local":
@@ -242,7 +242,7 @@ def kept(value: Json, files: list[str], options: Options) -> str:
     return path
 
 
-def extra(args: Mapping[str, str | None]) -> list[str]:
+def extra_flags(args: Mapping[str, str | None]) -> list[str]:
     words = []
     for name, value in args.items():
         flag = f"--{name.removeprefix('--')}"
@@ -257,7 +257,7 @@ def extra(args: Mapping[str, str | None]) -> list[str]:
 # The environment.
 
 
-def environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
+def build_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
     found = {name: value for name, value in inherited.items() if name != "CLAUDECODE"}
     found |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-py"}
     found |= {name.upper(): value for name, value in trace_context().items()}

@@ -21,7 +21,7 @@ from parley.sdk.options import AgentDefinition, Options
 from parley.sdk.structured import schema_of
 
 
-def initialize(options: Options, hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
+def build_initialize(options: Options, hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
     prompt = options.system_prompt
     preset: Json = dict(prompt) if isinstance(prompt, dict) else {}
     text: Any = UNSET
@@ -35,7 +35,7 @@ def initialize(options: Options, hooks: Registry, servers: Mapping[str, Any]) ->
         raise ValueError(f"a system_prompt is a preset, custom or a file, not {prompt['type']!r}")
     return wire.Initialize(
         hooks=hooks.matchers or None,
-        agents=agents(options.agents),
+        agents=convert_agents(options.agents),
         systemPrompt=text,
         appendSystemPrompt=preset.get("append", UNSET),
         excludeDynamicSections=preset.get("exclude_dynamic_sections", UNSET),
@@ -58,7 +58,7 @@ def or_unset(value: Any) -> Any:
     return UNSET if value is None else value
 
 
-def agents(given: Mapping[str, AgentDefinition] | None) -> Any:
+def convert_agents(given: Mapping[str, AgentDefinition] | None) -> Any:
     if given is None:
         return UNSET
     return {
@@ -76,7 +76,7 @@ def json_schema(options: Options) -> Any:
     return UNSET if options.output_type is None else schema_of(options.output_type)
 
 
-def object_in(given: str | os.PathLike[str], name: str) -> Json:
+def parse_object(given: str | os.PathLike[str], name: str) -> Json:
     """The JSON object of an option that has it as text, or the path to it. Raises CLIConnectionError."""
     text = os.fspath(given).strip()
     if not text.startswith("{"):
@@ -92,11 +92,11 @@ def object_in(given: str | os.PathLike[str], name: str) -> Json:
     return found
 
 
-def mcp(options: Options) -> tuple[Json, dict[str, Any]]:
+def split_mcp_servers(options: Options) -> tuple[Json, dict[str, Any]]:
     """The configuration of other servers, and the program's own."""
     given = options.mcp_servers
     if not isinstance(given, dict):
-        found = object_in(given, "mcp_servers")
+        found = parse_object(given, "mcp_servers")
         return found.get("mcpServers", found), {}
     own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # its type says so
     return {name: dict(server) for name, server in given.items() if name not in own}, own

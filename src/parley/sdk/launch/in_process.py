@@ -25,7 +25,7 @@ STOP_SECONDS = 5.0
 """How long an engine has to end by itself, and again when it is told to."""
 
 
-class Seat:
+class InProcessEngine:
     """One engine in this process: what it is started with, and how it ended."""
 
     def __init__(
@@ -36,54 +36,54 @@ class Seat:
         self.exit_code: int | None = None
         self._cwd = cwd
         self._environment = dict(environment)
-        self._told = told
-        self._complaints: list[str] = []
+        self._on_stderr = told
+        self._warnings: list[str] = []
 
-    def complain(self, text: str) -> None:
-        self._complaints.append(text)
+    def warn(self, text: str) -> None:
+        self._warnings.append(text)
         try:
-            self._told(text)
+            self._on_stderr(text)
         except Exception:
             log.exception("the callback for stderr failed")
 
     def ended(self) -> Ended:
-        return Ended(self.exit_code, "\n".join(self._complaints)[-64 * 1024 :], tuple(self.argv))
+        return Ended(self.exit_code, "\n".join(self._warnings)[-64 * 1024 :], tuple(self.argv))
 
     async def run(self, transport: Transport) -> None:
         """Serve the session to its end."""
         from parley.compose.composer import Composer
-        from parley.compose.registry import dialect
-        from parley.engine.clock import Stamp
+        from parley.compose.registry import make_dialect
+        from parley.engine.clock import Clock
         from parley.engine.session.hub import Hub
-        from parley.engine.session.no_session import no_session
+        from parley.engine.session.no_session import no_session_result
         from parley.engine.session.pump import Pump, serve
         from parley.errors import SessionError, UsageError
         from parley.protocol.connection import Connection
         from parley.protocol.options import parse
         from parley.protocol.roles import Role
 
-        self.exit_code, stamp, hub = 1, Stamp(), Hub()
+        self.exit_code, stamp, hub = 1, Clock(), Hub()
         try:
             parsed = parse(self.argv)
             for warning in parsed.warnings:
-                self.complain(warning)
+                self.warn(warning)
             options = parsed.options
-            connection = Connection(Role.ENGINE, dialect(options, stamp))
+            connection = Connection(Role.ENGINE, make_dialect(options, stamp))
             pump = Pump(connection, transport, stamp.new_uuid)
-            setup = Composer(options, self._environment, self._cwd, stamp).setup(self.complain)
+            setup = Composer(options, self._environment, self._cwd, stamp).make_config(self.warn)
             session = self.session = hub.open(setup, pump)
         except UsageError as exc:
-            self.complain(f"Error: {exc}")
+            self.warn(f"Error: {exc}")
         except (SessionError, OSError) as exc:
-            self.complain(str(exc))
+            self.warn(str(exc))
             asked = options.resume or options.session_id or stamp.new_uuid()
-            transport.write(connection.send(no_session(str(exc), asked, stamp)))
+            transport.write(connection.send(no_session_result(str(exc), asked, stamp)))
         else:
             try:
                 await serve(transport, pump, session)
             finally:
                 hub.close(session.id)  # somebody else may want it, also where we are cancelled
-            last = session.turns.last_result
+            last = session.runner.last_result
             self.exit_code = 1 if last is not None and last.is_error is True else 0
 
     def stop(self) -> None:
@@ -92,16 +92,16 @@ class Seat:
             self.session.stop()
 
 
-class Here:
+class SameLoop:
     """On the program's own asyncio loop."""
 
     pid = None
 
-    def __init__(self, seat: Seat) -> None:
-        from parley.transports.memory import pair
+    def __init__(self, seat: InProcessEngine) -> None:
+        from parley.transports.memory import create_pair
 
-        self._seat = seat
-        self._host, self._engine = pair()
+        self._runner = seat
+        self._host, self._engine = create_pair()
         self._serving: Job | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -111,7 +111,7 @@ class Here:
 
     async def _run(self) -> None:
         try:
-            await self._seat.run(self._engine)
+            await self._runner.run(self._engine)
         finally:
             self._engine.close()
 
@@ -133,22 +133,22 @@ class Here:
     async def ended(self) -> Ended:
         if self._serving is not None:
             await self._serving.wait()
-        return self._seat.ended()
+        return self._runner.ended()
 
     async def close(self, busy: bool) -> Ended:
         if self._serving is not None:
             if busy:
-                self._seat.stop()
+                self._runner.stop()
             self._host.close()
             try:
                 await self._ended_or_cancelled(self._serving)
             except asyncio.CancelledError:
                 self.abandon()
                 raise
-        return self._seat.ended()
+        return self._runner.ended()
 
     async def _ended_or_cancelled(self, serving: Job) -> None:
-        ways: tuple[Callable[[], None], ...] = (lambda: None, self._seat.stop, serving.cancel)
+        ways: tuple[Callable[[], None], ...] = (lambda: None, self._runner.stop, serving.cancel)
         for end in ways:
             end()
             with suppress(TimeoutError):
@@ -162,22 +162,22 @@ class Here:
                 self._loop.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
-        self._seat.stop()
+        self._runner.stop()
         self._host.close()
 
 
-class Aside:
+class OtherThread:
     """In a thread with an asyncio loop of its own, for programs on trio."""
 
     pid = None
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, seat: InProcessEngine) -> None:
+        self._runner = seat
         self._loop: asyncio.AbstractEventLoop | None = None
         self._incoming: asyncio.Queue[bytes | None] | None = None
         self._early: list[bytes | None] = []
         self._lock = threading.Lock()
-        self._over = False
+        self._finished = False
 
     async def open(self) -> None:
         import trio
@@ -194,18 +194,20 @@ class Aside:
         except Exception:
             log.exception("the engine in this process failed")
         finally:
-            self._over = True
-            self._hand_over(self._push.close)
-            self._hand_over(self._ended.set)
+            self._finished = True
+            self._call_in_trio(self._push.close)
+            self._call_in_trio(self._ended.set)
 
     async def _serve(self) -> None:
         with self._lock:
             self._loop, self._incoming = asyncio.get_running_loop(), asyncio.Queue()
             for data in self._early:
                 self._incoming.put_nowait(data)
-        await self._seat.run(Threaded(self._incoming, lambda data: self._hand_over(self._push.send_nowait, data)))
+        await self._runner.run(
+            ThreadTransport(self._incoming, lambda data: self._call_in_trio(self._push.send_nowait, data))
+        )
 
-    def _hand_over(self, act: Callable[..., Any], *given: Any) -> None:
+    def _call_in_trio(self, act: Callable[..., Any], *given: Any) -> None:
         import trio
 
         with suppress(trio.RunFinishedError):
@@ -229,7 +231,7 @@ class Aside:
                 return
 
     def write(self, data: bytes) -> None:
-        if self._over:
+        if self._finished:
             raise CLIConnectionError("the engine does not read any more")
         self._put(data)
 
@@ -241,7 +243,7 @@ class Aside:
 
     async def ended(self) -> Ended:
         await self._ended.wait()
-        return self._seat.ended()
+        return self._runner.ended()
 
     async def close(self, busy: bool) -> Ended:
         if busy:
@@ -254,22 +256,22 @@ class Aside:
             end()
             with move_on_after(STOP_SECONDS):
                 await self._ended.wait()
-            if self._over:
+            if self._finished:
                 break
         self._pull.close()
-        return self._seat.ended()
+        return self._runner.ended()
 
     def _stop(self) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._seat.stop)
+                self._loop.call_soon_threadsafe(self._runner.stop)
 
     def abandon(self) -> None:
         self._stop()
         self._put(None)
 
 
-class Threaded:
+class ThreadTransport:
     """The engine's end of a line between two threads."""
 
     def __init__(self, incoming: asyncio.Queue[bytes | None], outgoing: Callable[[bytes], None]) -> None:
@@ -290,6 +292,6 @@ class Threaded:
         """The thread's end says so."""
 
 
-def seated(seat: Seat) -> Wire:
+def connect_in_process(seat: InProcessEngine) -> Wire:
     """The way to an engine in this process."""
-    return Aside(seat) if on_trio() else Here(seat)
+    return OtherThread(seat) if on_trio() else SameLoop(seat)

@@ -32,7 +32,7 @@ async def read(descriptor: int) -> bytes:
         return b""
 
 
-async def writable(descriptor: int) -> None:
+async def wait_writable(descriptor: int) -> None:
     import anyio
 
     if not ON_WINDOWS:
@@ -42,7 +42,7 @@ async def writable(descriptor: int) -> None:
             raise CLIConnectionError("the engine's input is closed") from None
 
 
-async def written(descriptor: int, data: bytes) -> bytes:
+async def write_some(descriptor: int, data: bytes) -> bytes:
     """Write a piece; what is left."""
     if ON_WINDOWS:
         from anyio import to_thread
@@ -54,12 +54,12 @@ async def written(descriptor: int, data: bytes) -> bytes:
         return data
 
 
-def exited(child: subprocess.Popen[bytes]) -> Awaitable[None]:
+def wait_exited(child: subprocess.Popen[bytes]) -> Awaitable[None]:
     """Until a process has ended and is reaped."""
-    return by_descriptor(child) if hasattr(os, "pidfd_open") else by_thread(child)
+    return wait_by_pidfd(child) if hasattr(os, "pidfd_open") else wait_by_thread(child)
 
 
-async def by_descriptor(child: subprocess.Popen[bytes]) -> None:
+async def wait_by_pidfd(child: subprocess.Popen[bytes]) -> None:
     from anyio import wait_readable
 
     if child.poll() is not None:
@@ -67,7 +67,7 @@ async def by_descriptor(child: subprocess.Popen[bytes]) -> None:
     try:
         descriptor = os.pidfd_open(child.pid)
     except OSError:  # kernels and sandboxes that do not know it
-        await by_thread(child)
+        await wait_by_thread(child)
         return
     try:
         while child.poll() is None:
@@ -76,7 +76,7 @@ async def by_descriptor(child: subprocess.Popen[bytes]) -> None:
         os.close(descriptor)
 
 
-async def by_thread(child: subprocess.Popen[bytes]) -> None:
+async def wait_by_thread(child: subprocess.Popen[bytes]) -> None:
     from anyio import to_thread
 
     await to_thread.run_sync(child.wait, abandon_on_cancel=True)

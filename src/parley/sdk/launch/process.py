@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from parley.sdk.errors import CLIConnectionError, CLINotFoundError
-from parley.sdk.launch.pipes import ON_WINDOWS, exited, read, writable, written
+from parley.sdk.launch.pipes import ON_WINDOWS, read, wait_exited, wait_writable, write_some
 from parley.sdk.runtime.background import Job, log, start
 from parley.sdk.runtime.transport import Ended
 
@@ -29,7 +29,7 @@ TERMINATED_SECONDS = 3.0
 """And how long after SIGTERM, which every engine gets before it is killed. Ours gives its commands 2 s of that."""
 
 
-class Process:
+class EngineProcess:
     def __init__(
         self,
         argv: Sequence[str],
@@ -42,13 +42,13 @@ class Process:
         self._argv = list(argv)
         self._cwd = cwd
         self._environment = dict(environment)
-        self._told = told
+        self._on_stderr = told
         self._user = user
         self._cleanup = cleanup
         self._child: subprocess.Popen[bytes] | None = None
         self._held: deque[bytes] = deque()
         self._writing: Job | None = None
-        self._complaining: Job | None = None
+        self._reading_stderr: Job | None = None
         self._broken = False
         self._tail = bytearray()
         self._used: set[object] = set()
@@ -59,10 +59,10 @@ class Process:
         return None if self._child is None else self._child.pid
 
     async def open(self) -> None:
-        self._child = self._spawned()
-        self._complaining = start(self._listen)
+        self._child = self._spawn()
+        self._reading_stderr = start(self._read_stderr)
 
-    def _spawned(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> subprocess.Popen[bytes]:
         if not os.path.isdir(self._cwd):
             self._cleanup()
             raise CLIConnectionError(f"the working directory does not exist: {self._cwd}")
@@ -109,13 +109,13 @@ class Process:
         if self._broken or self.child.stdin is None or self.child.stdin.closed:
             raise CLIConnectionError("the engine does not read any more")
         if not self._held:
-            data = self._tried(data)
+            data = self._try_write(data)
         if data:
             self._held.append(data)
             if self._writing is None:
                 self._writing = start(self._write_held)
 
-    def _tried(self, data: bytes) -> bytes:
+    def _try_write(self, data: bytes) -> bytes:
         """Write what can be written now; what is left of it."""
         pipe = self.child.stdin
         assert pipe is not None
@@ -135,8 +135,8 @@ class Process:
         self._used.add(pipe)
         try:
             while self._held and not pipe.closed and not self._broken:
-                await writable(pipe.fileno())
-                left = await written(pipe.fileno(), self._held[0])
+                await wait_writable(pipe.fileno())
+                left = await write_some(pipe.fileno(), self._held[0])
                 if left:
                     self._held[0] = left
                 else:
@@ -161,7 +161,7 @@ class Process:
             await self.flush()
         self._close(self.child.stdin)
 
-    async def _listen(self) -> None:
+    async def _read_stderr(self) -> None:
         """stderr, line by line."""
         pipe, rest = self.child.stderr, b""
         assert pipe is not None
@@ -171,15 +171,15 @@ class Process:
                 self._tail = (self._tail + chunk)[-TAIL_BYTES:]
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    self._tell(line)
+                    self._report_line(line)
         finally:
             self._close(pipe)
             if rest:
-                self._tell(rest)
+                self._report_line(rest)
 
-    def _tell(self, line: bytes) -> None:
+    def _report_line(self, line: bytes) -> None:
         try:
-            self._told(line.decode(errors="replace").rstrip("\r"))
+            self._on_stderr(line.decode(errors="replace").rstrip("\r"))
         except Exception:
             log.exception("the callback for stderr failed")
 
@@ -188,9 +188,9 @@ class Process:
         from anyio import move_on_after
 
         with move_on_after(ENDS_SECONDS):
-            await exited(self.child)
-            if self._complaining is not None:
-                await self._complaining.wait()
+            await wait_exited(self.child)
+            if self._reading_stderr is not None:
+                await self._reading_stderr.wait()
         return self._end()
 
     async def close(self, busy: bool) -> Ended:
@@ -207,14 +207,14 @@ class Process:
                     if number:
                         self._signal(number)
                     with move_on_after(seconds):
-                        await exited(self.child)
+                        await wait_exited(self.child)
                     if self.child.poll() is not None:
                         break
                 self._kill()
-                await exited(self.child)
+                await wait_exited(self.child)
                 with move_on_after(TERMINATED_SECONDS):
-                    if self._complaining is not None:
-                        await self._complaining.wait()
+                    if self._reading_stderr is not None:
+                        await self._reading_stderr.wait()
         except BaseException:
             # Nothing shields from asyncio's own cancellation; somebody else ends it then.
             self.abandon()

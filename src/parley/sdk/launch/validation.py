@@ -24,33 +24,33 @@ SHOWN_CHARS = 200
 Test = Callable[[Any], bool]
 
 
-class Rule(NamedTuple):
+class OptionRule(NamedTuple):
     words: str
-    fits: Test
+    accepts: Test
     """Whether it is of the right kind."""
     can_be: Test = lambda value: True
     """Whether it is one of those that can be used, if it is."""
 
 
-def a(*kinds: type) -> Test:
+def instance_of(*kinds: type) -> Test:
     return lambda value: isinstance(value, kinds)
 
 
-def listed(fits: Test) -> Test:
+def list_of(fits: Test) -> Test:
     return lambda value: isinstance(value, list | tuple) and all(map(fits, value))
 
 
-def mapped(fits: Test) -> Test:
+def dict_of(fits: Test) -> Test:
     return lambda value: (
         isinstance(value, Mapping) and all(isinstance(name, str) and fits(one) for name, one in value.items())
     )
 
 
-def either(*tests: Test) -> Test:
+def any_of(*tests: Test) -> Test:
     return lambda value: any(fits(value) for fits in tests)
 
 
-def strings(value: Any) -> bool:
+def is_strings(value: Any) -> bool:
     """A list only: the two that ask would take a tuple for "whatever there is"."""
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
@@ -75,21 +75,23 @@ def is_whole(value: Any) -> bool:
     return is_number(value) and float(value).is_integer()
 
 
-def one_of(literal: Any) -> Rule:
+def one_of(literal: Any) -> OptionRule:
     names = get_args(literal)
     # An empty text is nothing said, wherever the engine is told a word.
-    return Rule(f"one of {', '.join(map(repr, names))}", a(str), lambda value: value in ("", *names))
+    return OptionRule(f"one of {', '.join(map(repr, names))}", instance_of(str), lambda value: value in ("", *names))
 
 
-STRINGS = Rule("a list of strings", listed(a(str)))
-FUNCTION = Rule("a function", callable)
-TEXT = Rule("a string", a(str))
-PATH = Rule("a path", a(str, os.PathLike))
-DICT = Rule("a dict", a(Mapping))
-SWITCH = Rule("a switch", lambda value: True)
-WHOLE = Rule("a whole number, 0 or more", is_whole, lambda value: float(value) >= 0)
-NUMBER = Rule("a number, 0 or more", is_number, lambda value: float(value) >= 0)
-OUR_OWN = Rule("a number, 0 or more", lambda value: isinstance(value, int | float) and is_number(value), NUMBER.can_be)
+STRINGS = OptionRule("a list of strings", list_of(instance_of(str)))
+FUNCTION = OptionRule("a function", callable)
+TEXT = OptionRule("a string", instance_of(str))
+PATH = OptionRule("a path", instance_of(str, os.PathLike))
+DICT = OptionRule("a dict", instance_of(Mapping))
+SWITCH = OptionRule("a switch", lambda value: True)
+WHOLE = OptionRule("a whole number, 0 or more", is_whole, lambda value: float(value) >= 0)
+NUMBER = OptionRule("a number, 0 or more", is_number, lambda value: float(value) >= 0)
+OUR_OWN = OptionRule(
+    "a number, 0 or more", lambda value: isinstance(value, int | float) and is_number(value), NUMBER.can_be
+)
 """Those that no engine hears of: we count with them."""
 KINDS = {
     "str": TEXT,
@@ -103,35 +105,37 @@ KINDS = {
     **dict.fromkeys(("dict[str, Any]", "ThinkingConfig", "SandboxSettings", "TaskBudget"), DICT),
 }
 """What an option must be that is declared so."""
-RULES: dict[str, Rule] = {
+RULES: dict[str, OptionRule] = {
     **{one.name: KINDS[kind] for one in fields(Options) if (kind := str(one.type).removesuffix(" | None")) in KINDS},
     **dict.fromkeys(("settings", "debug_file", "store", "database", "record"), PATH),
     **dict.fromkeys(("max_buffer_size", "load_timeout_ms", "control_timeout_seconds"), OUR_OWN),
-    "system_prompt": Rule("a string or a dict", a(str, Mapping)),
+    "system_prompt": OptionRule("a string or a dict", instance_of(str, Mapping)),
     **dict.fromkeys(("allowed_tools", "disallowed_tools", "betas", "setting_sources"), STRINGS),
     **dict.fromkeys(("supported_dialog_kinds", "faults"), STRINGS),
     **dict.fromkeys(("can_use_tool", "on_question", "on_plan", "on_elicitation", "on_user_dialog"), FUNCTION),
     "stderr": FUNCTION,
-    "tools": Rule("a list of strings or a preset", either(strings, a(dict))),
-    "skills": Rule('a list of strings or "all"', lambda value: strings(value) or value == "all"),
-    "add_dirs": Rule("a list of paths", listed(a(str, os.PathLike))),
-    "plugins": Rule("a list of dicts", listed(a(dict))),
-    "env": Rule("a dict of strings", mapped(a(str))),
-    "extra_args": Rule("a dict of flags and their values", a(Mapping)),
-    "hooks": Rule("a dict of lists of HookMatcher", mapped(listed(is_matcher))),
-    "agents": Rule("a dict of AgentDefinition", mapped(is_agent)),
-    "mcp_servers": Rule("a dict of servers by name, or a path", either(mapped(a(dict)), a(str, os.PathLike))),
+    "tools": OptionRule("a list of strings or a preset", any_of(is_strings, instance_of(dict))),
+    "skills": OptionRule('a list of strings or "all"', lambda value: is_strings(value) or value == "all"),
+    "add_dirs": OptionRule("a list of paths", list_of(instance_of(str, os.PathLike))),
+    "plugins": OptionRule("a list of dicts", list_of(instance_of(dict))),
+    "env": OptionRule("a dict of strings", dict_of(instance_of(str))),
+    "extra_args": OptionRule("a dict of flags and their values", instance_of(Mapping)),
+    "hooks": OptionRule("a dict of lists of HookMatcher", dict_of(list_of(is_matcher))),
+    "agents": OptionRule("a dict of AgentDefinition", dict_of(is_agent)),
+    "mcp_servers": OptionRule(
+        "a dict of servers by name, or a path", any_of(dict_of(instance_of(dict)), instance_of(str, os.PathLike))
+    ),
 }
 MATCHER_RULES = {
     "matcher": TEXT,
     "timeout": NUMBER,
-    "on_failure": Rule("'continue' or 'block'", a(str), lambda value: value in ("continue", "block")),
+    "on_failure": OptionRule("'continue' or 'block'", instance_of(str), lambda value: value in ("continue", "block")),
 }
 ALWAYS = frozenset(("allowed_tools", "plugins", "env", "extra_args", "mcp_servers"))
 """Those that None cannot stand for."""
 
 
-def checked(options: Options | None) -> Options:
+def check_types(options: Options | None) -> Options:
     """The options, if all can be used. Raises TypeError or ValueError."""
     if options is None:
         return Options()
@@ -140,7 +144,7 @@ def checked(options: Options | None) -> Options:
     for name, rule in RULES.items():
         value = getattr(options, name)
         if value is not None or name in ALWAYS:
-            must_fit(name, rule, value)
+            check_value(name, rule, value)
         if rule is SWITCH and isinstance(value, str):
             warnings.warn(f"{name} is a switch, and every text but the empty one turns it on", stacklevel=3)
     check_hooks(options)
@@ -157,20 +161,20 @@ def check_hooks(options: Options) -> None:
         for matcher in matchers:
             for name, rule in MATCHER_RULES.items():
                 if (value := getattr(matcher, name, None)) is not None:
-                    must_fit(f"{name} of hooks[{event!r}]", rule, value)
+                    check_value(f"{name} of hooks[{event!r}]", rule, value)
 
 
-def must_fit(name: str, rule: Rule, value: Any) -> None:
-    if not rule.fits(value):
-        raise TypeError(f"{name} must be {rule.words}, not {shape(value):.{SHOWN_CHARS}}")
+def check_value(name: str, rule: OptionRule, value: Any) -> None:
+    if not rule.accepts(value):
+        raise TypeError(f"{name} must be {rule.words}, not {describe_shape(value):.{SHOWN_CHARS}}")
     if not rule.can_be(value):
         raise ValueError(f"{name} must be {rule.words}, not {value!r:.{SHOWN_CHARS}}")
 
 
-def shape(value: Any) -> str:
+def describe_shape(value: Any) -> str:
     """A value with the names of types in place of what it holds."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name!r}: {shape(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name!r}: {describe_shape(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(shape, value)) + "]"
+        return "[" + ", ".join(map(describe_shape, value)) + "]"
     return type(value).__name__

@@ -62,7 +62,7 @@ def start(work: Work) -> Job:
     return TrioJob(work) if on_trio() else AsyncioJob(work)
 
 
-async def awaited(answer: Any) -> Any:
+async def maybe_await(answer: Any) -> Any:
     """What a callback answers, whether it is `async` or a plain function."""
     return await answer if inspect.isawaitable(answer) else answer
 

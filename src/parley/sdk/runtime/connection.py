@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from parley.protocol.base import UNSET, Message, Refused, decode, spell
+from parley.protocol.base import UNSET, Message, Refused, decode, encode_json
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.control import (
@@ -39,11 +39,11 @@ CALLBACK_GRACE_SECONDS = 5.0
 READ_GRACE_SECONDS = 1.0
 """How long a way that is closed may still have something to say."""
 
-Answer = Callable[[Request | UnknownRequest, Signal], Awaitable[Any]]
+Handler = Callable[[Request | UnknownRequest, Signal], Awaitable[Any]]
 """Answers a question of the engine; what it raises is told as the reason why it cannot."""
 
 
-class Waiting:
+class PendingResponse:
     """One who asked, until the answer is there."""
 
     def __init__(self, subtype: str) -> None:
@@ -54,23 +54,23 @@ class Waiting:
         self.response: Success | Failure | None = None
 
 
-class Link:
+class EngineConnection:
     def __init__(
         self,
         wire: Wire,
         deliver: Callable[[Message], None],
-        answer: Answer,
+        answer: Handler,
         cap_bytes: int = LINE_CAP_BYTES,
     ) -> None:
         self.wire = wire
         self.end: Ended | None = None
         """How the engine ended, once it has."""
-        self.flaw: BaseException | None = None
+        self.error: BaseException | None = None
         """What broke the reading of it, if something did."""
         self._deliver = deliver
         self._answer = answer
         self._connection = Connection(Role.HOST, StreamJson(), cap_bytes)
-        self._waiting: dict[RequestId, Waiting] = {}
+        self._pending: dict[RequestId, PendingResponse] = {}
         self._answering: dict[RequestId, tuple[Job, Signal]] = {}
         self._count = 0
         self._reading: Job | None = None
@@ -95,26 +95,26 @@ class Link:
     async def flush(self) -> None:
         await self.wire.flush()
 
-    async def ask(self, request: Request, timeout_seconds: float = WAIT_SECONDS) -> Any:
+    async def request(self, request: Request, timeout_seconds: float = WAIT_SECONDS) -> Any:
         """The payload of the engine's answer. Raises ControlError, ControlTimeout, CLIConnectionError."""
         from anyio import move_on_after
 
         self._count += 1
         request_id = f"req_{self._count}"
-        waiting = self._waiting[request_id] = Waiting(request.subtype)
+        waiting = self._pending[request_id] = PendingResponse(request.subtype)
         try:
             self.send(ControlRequest(request_id=request_id, request=request))
             with move_on_after(timeout_seconds if math.isfinite(timeout_seconds) else math.inf):
                 await self.flush()
                 await waiting.event.wait()
         finally:
-            del self._waiting[request_id]
-            if waiting.response is None and request_id in self._connection.asked_by_us:
+            del self._pending[request_id]
+            if waiting.response is None and request_id in self._connection.our_requests:
                 with suppress(ClaudeSDKError):
                     self.send(ControlCancelRequest(request_id=request_id))
-        return answered(waiting, request.subtype, timeout_seconds, self.end is not None)
+        return unwrap_response(waiting, request.subtype, timeout_seconds, self.end is not None)
 
-    async def over(self, seconds: float) -> None:
+    async def wait_finished(self, seconds: float) -> None:
         """Wait until the engine has said all it has to say, but no longer."""
         from anyio import CancelScope, move_on_after
 
@@ -153,12 +153,12 @@ class Link:
         try:
             async for chunk in self.wire.chunks():
                 for message in self._connection.receive(chunk):
-                    self._take(message)
+                    self._handle(message)
             for message in self._connection.end():
-                self._take(message)
+                self._handle(message)
             ended = await self.wire.ended()
         except Exception as exc:
-            self.flaw = exc
+            self.error = exc
         except BaseException:
             # The loop is ending, and nobody will close us.
             self.wire.abandon()
@@ -170,16 +170,16 @@ class Link:
         if self.end is not None:
             return
         self.end = ended
-        for waiting in self._waiting.values():
+        for waiting in self._pending.values():
             waiting.event.set()
         self.on_end()
 
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         match message:
             case ControlResponse(response=response):
                 self._wake(response)
             case ControlRequest():
-                self._begin(message)
+                self._start_answer(message)
             case ControlCancelRequest(request_id=asked):
                 self._withdraw(asked)
             case Refused(request_id=str() | int() as asked):
@@ -192,17 +192,17 @@ class Link:
             case KeepAlive():
                 pass
             case JsonRpc(result={"type": str()} as frame):
-                self._deliver(decode(spell(frame)))
+                self._deliver(decode(encode_json(frame)))
             case _:
                 self._deliver(message)
 
     def _wake(self, response: Success | Failure) -> None:
-        waiting = self._waiting.get(response.request_id)  # type: ignore[arg-type]  # the connection checked it
+        waiting = self._pending.get(response.request_id)  # type: ignore[arg-type]  # the connection checked it
         if waiting is not None:
             waiting.response = response
             waiting.event.set()
 
-    def _begin(self, question: ControlRequest) -> None:
+    def _start_answer(self, question: ControlRequest) -> None:
         asked, signal = question.request_id, Signal()
 
         async def work() -> None:
@@ -235,10 +235,10 @@ class Link:
 
     def _reply(self, asked: RequestId, response: Success | Failure) -> None:
         """Nothing, where the question was withdrawn or nobody is there any more."""
-        if asked not in self._connection.asked_by_peer:
+        if asked not in self._connection.peer_requests:
             return
         try:
-            spell(response)
+            encode_json(response)
         except (TypeError, ValueError, NotImplementedError, OverflowError) as exc:
             # A callback may return what no line can say.
             response = Failure(request_id=asked, error=f"the answer is no JSON: {exc}")
@@ -254,7 +254,7 @@ class Link:
             job.cancel()
 
 
-def answered(waiting: Waiting, subtype: str, timeout_seconds: float, is_over: bool) -> Any:
+def unwrap_response(waiting: PendingResponse, subtype: str, timeout_seconds: float, is_over: bool) -> Any:
     """The payload, or the error it is."""
     match waiting.response:
         case Success(response=payload):

@@ -14,34 +14,34 @@ from parley.sdk.runtime.background import Job, log, start
 INTERNAL = -32603
 
 
-class Foreign:
+class McpServerAdapter:
     def __init__(self, instance: Any) -> None:
         self._server = instance
-        self._waiting: dict[Any, Slot] = {}
+        self._waiting: dict[Any, PendingReply] = {}
         self._running: Job | None = None
         self._listening: Job | None = None
 
     async def handle(self, message: Json) -> Json:
         if message.get("method") == "initialize":
             await self.close()
-            self._begin()
+            self._start()
         number = message.get("id")
         if self._running is None:
-            return refused(number, "the server is not running: it was not initialized, or it ended")
+            return error_reply(number, "the server is not running: it was not initialized, or it ended")
         if "id" not in message:
             await self._send(message)
             return {"jsonrpc": "2.0", "result": {}}
         if number in self._waiting:
-            return refused(number, f"the request {number!r} is still open")
-        slot = self._waiting[number] = Slot()
+            return error_reply(number, f"the request {number!r} is still open")
+        slot = self._waiting[number] = PendingReply()
         try:
             await self._send(message)
             await slot.event.wait()
         finally:
             self._waiting.pop(number, None)
-        return slot.response or refused(number, "the server ended before it answered")
+        return slot.response or error_reply(number, "the server ended before it answered")
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         import anyio
 
         push, self._from_host = anyio.create_memory_object_stream[Any](32)
@@ -88,7 +88,7 @@ class Foreign:
         self._running = self._listening = None
 
 
-class Slot:
+class PendingReply:
     """One who waits for a response."""
 
     def __init__(self) -> None:
@@ -98,5 +98,5 @@ class Slot:
         self.response: Json | None = None
 
 
-def refused(number: Any, text: str) -> Json:
+def error_reply(number: Any, text: str) -> Json:
     return {"jsonrpc": "2.0", "id": number, "error": {"code": INTERNAL, "message": text}}

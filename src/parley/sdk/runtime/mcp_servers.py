@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol.base import Json
-from parley.sdk.runtime.background import awaited, is_stray
+from parley.sdk.runtime.background import is_stray, maybe_await
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -26,7 +26,7 @@ INTERNAL = -32603
 log = logging.getLogger("parley.sdk")
 
 
-class Hosted(Protocol):
+class HostedServer(Protocol):
     async def handle(self, message: Json) -> Json:
         """The JSON-RPC response to a message; for a notification, that it came."""
 
@@ -34,7 +34,7 @@ class Hosted(Protocol):
         """Let go of what it holds."""
 
 
-class Server:
+class SdkMcpServer:
     def __init__(self, name: str, version: str, tools: Sequence[SdkMcpTool[Any]]) -> None:
         self.name = name
         self.version = version
@@ -42,9 +42,9 @@ class Server:
         self._calls: dict[Any, CancelScope] = {}
         self._validators: dict[str, Any] = {}
 
-    def apart(self) -> Server:
+    def copy(self) -> SdkMcpServer:
         """The same tools for one client more: each numbers its calls on its own, and ends only those."""
-        other = Server(self.name, self.version, ())
+        other = SdkMcpServer(self.name, self.version, ())
         other.tools, other._validators = self.tools, self._validators
         return other
 
@@ -55,13 +55,13 @@ class Server:
     async def handle(self, message: Json) -> Json:
         method, number = message.get("method"), message.get("id")
         if "id" not in message:
-            self._notified(message)
+            self._handle_notification(message)
             return {"jsonrpc": "2.0", "result": {}}
         if number in self._calls:
-            return refused(number, BAD_REQUEST, f"the request {number!r} is still open")
+            return error_reply(number, BAD_REQUEST, f"the request {number!r} is still open")
         row = METHODS.get(method) if isinstance(method, str) else None
         if row is None:
-            return refused(number, NO_SUCH_METHOD, f"there is no method {method!r}")
+            return error_reply(number, NO_SUCH_METHOD, f"there is no method {method!r}")
         params = message.get("params")
         return {
             "jsonrpc": "2.0",
@@ -69,14 +69,14 @@ class Server:
             "result": await row(self, params if isinstance(params, dict) else {}, number),
         }
 
-    def _notified(self, message: Json) -> None:
+    def _handle_notification(self, message: Json) -> None:
         params = message.get("params")
         if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
             scope = self._calls.get(params.get("requestId"))
             if scope is not None:
                 scope.cancel()
 
-    async def greet(self, params: Json, number: Any) -> Json:
+    async def initialize(self, params: Json, number: Any) -> Json:
         return {
             "protocolVersion": params.get("protocolVersion") or LATEST,
             "capabilities": {"tools": {"listChanged": False}},
@@ -86,7 +86,7 @@ class Server:
     async def ping(self, params: Json, number: Any) -> Json:
         return {}
 
-    async def list(self, params: Json, number: Any) -> Json:
+    async def list_tools(self, params: Json, number: Any) -> Json:
         return {"tools": [tool.listed() for tool in self.tools.values()]}
 
     async def call(self, params: Json, number: Any) -> Json:
@@ -94,49 +94,49 @@ class Server:
 
         tool = self.tools.get(str(params.get("name")))
         if tool is None:
-            return failed(f"there is no tool {params.get('name')!r}")
+            return error_result(f"there is no tool {params.get('name')!r}")
         arguments = params.get("arguments") or {}
         with CancelScope() as scope:
             self._calls[number] = scope
             try:
                 self._check(tool, arguments)
-                return result_of(await awaited(tool.handler(arguments)))
+                return convert_result(await maybe_await(tool.handler(arguments)))
             except BaseException as exc:
                 if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
                 log.warning("the tool %s failed", tool.name, exc_info=True)
-                return failed(f"{exc}" or type(exc).__name__)
+                return error_result(f"{exc}" or type(exc).__name__)
             finally:
                 del self._calls[number]
-        return failed("the call was cancelled")
+        return error_result("the call was cancelled")
 
     def _check(self, tool: SdkMcpTool[Any], arguments: Any) -> None:
         """Raises ValueError for arguments that are not what the tool takes."""
         if not isinstance(arguments, dict):
             raise ValueError("the arguments must be an object")
         if tool.name not in self._validators:
-            self._validators[tool.name] = validator(tool.listed()["inputSchema"])
+            self._validators[tool.name] = build_validator(tool.listed()["inputSchema"])
         for flaw in self._validators[tool.name].iter_errors(arguments):
             raise ValueError(f"Input validation error: {flaw.message}")
 
 
-METHODS: dict[str, Callable[[Server, Json, Any], Awaitable[Json]]] = {
-    "initialize": Server.greet,
-    "ping": Server.ping,
-    "tools/list": Server.list,
-    "tools/call": Server.call,
+METHODS: dict[str, Callable[[SdkMcpServer, Json, Any], Awaitable[Json]]] = {
+    "initialize": SdkMcpServer.initialize,
+    "ping": SdkMcpServer.ping,
+    "tools/list": SdkMcpServer.list_tools,
+    "tools/call": SdkMcpServer.call,
 }
 
 
-def refused(number: Any, code: int, text: str) -> Json:
+def error_reply(number: Any, code: int, text: str) -> Json:
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": text}}
 
 
-def failed(text: str) -> Json:
+def error_result(text: str) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def validator(schema: Json) -> Any:
+def build_validator(schema: Json) -> Any:
     """Raises ValueError for a schema that is none."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
@@ -149,21 +149,21 @@ def validator(schema: Json) -> Any:
     return cls(schema)
 
 
-def result_of(answer: Any) -> Json:
+def convert_result(answer: Any) -> Json:
     """A handler's answer as `tools/call` tells it. Raises TypeError for what is none."""
     if not isinstance(answer, dict):
         raise TypeError(f"a tool must return a dict with `content`, not {type(answer).__name__}")
     given = answer.get("content") or ()
     if not isinstance(given, list | tuple) or not all(isinstance(one, dict) for one in given):
         raise TypeError("the `content` of a tool's result must be a list of dicts, each a block with a `type`")
-    content = [block for one in given if (block := block_of(one)) is not None]
+    content = [block for one in given if (block := convert_block(one)) is not None]
     told: Json = {"content": content, "isError": bool(answer.get("is_error") or answer.get("isError"))}
     if "structuredContent" in answer:
         told["structuredContent"] = answer["structuredContent"]
     return told
 
 
-def block_of(block: Json) -> Json | None:
+def convert_block(block: Json) -> Json | None:
     """What a model can read of a content block."""
     match block.get("type"):
         case "text" | "image":
@@ -177,16 +177,16 @@ def block_of(block: Json) -> Json | None:
     return None
 
 
-def hosted(instance: Any) -> Hosted:
+def to_hosted(instance: Any) -> HostedServer:
     """Raises TypeError for what is no server."""
-    if isinstance(instance, Server):
-        return instance.apart()
+    if isinstance(instance, SdkMcpServer):
+        return instance.copy()
     if hasattr(instance, "handle") and hasattr(instance, "close"):
-        server: Hosted = instance
+        server: HostedServer = instance
         return server
     if hasattr(instance, "run"):
-        from parley.sdk.runtime.mcp_adapter import Foreign
+        from parley.sdk.runtime.mcp_adapter import McpServerAdapter
 
-        made: Hosted = Foreign(instance)
+        made: HostedServer = McpServerAdapter(instance)
         return made
     raise TypeError(f"{type(instance).__name__} is no MCP server")

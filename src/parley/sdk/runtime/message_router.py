@@ -12,21 +12,21 @@ from parley.protocol import base
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.system import Init
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError, sentences
-from parley.sdk.runtime.message_parser import read
+from parley.sdk.runtime.message_parser import parse_message
 from parley.sdk.runtime.transport import Ended
-from parley.sdk.runtime.turns import Stream, Turns, is_end
+from parley.sdk.runtime.turns import MessageStream, TurnTracker, is_end
 from parley.sdk.types import messages as ours
 
 
-class Inbox:
+class MessageRouter:
     def __init__(self) -> None:
-        self.stream = Stream()
-        self.turns = Turns()
+        self.stream = MessageStream()
+        self.turns = TurnTracker()
         self.last_result: ours.ResultMessage | None = None
         self.init: Init | None = None
         self.unanswered = 0
         """How many plain prompts were sent since the last result."""
-        self.made_up: set[str] = set()
+        self.own_uuids: set[str] = set()
         """Ids that prompts got from us: what the engine tells of them is not what the program asked for."""
         self.watchers: list[Callable[[base.Message], None]] = []
 
@@ -34,16 +34,16 @@ class Inbox:
     def is_busy(self) -> bool:
         return self.unanswered > 0 or self.turns.is_busy
 
-    def put(self, message: base.Message) -> None:
-        if not (isinstance(message, CommandLifecycle) and message.command_uuid in self.made_up):
-            self._sort(message)
+    def receive(self, message: base.Message) -> None:
+        if not (isinstance(message, CommandLifecycle) and message.command_uuid in self.own_uuids):
+            self._route(message)
         for watch in self.watchers:
             watch(message)
 
-    def _sort(self, message: base.Message) -> None:
+    def _route(self, message: base.Message) -> None:
         if isinstance(message, Init):
             self.init = message
-        turns, found = self.turns.route(message), read(message)
+        turns, found = self.turns.route(message), parse_message(message)
         if isinstance(found, ours.ResultMessage):
             self.last_result = found
         if turns is None and is_end(found):
@@ -60,7 +60,7 @@ class Inbox:
         self.stream.finish(lambda: None if closed else flaw)
 
 
-def flaw_of(ended: Ended, broken: BaseException | None, last: ours.ResultMessage | None) -> ClaudeSDKError | None:
+def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessage | None) -> ClaudeSDKError | None:
     """What is wrong with the way an engine ended; None if nothing."""
     if broken is not None:
         made = CLIConnectionError(f"the engine cannot be read any more: {broken}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from parley.protocol.base import UNSET, Json, plain
+from parley.protocol.base import UNSET, Json, to_builtins
 from parley.protocol.messages.requests import (
     CanUseTool,
     Elicitation,
@@ -22,26 +22,26 @@ from parley.protocol.messages.requests import (
 )
 from parley.sdk import hooks, permissions, questions
 from parley.sdk.permissions import PermissionResultDeny, Signal
-from parley.sdk.runtime.background import awaited, log
+from parley.sdk.runtime.background import log, maybe_await
 
 if TYPE_CHECKING:
     from parley.sdk.options import Options
-    from parley.sdk.runtime.mcp_servers import Hosted
+    from parley.sdk.runtime.mcp_servers import HostedServer
 
 FOR_PERSONS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
 """Tools whose calls are questions to a person, and the callback that has them."""
 
 
-class Answerer:
+class RequestHandler:
     """Knows the callbacks of one session."""
 
-    def __init__(self, options: Options, servers: Mapping[str, Hosted]) -> None:
+    def __init__(self, options: Options, servers: Mapping[str, HostedServer]) -> None:
         self.hooks = hooks.Registry(options.hooks)
         self._options = options
         self._servers = servers
 
     async def __call__(self, request: Request | UnknownRequest, signal: Signal) -> Any:
-        row = ROWS.get(type(request))
+        row = HANDLERS.get(type(request))
         if row is None:
             raise NotImplementedError(f"this host does not answer {request.subtype}")
         try:
@@ -55,22 +55,22 @@ class Answerer:
         name = FOR_PERSONS.get(request.tool_name) if isinstance(request, CanUseTool) else None
         return name if name is not None and getattr(self._options, name) is not None else request.subtype
 
-    async def may_use(self, question: CanUseTool, signal: Signal) -> Json:
-        return permissions.answer(await self._decided(question, signal), question)
+    async def can_use_tool(self, question: CanUseTool, signal: Signal) -> Json:
+        return permissions.answer(await self._decide(question, signal), question)
 
-    async def _decided(self, question: CanUseTool, signal: Signal) -> object:
+    async def _decide(self, question: CanUseTool, signal: Signal) -> object:
         options, input = self._options, question.input
         call_id = None if question.tool_use_id is UNSET else question.tool_use_id
         if question.tool_name == "AskUserQuestion" and options.on_question is not None:
             asked = questions.read_questions(input, call_id)
-            return questions.decided_question(asked, await awaited(options.on_question(asked)))
+            return questions.question_decision(asked, await maybe_await(options.on_question(asked)))
         if question.tool_name == "ExitPlanMode" and options.on_plan is not None:
             plan = questions.read_plan(input, call_id)
-            return questions.decided_plan(plan, await awaited(options.on_plan(plan)))
+            return questions.plan_decision(plan, await maybe_await(options.on_plan(plan)))
         if options.can_use_tool is None:
             return PermissionResultDeny(message="nobody here can be asked for permission")
         context = permissions.context(question, signal)
-        return await awaited(options.can_use_tool(question.tool_name, input, context))
+        return await maybe_await(options.can_use_tool(question.tool_name, input, context))
 
     async def hook(self, call: HookCallback, signal: Signal) -> Json:
         """Engines name a callback; the oldest documents show the event and its data instead."""
@@ -84,7 +84,7 @@ class Answerer:
         answer: Json = {}
         for hook in found:
             given = {} if told is UNSET else told
-            said = hooks.spelled(await awaited(hook(given, call_id, {"signal": signal})))
+            said = hooks.spelled(await maybe_await(hook(given, call_id, {"signal": signal})))
             if said and (unknown := hooks.unknown_keys(str(given.get("hook_event_name") or event), said)):
                 log.warning(
                     "the answer of the hook %s has keys that are not known: %s", callback_id, ", ".join(unknown)
@@ -102,26 +102,26 @@ class Answerer:
     async def elicit(self, request: Elicitation, signal: Signal) -> Json:
         if self._options.on_elicitation is None:
             return {"action": "decline"}
-        answer: Json = await awaited(self._options.on_elicitation(plain(request)))
+        answer: Json = await maybe_await(self._options.on_elicitation(to_builtins(request)))
         return answer
 
     async def dialog(self, request: RequestUserDialog, signal: Signal) -> Json:
         if self._options.on_user_dialog is None:
             return {"behavior": "cancelled"}
-        answer: Json = await awaited(self._options.on_user_dialog(plain(request)))
+        answer: Json = await maybe_await(self._options.on_user_dialog(to_builtins(request)))
         return answer
 
-    async def interrupted(self, request: SdkControlInterrupt, signal: Signal) -> Json:
+    async def interrupt(self, request: SdkControlInterrupt, signal: Signal) -> Json:
         """Only the oldest documents show it; nothing follows from it but that it was heard."""
         return {}
 
 
-Row = Callable[[Answerer, Any, Signal], Awaitable[Any]]
-ROWS: dict[type, Row] = {
-    CanUseTool: Answerer.may_use,
-    HookCallback: Answerer.hook,
-    McpMessage: Answerer.mcp,
-    Elicitation: Answerer.elicit,
-    RequestUserDialog: Answerer.dialog,
-    SdkControlInterrupt: Answerer.interrupted,
+HandlerMethod = Callable[[RequestHandler, Any, Signal], Awaitable[Any]]
+HANDLERS: dict[type, HandlerMethod] = {
+    CanUseTool: RequestHandler.can_use_tool,
+    HookCallback: RequestHandler.hook,
+    McpMessage: RequestHandler.mcp,
+    Elicitation: RequestHandler.elicit,
+    RequestUserDialog: RequestHandler.dialog,
+    SdkControlInterrupt: RequestHandler.interrupt,
 }

@@ -84,7 +84,7 @@ class Transport(ABC):
     async def end_input(self) -> None: ...
 
 
-class Custom:
+class CustomWire:
     """A `Transport` of the program, as a Wire. One job at a time writes its lines, each of them whole."""
 
     pid = None
@@ -93,14 +93,14 @@ class Custom:
         self._transport = transport
         self._held: list[bytes] = []
         self._writing: Job | None = None
-        self._flaw: Exception | None = None
+        self._error: Exception | None = None
 
     async def open(self) -> None:
         await self._transport.connect()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         async for message in self._transport.read_messages():
-            yield spelled(message) + b"\n"
+            yield encode_message(message) + b"\n"
 
     def write(self, data: bytes) -> None:
         self._held.append(data)
@@ -114,7 +114,7 @@ class Custom:
                     raise CLIConnectionError("the transport is not ready for writing")
                 await self._transport.write(self._held.pop(0).decode())
         except Exception as exc:
-            self._flaw = exc
+            self._error = exc
             self._held.clear()
         finally:
             self._writing = None
@@ -122,8 +122,8 @@ class Custom:
     async def flush(self) -> None:
         while (job := self._writing) is not None:
             await job.wait()
-        if self._flaw is not None:
-            raise CLIConnectionError(f"the transport cannot write: {self._flaw}") from self._flaw
+        if self._error is not None:
+            raise CLIConnectionError(f"the transport cannot write: {self._error}") from self._error
 
     async def end_input(self) -> None:
         await self.flush()
@@ -140,7 +140,7 @@ class Custom:
         """It is the program's own: what it left open is its to close."""
 
 
-def spelled(message: Json) -> bytes:
+def encode_message(message: Json) -> bytes:
     """An object as a line; what is no JSON is a line that nobody can read, which the stream survives."""
     try:
         return msgspec.json.encode(message)
@@ -148,5 +148,5 @@ def spelled(message: Json) -> bytes:
         return repr(exc).encode()
 
 
-def to_stderr(line: str) -> None:
+def write_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")

@@ -34,14 +34,14 @@ State = Literal["sent", "queued", "started", "completed", "cancelled"]
 ORDER = ("sent", "queued", "started", "completed", "cancelled")
 
 
-class Stream(AsyncIterator[ours.Message]):
+class MessageStream(AsyncIterator[ours.Message]):
     """Messages as they come. It holds no scope: whoever stops reading just stops."""
 
     def __init__(self) -> None:
         self._held: deque[ours.Message] = deque()
-        self._news: Event | None = None
-        self._over = False
-        self._flaw: Callable[[], BaseException | None] = lambda: None
+        self._changed: Event | None = None
+        self._finished = False
+        self._error: Callable[[], BaseException | None] = lambda: None
 
     def put(self, message: ours.Message) -> None:
         self._held.append(message)
@@ -49,29 +49,29 @@ class Stream(AsyncIterator[ours.Message]):
 
     def finish(self, flaw: Callable[[], BaseException | None] = lambda: None) -> None:
         """Nothing more will come; `flaw` makes what is raised at the end, if anything is."""
-        if not self._over:
-            self._over, self._flaw = True, flaw
+        if not self._finished:
+            self._finished, self._error = True, flaw
             self._wake()
 
     def _wake(self) -> None:
-        if self._news is not None:
-            self._news.set()
-            self._news = None
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     async def _more(self) -> None:
         from anyio import Event
 
-        if self._news is None:
-            self._news = Event()
-        await self._news.wait()
+        if self._changed is None:
+            self._changed = Event()
+        await self._changed.wait()
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> MessageStream:
         return self
 
     async def __anext__(self) -> ours.Message:
         while not self._held:
-            if self._over:
-                flaw, self._flaw = self._flaw(), lambda: None
+            if self._finished:
+                flaw, self._error = self._error(), lambda: None
                 if flaw is not None:
                     raise flaw
                 raise StopAsyncIteration
@@ -89,7 +89,7 @@ def is_end(message: ours.Message) -> bool:
     )
 
 
-class Turn(Stream):
+class Turn(MessageStream):
     """One prompt and what came of it."""
 
     def __init__(self, uuid: str, parsed: Callable[[Any], Any] | None = None) -> None:
@@ -110,7 +110,7 @@ class Turn(Stream):
 
     async def until(self, state: State) -> State:
         """Wait until it is so far, or further; returns where it stands."""
-        while ORDER.index(self.state) < ORDER.index(state) and not self._over:
+        while ORDER.index(self.state) < ORDER.index(state) and not self._finished:
             await self._more()
         return self.state
 
@@ -138,22 +138,22 @@ class Turn(Stream):
         return self.finish_up().__await__()
 
 
-class Response(Stream):
+class ResponseStream(MessageStream):
     """The messages of another stream up to the next result. It takes no more than it yields."""
 
-    def __init__(self, source: Stream) -> None:
+    def __init__(self, source: MessageStream) -> None:
         super().__init__()
         self._source = source
 
     async def __anext__(self) -> ours.Message:
-        if self._over:
+        if self._finished:
             raise StopAsyncIteration
         message = await self._source.__anext__()
-        self._over = is_end(message)
+        self._finished = is_end(message)
         return message
 
 
-class Turns:
+class TurnTracker:
     """Sorts the messages of one engine."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Turns:
         self._running: list[Turn] = []
         self._ended: set[str] = set()
         """Prompts whose turns are over, and whose lives end a line later."""
-        self.tells_lives = False
+        self.has_lifecycle = False
         """Whether the engine tells what becomes of prompts."""
 
     def add(self, turn: Turn) -> None:
@@ -182,10 +182,10 @@ class Turns:
         """The turns a message belongs to, none of which may be left to read it; None if it belongs to no turn."""
         match message:
             case CommandLifecycle(command_uuid=uuid, state=state):
-                return self._live(uuid, state)
+                return self._update(uuid, state)
             case Result() | base.Refused(kind="result"):
                 return self._end(message)
-            case Init() | Assistant() if not self._running and not self.tells_lives and self._waiting:
+            case Init() | Assistant() if not self._running and not self.has_lifecycle and self._waiting:
                 self._begin(next(iter(self._waiting)))
         return list(self._running) or None
 
@@ -198,7 +198,7 @@ class Turns:
                 turn.finish()
             else:
                 turn.finish(lambda: MessageParseError(f"the result of the turn cannot be read: {result}"))
-            if self.tells_lives:
+            if self.has_lifecycle:
                 self._ended.add(turn.uuid)
 
     def finish(self, flaw: Callable[[], BaseException | None]) -> None:
@@ -208,8 +208,8 @@ class Turns:
         self._running.clear()
         self._waiting.clear()
 
-    def _live(self, uuid: str, state: str) -> Sequence[Turn] | None:
-        self.tells_lives = True
+    def _update(self, uuid: str, state: str) -> Sequence[Turn] | None:
+        self.has_lifecycle = True
         turn = self._waiting.get(uuid) or next((turn for turn in self._running if turn.uuid == uuid), None)
         if turn is None:
             if uuid not in self._ended:
@@ -239,7 +239,7 @@ class Turns:
             for uuid in (*named, result.user_message_uuid):
                 if isinstance(uuid, str):
                     self._begin(uuid)
-        if not self._running and not self.tells_lives and self._waiting:
+        if not self._running and not self.has_lifecycle and self._waiting:
             self._begin(next(iter(self._waiting)))
         ended, self._running = self._running, []
         return ended or None

@@ -20,7 +20,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.store.interface import can
+from parley.sdk.store.interface import has_method
 from parley.sdk.types.shapes import SessionKey
 
 COPIED = (".credentials.json", ".claude.json", "settings.json")
@@ -28,7 +28,7 @@ COPIED = (".credentials.json", ".claude.json", "settings.json")
 METADATA = "agent_metadata"
 
 
-class Materialised:
+class StoreCheckout:
     def __init__(self, store: Any, project_key: str, session_ids: Sequence[str], seconds: float = 60.0) -> None:
         self._store = store
         self._project = project_key
@@ -37,7 +37,7 @@ class Materialised:
         self.folder = Path()
         self.found: list[str] = []
 
-    async def __aenter__(self) -> Materialised:
+    async def __aenter__(self) -> StoreCheckout:
         from anyio import fail_after
 
         self.folder = Path(tempfile.mkdtemp(prefix="parley-session-"))
@@ -61,7 +61,7 @@ class Materialised:
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def take_along(self, config: Path) -> None:
+    def copy_config(self, config: Path) -> None:
         """Copy what an engine needs beside the session, readable for nobody else."""
         for name in COPIED:
             try:
@@ -82,26 +82,26 @@ class Materialised:
             return
         self.found.append(session_id)
         home = self.folder / "projects" / self._project
-        write(home / f"{session_id}.jsonl", entries)
-        if not can(self._store, "list_subkeys"):
+        write_transcript(home / f"{session_id}.jsonl", entries)
+        if not has_method(self._store, "list_subkeys"):
             return
         for subpath in await self._store.list_subkeys({"project_key": self._project, "session_id": session_id}):
             path = (home / session_id / f"{subpath}.jsonl").resolve()
             if not path.is_relative_to((home / session_id).resolve()):
                 continue  # a key that leads out of the folder is nobody's transcript
             lines = await self._store.load({**key, "subpath": subpath}) or []
-            write(path, [line for line in lines if line.get("type") != METADATA])
+            write_transcript(path, [line for line in lines if line.get("type") != METADATA])
             for line in lines:
                 if line.get("type") == METADATA:
                     meta = {name: value for name, value in line.items() if name != "type"}
                     path.with_suffix(".meta.json").write_bytes(msgspec.json.encode(meta))
 
 
-def write(path: Path, entries: Sequence[Any]) -> None:
+def write_transcript(path: Path, entries: Sequence[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines: list[Json] = [dict(entry) for entry in entries]
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
-def materialised(store: Any, project_key: str, session_ids: Sequence[str], seconds: float = 60.0) -> Materialised:
-    return Materialised(store, project_key, session_ids, seconds)
+def check_out(store: Any, project_key: str, session_ids: Sequence[str], seconds: float = 60.0) -> StoreCheckout:
+    return StoreCheckout(store, project_key, session_ids, seconds)

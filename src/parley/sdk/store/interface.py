@@ -46,29 +46,29 @@ class SessionStore(Protocol):
         raise NotImplementedError
 
 
-def can(store: Any, method: str) -> bool:
+def has_method(store: Any, method: str) -> bool:
     """Whether a store does more than the least."""
     found = getattr(type(store), method, None) or getattr(store, method, None)
     return found is not None and found is not getattr(SessionStore, method)
 
 
-Place = tuple[str, str, str]
+StoreKey = tuple[str, str, str]
 
 
-def place_of(key: Any) -> Place:
+def store_key(key: Any) -> StoreKey:
     return key["project_key"], key["session_id"], key.get("subpath") or ""
 
 
 class InMemorySessionStore(SessionStore):
     def __init__(self) -> None:
-        self._lines: dict[Place, list[SessionStoreEntry]] = {}
-        self._times: dict[Place, int] = {}
-        self._summaries: dict[Place, SessionSummaryEntry] = {}
+        self._lines: dict[StoreKey, list[SessionStoreEntry]] = {}
+        self._times: dict[StoreKey, int] = {}
+        self._summaries: dict[StoreKey, SessionSummaryEntry] = {}
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         if not entries:
             return
-        place = place_of(key)
+        place = store_key(key)
         lines = self._lines.setdefault(place, [])
         known = {line["uuid"] for line in lines if line.get("uuid")}
         lines += [entry for entry in entries if entry.get("uuid") not in known]
@@ -79,7 +79,7 @@ class InMemorySessionStore(SessionStore):
             self._summaries[place] = {**summary, "mtime": self._times[place]}
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        lines = self._lines.get(place_of(key))
+        lines = self._lines.get(store_key(key))
         return None if lines is None else list(lines)
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
@@ -93,7 +93,7 @@ class InMemorySessionStore(SessionStore):
         return [summary for place, summary in self._summaries.items() if place[0] == project_key]
 
     async def delete(self, key: SessionKey) -> None:
-        project, session_id, subpath = place_of(key)
+        project, session_id, subpath = store_key(key)
         for place in list(self._lines):
             if place[:2] == (project, session_id) and subpath in ("", place[2]):
                 self._lines.pop(place)
@@ -107,7 +107,7 @@ class InMemorySessionStore(SessionStore):
     # For tests.
 
     def get_entries(self, key: SessionKey) -> list[SessionStoreEntry]:
-        return list(self._lines.get(place_of(key), ()))
+        return list(self._lines.get(store_key(key), ()))
 
     @property
     def size(self) -> int:
@@ -130,11 +130,11 @@ def fold_session_summary(
     """The summary of a session with these lines behind the others. `mtime` is for the store to set."""
     data: Json = dict(prev["data"]) if prev is not None else {}
     for entry in entries:
-        fold(data, dict(entry))
+        fold_entry(data, dict(entry))
     return {"session_id": key["session_id"], "mtime": prev["mtime"] if prev is not None else 0, "data": data}
 
 
-def fold(data: Json, entry: Json) -> None:
+def fold_entry(data: Json, entry: Json) -> None:
     if "is_sidechain" not in data:
         data["is_sidechain"] = entry.get("isSidechain") is True
     if isinstance(entry.get("timestamp"), str):

@@ -21,8 +21,8 @@ from parley.protocol.messages.system import MirrorError
 from parley.sdk.runtime.background import Job, is_stray, log, start
 from parley.sdk.types.shapes import SessionKey
 
-MOST_ENTRIES = 500
-MOST_BYTES = 1 << 20
+MAX_ENTRIES = 500
+MAX_BYTES = 1 << 20
 PAUSES_SECONDS = (0.2, 0.8)
 APPEND_SECONDS = 60.0
 
@@ -30,11 +30,11 @@ APPEND_SECONDS = 60.0
 Step = Callable[[], None]
 
 
-class Mirror:
+class StoreMirror:
     def __init__(self, store: Any, eager: bool, told: Callable[[base.Message], None]) -> None:
         self._store = store
         self._eager = eager
-        self._told = told
+        self._deliver = told
         self._held: deque[tuple[str, list[Json]] | Step] = deque()
         """Copies, and what may only be done when those before it have gone."""
         self._steps = 0
@@ -42,26 +42,26 @@ class Mirror:
         self._bytes = 0
         self._sending: Job | None = None
 
-    def put(self, message: base.Message) -> None:
+    def receive(self, message: base.Message) -> None:
         """What the engine said, on its way to the readers."""
         if isinstance(message, TranscriptMirror):
             self._copy(message)
         elif isinstance(message, Result) or (isinstance(message, base.Refused) and message.kind == "result"):
-            self.then(lambda: self._told(message))
+            self.run_after_flush(lambda: self._deliver(message))
         elif self._steps:
-            self._wait(lambda: self._told(message))
+            self._queue_step(lambda: self._deliver(message))
         else:
-            self._told(message)
+            self._deliver(message)
 
-    def then(self, step: Step) -> None:
+    def run_after_flush(self, step: Step) -> None:
         """Do something once all that was copied before is with the store, or given up; at once if it is."""
         if self._held or self._sending is not None:
-            self._wait(step)
+            self._queue_step(step)
             self._send()
         else:
             step()
 
-    def _wait(self, step: Step) -> None:
+    def _queue_step(self, step: Step) -> None:
         self._held.append(step)
         self._steps += 1
 
@@ -73,14 +73,14 @@ class Mirror:
             self._held.append((message.filePath, list(message.entries)))
         self._entries += len(message.entries)
         self._bytes += len(message.line or b"")
-        if self._eager or self._entries >= MOST_ENTRIES or self._bytes >= MOST_BYTES:
+        if self._eager or self._entries >= MAX_ENTRIES or self._bytes >= MAX_BYTES:
             self._send()
 
     def _send(self) -> None:
         if self._sending is None and self._held:
-            self._sending = start(self._work)
+            self._sending = start(self._run)
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         try:
             while self._held:
                 first = self._held.popleft()
@@ -93,16 +93,16 @@ class Mirror:
         finally:
             self._sending = None
 
-    def _given_up(self, error: str, key: SessionKey | None = None) -> None:
+    def _report_error(self, error: str, key: SessionKey | None = None) -> None:
         log.warning("the session store did not take a part of a session: %s", error)
-        self._told(MirrorError(error=error) if key is None else MirrorError(error=error, key=dict(key)))
+        self._deliver(MirrorError(error=error) if key is None else MirrorError(error=error, key=dict(key)))
 
     async def _append(self, path: str, entries: list[Json]) -> None:
         from anyio import fail_after, sleep
 
-        key = key_of(path)
+        key = parse_key(path)
         if key is None:
-            self._given_up(f"{path} is no transcript")
+            self._report_error(f"{path} is no transcript")
             return
         for pause in (*PAUSES_SECONDS, None):
             try:
@@ -111,13 +111,13 @@ class Mirror:
                 return
             except TimeoutError:
                 # It may still arrive: a second try could keep everything twice.
-                self._given_up(f"the store took longer than {APPEND_SECONDS:g} s", key)
+                self._report_error(f"the store took longer than {APPEND_SECONDS:g} s", key)
                 return
             except BaseException as exc:
                 if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
                 if pause is None:
-                    self._given_up(f"{exc}" or type(exc).__name__, key)
+                    self._report_error(f"{exc}" or type(exc).__name__, key)
                     return
             await sleep(pause)
 
@@ -129,7 +129,7 @@ class Mirror:
             self._send()
 
 
-def key_of(path: str) -> SessionKey | None:
+def parse_key(path: str) -> SessionKey | None:
     """Which session a transcript belongs to: `…/projects/<project>/<session>.jsonl`, agents in folders below."""
     parts = path.replace("\\", "/").split("/")
     if "projects" not in parts or not path.endswith(".jsonl"):

@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from parley.engine.clock import Stamp
+from parley.engine.clock import Clock
 from parley.protocol.base import Json
 from parley.sdk import sessions
 from parley.sdk.sessions import (
     ForkSessionResult,
     SDKSessionInfo,
     SessionMessage,
-    milliseconds,
+    parse_milliseconds,
     project_key_for_directory,
 )
-from parley.sdk.store.checkout import METADATA, Materialised, materialised
-from parley.sdk.store.interface import SessionStore, can
+from parley.sdk.store.checkout import METADATA, StoreCheckout, check_out
+from parley.sdk.store.interface import SessionStore, has_method
 from parley.sdk.types.shapes import SessionKey, SessionSummaryEntry
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
@@ -29,15 +29,15 @@ BELOW = 2
 BATCH_BYTES = 1 << 20
 
 
-def key_of(session_id: str, directory: str | None) -> SessionKey:
+def session_key(session_id: str, directory: str | None) -> SessionKey:
     """Raises ValueError for what is no id."""
     if not is_uuid(session_id):
         raise ValueError(f"{session_id!r} is no id of a session")
     return {"project_key": project_key_for_directory(directory), "session_id": session_id}
 
 
-def files_of(store: SessionStore, session_id: str, directory: str | None) -> Materialised:
-    return materialised(store, project_key_for_directory(directory), [session_id])
+def check_out_session(store: SessionStore, session_id: str, directory: str | None) -> StoreCheckout:
+    return check_out(store, project_key_for_directory(directory), [session_id])
 
 
 async def list_sessions_from_store(
@@ -45,19 +45,19 @@ async def list_sessions_from_store(
 ) -> list[SDKSessionInfo]:
     """Those written last come first. Raises ValueError for a store that cannot list."""
     project = project_key_for_directory(directory)
-    if not can(session_store, "list_sessions") and not can(session_store, "list_session_summaries"):
+    if not has_method(session_store, "list_sessions") and not has_method(session_store, "list_session_summaries"):
         raise ValueError("the store can list neither sessions nor summaries")
     times: dict[str, int] = {}
-    if can(session_store, "list_sessions"):
+    if has_method(session_store, "list_sessions"):
         times = {one["session_id"]: one["mtime"] for one in await session_store.list_sessions(project)}
     found: dict[str, SDKSessionInfo | None] = {}
-    if can(session_store, "list_session_summaries"):
+    if has_method(session_store, "list_session_summaries"):
         for summary in await session_store.list_session_summaries(project):
             # A summary that is older than its session was not kept up.
             if summary["mtime"] >= times.get(summary["session_id"], 0):
-                found[summary["session_id"]] = of_summary(summary)
+                found[summary["session_id"]] = convert_summary(summary)
     unread = [session_id for session_id in times if session_id not in found]
-    async with materialised(session_store, project, unread) as files:
+    async with check_out(session_store, project, unread) as files:
         for session_id in files.found:
             info = sessions.get_session_info(session_id, directory, env=files.environment)
             if info is not None:
@@ -67,7 +67,7 @@ async def list_sessions_from_store(
     return ordered[offset : None if limit is None else offset + limit]
 
 
-def of_summary(summary: SessionSummaryEntry) -> SDKSessionInfo | None:
+def convert_summary(summary: SessionSummaryEntry) -> SDKSessionInfo | None:
     """None for what is no conversation of its own."""
     data = summary["data"]
     title = data.get("custom_title") or data.get("ai_title")
@@ -83,7 +83,7 @@ def of_summary(summary: SessionSummaryEntry) -> SDKSessionInfo | None:
         git_branch=data.get("git_branch"),
         cwd=data.get("cwd"),
         tag=data.get("tag"),
-        created_at=milliseconds(data.get("created_at", "")) or None,
+        created_at=parse_milliseconds(data.get("created_at", "")) or None,
     )
 
 
@@ -92,7 +92,7 @@ async def get_session_info_from_store(
 ) -> SDKSessionInfo | None:
     if not is_uuid(session_id):
         return None
-    async with files_of(session_store, session_id, directory) as files:
+    async with check_out_session(session_store, session_id, directory) as files:
         return sessions.get_session_info(session_id, directory, env=files.environment)
 
 
@@ -105,7 +105,7 @@ async def get_session_messages_from_store(
 ) -> list[SessionMessage]:
     if not is_uuid(session_id):
         return []
-    async with files_of(session_store, session_id, directory) as files:
+    async with check_out_session(session_store, session_id, directory) as files:
         return sessions.get_session_messages(session_id, directory, limit, offset, env=files.environment)
 
 
@@ -113,7 +113,7 @@ async def list_subagents_from_store(
     session_store: SessionStore, session_id: str, directory: str | None = None
 ) -> list[str]:
     """Raises ValueError for a store that cannot list them."""
-    if not can(session_store, "list_subkeys"):
+    if not has_method(session_store, "list_subkeys"):
         raise ValueError("the store cannot list subagents")
     if not is_uuid(session_id):
         return []
@@ -134,7 +134,7 @@ async def get_subagent_messages_from_store(
 ) -> list[SessionMessage]:
     if not is_uuid(session_id):
         return []
-    async with files_of(session_store, session_id, directory) as files:
+    async with check_out_session(session_store, session_id, directory) as files:
         return sessions.get_subagent_messages(session_id, agent_id, directory, limit, offset, env=files.environment)
 
 
@@ -142,32 +142,32 @@ async def rename_session_via_store(
     session_store: SessionStore, session_id: str, title: str, directory: str | None = None
 ) -> None:
     """Raises ValueError."""
-    key = key_of(session_id, directory)
+    key = session_key(session_id, directory)
     if not title.strip():
         raise ValueError("a title must have a letter")
-    await append(session_store, key, {"type": "custom-title", "customTitle": title.strip()})
+    await append_line(session_store, key, {"type": "custom-title", "customTitle": title.strip()})
 
 
 async def tag_session_via_store(
     session_store: SessionStore, session_id: str, tag: str | None, directory: str | None = None
 ) -> None:
     """None takes it away. Raises ValueError."""
-    key = key_of(session_id, directory)
+    key = session_key(session_id, directory)
     if tag is not None and not tag.strip():
         raise ValueError("a tag must have a letter; None takes it away")
-    await append(session_store, key, {"type": "tag", "tag": (tag or "").strip()})
+    await append_line(session_store, key, {"type": "tag", "tag": (tag or "").strip()})
 
 
-async def append(store: SessionStore, key: SessionKey, line: Json) -> None:
-    stamp = Stamp()
+async def append_line(store: SessionStore, key: SessionKey, line: Json) -> None:
+    stamp = Clock()
     entry: Any = {**line, "sessionId": key["session_id"], "uuid": stamp.new_uuid(), "timestamp": stamp.now()}
     await store.append(key, [entry])
 
 
 async def delete_session_via_store(session_store: SessionStore, session_id: str, directory: str | None = None) -> None:
     """Nothing, where a store keeps everything for ever. Raises ValueError."""
-    key = key_of(session_id, directory)
-    if can(session_store, "delete"):
+    key = session_key(session_id, directory)
+    if has_method(session_store, "delete"):
         await session_store.delete(key)
 
 
@@ -179,15 +179,15 @@ async def fork_session_via_store(
     title: str | None = None,
 ) -> ForkSessionResult:
     """A copy with ids of its own. Raises ValueError, FileNotFoundError."""
-    key = key_of(session_id, directory)
+    key = session_key(session_id, directory)
     lines: list[Any] | None = await session_store.load(key)
     if lines is None:
         raise FileNotFoundError(f"there is no session {session_id}")
-    copied, new = forked(lines, session_id, up_to_message_id), Stamp().new_uuid()
+    copied, new = fork_lines(lines, session_id, up_to_message_id), Clock().new_uuid()
     info = await get_session_info_from_store(session_store, session_id, directory)
     named = title or f"{info.summary if info is not None else 'session'} (fork)"
     entries: list[Any] = [{**line, "sessionId": new} for line in copied]
-    entries.append({"type": "custom-title", "customTitle": named, "sessionId": new, "uuid": Stamp().new_uuid()})
+    entries.append({"type": "custom-title", "customTitle": named, "sessionId": new, "uuid": Clock().new_uuid()})
     await session_store.append({**key, "session_id": new}, entries)
     return ForkSessionResult(new)
 
@@ -195,9 +195,9 @@ async def fork_session_via_store(
 LINKS = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssistantUUID")
 
 
-def forked(lines: list[Json], session_id: str, up_to: str | None) -> list[Json]:
+def fork_lines(lines: list[Json], session_id: str, up_to: str | None) -> list[Json]:
     """The lines with ids of their own, up to and with one of them. Raises ValueError."""
-    new_uuid = Stamp().new_uuid
+    new_uuid = Clock().new_uuid
     kept = [line for line in lines if not line.get("isSidechain") and line.get("type") not in ("custom-title", "tag")]
     if up_to is not None:
         at = next((number for number, line in enumerate(kept) if line.get("uuid") == up_to), None)
@@ -226,11 +226,11 @@ async def import_session_to_store(
     batch_size: int = 500,
 ) -> None:
     """Copy a session on disk into a store. Raises ValueError, FileNotFoundError."""
-    shelf = sessions.Shelf(directory, None, None)
-    found, _ = shelf.known(session_id)
+    shelf = sessions.SessionLookup(directory, None, None)
+    found, _ = shelf.find(session_id)
     path = Path(found.path(session_id))
     key: SessionKey = {"project_key": path.parent.name, "session_id": session_id}
-    await send(store, key, path, batch_size, BELOW)
+    await send_batches(store, key, path, batch_size, BELOW)
     if not include_subagents:
         return
     home = path.with_suffix("")
@@ -243,10 +243,10 @@ async def import_session_to_store(
             data = private_files.read(meta, below=below)
             head: Any = {**msgspec.json.decode(data, type=dict), "type": METADATA}
             await store.append(part, [head])
-        await send(store, part, agent, batch_size, below)
+        await send_batches(store, part, agent, batch_size, below)
 
 
-async def send(store: SessionStore, key: SessionKey, path: Path, batch_size: int, below: int) -> None:
+async def send_batches(store: SessionStore, key: SessionKey, path: Path, batch_size: int, below: int) -> None:
     """Raises OSError for a file that a link leads to: `below` is how many of the folders above it are ours."""
     batch: list[Any] = []
     size = 0

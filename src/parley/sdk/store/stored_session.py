@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from parley.sdk.options import Options
 
 if TYPE_CHECKING:
-    from parley.sdk.runtime.message_router import Inbox
-    from parley.sdk.store.checkout import Materialised
-    from parley.sdk.store.mirror import Mirror
+    from parley.sdk.runtime.message_router import MessageRouter
+    from parley.sdk.store.checkout import StoreCheckout
+    from parley.sdk.store.mirror import StoreMirror
 
 
-class Kept:
+class StoredSession:
     def __init__(self, options: Options) -> None:
         """Raises TypeError for what is no store."""
         for method in ("append", "load"):
@@ -23,10 +23,10 @@ class Kept:
                 kind = type(options.session_store).__name__
                 raise TypeError(f"session_store must be a SessionStore with append and load; {kind} has no {method}")
         self._options = options
-        self._files: Materialised | None = None
-        self._mirror: Mirror | None = None
+        self._files: StoreCheckout | None = None
+        self._mirror: StoreMirror | None = None
 
-    async def taken_up(self) -> Options:
+    async def resume_options(self) -> Options:
         """The options for an engine that finds the session in a folder of its own, if there is one to go on with.
 
         Raises CLIConnectionError if the store does not answer.
@@ -35,34 +35,34 @@ class Kept:
         if options.resume is None and not options.continue_conversation:
             return options
         from parley.sdk.sessions import project_key_for_directory
-        from parley.sdk.store.checkout import materialised
+        from parley.sdk.store.checkout import check_out
 
         project = project_key_for_directory(options.cwd)
         candidates = [options.resume] if options.resume is not None else await self._newest_first(project)
-        files = materialised(options.session_store, project, candidates[:1], options.load_timeout_ms / 1000)
+        files = check_out(options.session_store, project, candidates[:1], options.load_timeout_ms / 1000)
         await files.__aenter__()
         if not files.found:
             files.remove()
             return options  # nobody knows it here; the engine looks on its own disk
         self._files = files
-        files.take_along(config_folder(options))
+        files.copy_config(config_folder(options))
         env = {**options.env, "CLAUDE_CONFIG_DIR": str(files.folder)}
         return replace(options, env=env, resume=files.found[0], continue_conversation=False)
 
     async def _newest_first(self, project: str) -> list[str]:
-        from parley.sdk.store.interface import can
+        from parley.sdk.store.interface import has_method
 
-        if not can(self._options.session_store, "list_sessions"):
+        if not has_method(self._options.session_store, "list_sessions"):
             return []
         listed = await self._options.session_store.list_sessions(project)
         return [one["session_id"] for one in sorted(listed, key=lambda one: one["mtime"], reverse=True)]
 
-    def mirrored(self, inbox: Inbox) -> Mirror:
+    def open_mirror(self, inbox: MessageRouter) -> StoreMirror:
         """What goes between the engine and its readers."""
-        from parley.sdk.store.mirror import Mirror
+        from parley.sdk.store.mirror import StoreMirror
 
         options = self._options
-        self._mirror = Mirror(options.session_store, options.session_store_flush == "eager", inbox.put)
+        self._mirror = StoreMirror(options.session_store, options.session_store_flush == "eager", inbox.receive)
         return self._mirror
 
     async def close(self) -> None:

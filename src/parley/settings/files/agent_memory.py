@@ -24,13 +24,13 @@ FILE = "MEMORY.md"
 SCOPES = ("user", "project", "local")
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class AgentMemoryPath(Struct, frozen=True, kw_only=True):
     folder: Path
     beneath: tuple[str, ...]
     """The folders that no link may lead out of."""
 
 
-def place(scope: str, name: str, config: Path, project: str) -> Place | None:
+def find_path(scope: str, name: str, config: Path, project: str) -> AgentMemoryPath | None:
     """Where an agent keeps its memory; None if there is no such scope."""
     tree = Path(project, ".claude")
     folders = {"user": config / "agent-memory", "project": tree / "agent-memory", "local": tree / "agent-memory-local"}
@@ -38,22 +38,22 @@ def place(scope: str, name: str, config: Path, project: str) -> Place | None:
         return None
     # A name is what somebody wrote, and no way out of the folder.
     inner = re.sub(r"[^\w-]+", "-", name).strip("-") or "agent"
-    return Place(folder=folders[scope] / inner, beneath=(str(config) if scope == "user" else project,))
+    return AgentMemoryPath(folder=folders[scope] / inner, beneath=(str(config) if scope == "user" else project,))
 
 
-def told(place: Place | None, denies: Callable[[str], bool]) -> tuple[str, str]:
+def load_text(place: AgentMemoryPath | None, denies: Callable[[str], bool]) -> tuple[str, str]:
     """What the agent is told, and what is wrong with its memory."""
     if place is None:
         return "", f"memory must be one of {', '.join(SCOPES)}"
     path = place.folder / FILE
     try:
-        found = safe_read.read(path, place.beneath, MOST_BYTES)
+        found = safe_read.read_file(path, place.beneath, MOST_BYTES)
         if denies(str(path)) or denies(found.real):
             return "", f"{path} is denied by a rule"
-        kept = shortened(found.data.decode("utf-8-sig"))
-    except safe_read.Absent:
+        kept = shorten(found.data.decode("utf-8-sig"))
+    except safe_read.MissingFile:
         kept = ""
-    except (safe_read.Unfit, UnicodeDecodeError) as exc:
+    except (safe_read.UnreadableFile, UnicodeDecodeError) as exc:
         return "", f"{path} is not read: {exc}"
     says = f"{FILE} there begins:\n\n{kept}" if kept else f"{FILE} there is still to be written."
     return (
@@ -62,6 +62,6 @@ def told(place: Place | None, denies: Callable[[str], bool]) -> tuple[str, str]:
     ), ""
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Its beginning: so many lines, and so many characters."""
     return "\n".join(text.splitlines()[:MOST_LINES])[:MOST_CHARS].strip()

@@ -26,7 +26,7 @@ from parley.errors import UsageError
 from parley.protocol.base import Json, convert
 from parley.protocol.messages.requests import AgentDefinition
 from parley.settings import safe_read
-from parley.settings.base import Flaw
+from parley.settings.base import SettingsProblem
 from parley.settings.files import frontmatter
 
 MOST_BYTES = 200_000
@@ -38,36 +38,43 @@ OF_PLUGIN = "an agent of a plugin may not bring it"
 KNOWN = frozenset(AgentDefinition.__struct_fields__)
 
 
-def gather(
+def load_agents(
     folder: Path,
     beneath: tuple[str, ...] | None,
     *,
     withheld: str = "",
     obstacle: Callable[[bytes], str | None] = lambda data: None,
-) -> tuple[dict[str, AgentDefinition], list[Flaw]]:
+) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
     """The agents of one folder and those below it, and what is wrong with the rest.
 
     `withheld` is the reason why what widens does not count, if it does not; `obstacle` says it file by file."""
     found: dict[str, AgentDefinition] = {}
-    flaws: list[Flaw] = []
-    for path in files_in(folder):
+    flaws: list[SettingsProblem] = []
+    for path in list_files(folder):
         try:
-            data = safe_read.read(path, beneath, MOST_BYTES).data
+            data = safe_read.read_file(path, beneath, MOST_BYTES).data
             reason = withheld or obstacle(data) or ""
-            name, kind, dropped = read(data.decode("utf-8-sig"), path.stem, trusted=not reason)
-        except (safe_read.Unfit, UnicodeDecodeError, frontmatter.Broken, msgspec.ValidationError) as exc:
-            flaws.append(Flaw(path=str(path), text=f"is not used as an agent: {exc}"))
+            name, kind, dropped = parse_agent(data.decode("utf-8-sig"), path.stem, trusted=not reason)
+        except (
+            safe_read.UnreadableFile,
+            UnicodeDecodeError,
+            frontmatter.FrontmatterError,
+            msgspec.ValidationError,
+        ) as exc:
+            flaws.append(SettingsProblem(path=str(path), text=f"is not used as an agent: {exc}"))
             continue
         if dropped:
-            flaws.append(Flaw(path=str(path), text=f"without effect: {', '.join(dropped)}: {reason}"))
+            flaws.append(SettingsProblem(path=str(path), text=f"without effect: {', '.join(dropped)}: {reason}"))
         if name in found:
-            flaws.append(Flaw(path=str(path), text=f"is not used as an agent: there is another called {name!r}"))
+            flaws.append(
+                SettingsProblem(path=str(path), text=f"is not used as an agent: there is another called {name!r}")
+            )
             continue
         found[name] = kind
     return found, flaws
 
 
-def files_in(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """No link is followed."""
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
@@ -78,26 +85,26 @@ def files_in(folder: Path) -> list[Path]:
     return found[:MOST_FILES]
 
 
-def read(text: str, stem: str, *, trusted: bool) -> tuple[str, AgentDefinition, list[str]]:
+def parse_agent(text: str, stem: str, *, trusted: bool) -> tuple[str, AgentDefinition, list[str]]:
     """Its name, what it is, and what of it does not count. Raises Broken or ValidationError."""
-    head, body = frontmatter.read(text)
+    head, body = frontmatter.split_frontmatter(text)
     name = head.get("name", stem)
     if not isinstance(name, str) or not name.strip():
-        raise frontmatter.Broken("its name is none")
+        raise frontmatter.FrontmatterError("its name is none")
     if not isinstance(head.get("description"), str):
-        raise frontmatter.Broken("it has no description")
+        raise frontmatter.FrontmatterError("it has no description")
     dropped = [] if trusted else [key for key in WIDENING if head.get(key)]
     fields: Json = {key: value for key, value in head.items() if key in KNOWN and key not in dropped}
     for key in LISTS:
         if key in fields:
-            fields[key] = frontmatter.names(fields[key])
+            fields[key] = frontmatter.parse_names(fields[key])
     if isinstance(fields.get("mcpServers"), dict):
         fields["mcpServers"] = [{name: config} if config else name for name, config in fields["mcpServers"].items()]
     kind: AgentDefinition = convert({**fields, "prompt": body}, AgentDefinition)
     return name.strip(), kind, dropped
 
 
-def on_command_line(text: str | None) -> Mapping[str, AgentDefinition]:
+def from_command_line(text: str | None) -> Mapping[str, AgentDefinition]:
     """What `--agents` says, as JSON or in a file. Raises UsageError."""
     if text is None:
         return {}

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
-from parley.settings.base import Flaw, Recipe
+from parley.settings.base import PromptTemplate, SettingsProblem
 from parley.settings.files import frontmatter
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*(:\w[\w-]*(\.\w[\w-]*)*)*")
@@ -32,7 +32,7 @@ DEEPEST = 5
 MOST_DESCRIPTION_CHARS = 1_000
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class TemplateFolder(Struct, frozen=True, kw_only=True):
     """A folder with `commands` and `skills` in it."""
 
     folder: str
@@ -41,24 +41,24 @@ class Place(Struct, frozen=True, kw_only=True):
     """What stands before all names."""
     beneath: tuple[str, ...] | None = None
     """The folders that no link may lead out of."""
-    may_act: bool = False
+    is_trusted: bool = False
     obstacle: Callable[[bytes], str | None] = lambda data: None
     """Why one of its files may not act all the same; None if it may."""
 
 
-def gather(places: Sequence[Place]) -> tuple[list[Recipe], list[Flaw]]:
+def load_templates(places: Sequence[TemplateFolder]) -> tuple[list[PromptTemplate], list[SettingsProblem]]:
     """Everything that is there, and the files that cannot be used."""
-    found: dict[str, Recipe] = {}
-    flaws: list[Flaw] = []
+    found: dict[str, PromptTemplate] = {}
+    flaws: list[SettingsProblem] = []
     for kind, paths in (("skill", skill_files), ("command", command_files)):
         for place in places:
             for name, path in paths(place.folder):
                 try:
-                    recipe = read(place, kind, place.prefix + name, path)
-                except safe_read.Absent:
+                    recipe = read_template(place, kind, place.prefix + name, path)
+                except safe_read.MissingFile:
                     continue
-                except (safe_read.Unfit, frontmatter.Broken) as exc:
-                    flaws.append(Flaw(path=path, text=f"is not used as a {kind}: {exc}"))
+                except (safe_read.UnreadableFile, frontmatter.FrontmatterError) as exc:
+                    flaws.append(SettingsProblem(path=path, text=f"is not used as a {kind}: {exc}"))
                     continue
                 found.setdefault(recipe.name, recipe)
     return sorted(found.values(), key=lambda recipe: (recipe.kind, recipe.name)), flaws
@@ -86,43 +86,45 @@ def skill_files(folder: str) -> Iterator[tuple[str, str]]:
         yield name, os.path.join(folder, "skills", name, SKILL_FILE)
 
 
-def read(place: Place, kind: Literal["command", "skill"] | str, name: str, path: str) -> Recipe:
+def read_template(
+    place: TemplateFolder, kind: Literal["command", "skill"] | str, name: str, path: str
+) -> PromptTemplate:
     """Raises Unfit or Broken."""
-    found = safe_read.read(path, place.beneath, MOST_BYTES)
+    found = safe_read.read_file(path, place.beneath, MOST_BYTES)
     try:
-        head, text = frontmatter.read(found.data.decode("utf-8-sig"))
+        head, text = frontmatter.split_frontmatter(found.data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise safe_read.Unfit("is no text in UTF-8") from None
+        raise safe_read.UnreadableFile("is no text in UTF-8") from None
     if NAME.fullmatch(name) is None:
-        raise safe_read.Unfit(f"{name!r} is no name: letters, digits, `-`, `_` and single dots make one")
-    return Recipe(
+        raise safe_read.UnreadableFile(f"{name!r} is no name: letters, digits, `-`, `_` and single dots make one")
+    return PromptTemplate(
         name=name,
         kind="skill" if kind == "skill" else "command",
         source=place.source,
         text=text,
         path=path,
-        description=plain(head.get("description"))[:MOST_DESCRIPTION_CHARS] or first_line(text),
-        hint=plain(head.get("argument-hint")),
-        tools=tuple(frontmatter.names(head.get("allowed-tools"))),
-        model=plain(head.get("model")) or None,
-        for_model=not says(head, "disable-model-invocation", False),
-        for_person=says(head, "user-invocable", True),
-        may_act=place.may_act and place.obstacle(found.data) is None,
+        description=to_text(head.get("description"))[:MOST_DESCRIPTION_CHARS] or first_line(text),
+        hint=to_text(head.get("argument-hint")),
+        tools=tuple(frontmatter.parse_names(head.get("allowed-tools"))),
+        model=to_text(head.get("model")) or None,
+        model_invocable=not read_switch(head, "disable-model-invocation", False),
+        user_invocable=read_switch(head, "user-invocable", True),
+        is_trusted=place.is_trusted and place.obstacle(found.data) is None,
     )
 
 
-def says(head: Json, key: str, default: bool) -> bool:
+def read_switch(head: Json, key: str, default: bool) -> bool:
     """Raises Unfit if it is neither yes nor no."""
     value = head.get(key, default)
     if not isinstance(value, bool):
-        raise safe_read.Unfit(f"{key} must be true or false, not {value!r}")
+        raise safe_read.UnreadableFile(f"{key} must be true or false, not {value!r}")
     return value
 
 
-def plain(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A value as people wrote it: `[who]` is no list where a text is meant."""
     if isinstance(value, list):
-        return "[" + ", ".join(map(plain, value)) + "]"
+        return "[" + ", ".join(map(to_text, value)) + "]"
     return "" if value is None else " ".join(str(value).split())
 
 

@@ -24,11 +24,11 @@ NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")
 DEEPEST = 20
 
 
-class Broken(Exception):
+class FrontmatterError(Exception):
     """The head is none that can be read; the words say where."""
 
 
-class Row:
+class HeadLine:
     """One line that is not empty: where its text begins, and where it stands."""
 
     def __init__(self, number: int, line: str) -> None:
@@ -37,21 +37,21 @@ class Row:
         self.indent = len(line) - len(self.text)
 
 
-def read(text: str) -> tuple[Json, str]:
+def split_frontmatter(text: str) -> tuple[Json, str]:
     """The head and the rest; no head is an empty one. Raises Broken."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or not FENCE.match(lines[0]):
         return {}, text
     end = next((at for at, line in enumerate(lines[1:], 1) if FENCE.match(line)), None)
     if end is None:
-        raise Broken("the head that begins with --- has no end")
+        raise FrontmatterError("the head that begins with --- has no end")
     if any("\t" in line[: len(line) - len(line.lstrip())] for line in lines[1:end]):
-        raise Broken("the head is indented with tabs")
-    found = Parser(lines[1:end]).head()
+        raise FrontmatterError("the head is indented with tabs")
+    found = FrontmatterParser(lines[1:end]).head()
     return found, "\n".join(lines[end + 1 :]).strip()
 
 
-class Parser:
+class FrontmatterParser:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
@@ -62,13 +62,13 @@ class Parser:
             return {}
         found = self._map(row.indent, 1)
         if (left := self._row()) is not None:
-            raise Broken(f"line {left.number}: {left.text[:60]!r} does not belong to anything")
+            raise FrontmatterError(f"line {left.number}: {left.text[:60]!r} does not belong to anything")
         return found
 
-    def _row(self) -> Row | None:
+    def _row(self) -> HeadLine | None:
         """The next line with something on it."""
         while self._at < len(self._lines):
-            row = Row(self._at + 2, self._lines[self._at])
+            row = HeadLine(self._at + 2, self._lines[self._at])
             if row.text.strip() and not row.text.startswith("#"):
                 return row
             self._at += 1
@@ -76,15 +76,15 @@ class Parser:
 
     def _map(self, indent: int, depth: int) -> Json:
         if depth > DEEPEST:
-            raise Broken(f"it is nested more than {DEEPEST} levels deep")
+            raise FrontmatterError(f"it is nested more than {DEEPEST} levels deep")
         found: Json = {}
         while (row := self._row()) is not None and row.indent == indent:
             match = KEY.match(row.text.rstrip())
             if match is None:
-                raise Broken(f"line {row.number}: {row.text[:60]!r} is not `key: value`")
+                raise FrontmatterError(f"line {row.number}: {row.text[:60]!r} is not `key: value`")
             key, value = match[1].strip("\"'"), match[2] or ""
             if key in found:
-                raise Broken(f"line {row.number}: {key!r} is there twice")
+                raise FrontmatterError(f"line {row.number}: {key!r} is there twice")
             self._at += 1
             found[key] = self._value(value, indent, depth, row.number)
         return found
@@ -104,7 +104,7 @@ class Parser:
     def _whole(self, text: str, indent: int) -> str:
         """A value with the lines it goes on in, which are indented further."""
         while self._at < len(self._lines):
-            row = Row(0, self._lines[self._at])
+            row = HeadLine(0, self._lines[self._at])
             if not row.text.strip() or row.indent <= indent:
                 break
             text = f"{text.rstrip()} {row.text}"
@@ -137,7 +137,7 @@ class Parser:
         return re.sub(r"(?<!\n)\n(?!\n)", " ", text) if folded else text
 
 
-def is_item(row: Row) -> bool:
+def is_item(row: HeadLine) -> bool:
     return row.text.rstrip() == "-" or row.text.startswith("- ")
 
 
@@ -149,16 +149,16 @@ def scalar(text: str, number: int) -> Any:
         while end > 0 and (text[end - 1] == "\\" if text[0] == '"' else text[end + 1 : end + 2] == "'"):
             end = text.find(text[0], end + (1 if text[0] == '"' else 2))
         if end < 0 or COMMENT.sub("", text[end + 1 :]).strip():
-            raise Broken(f"line {number}: a quote is not closed, or something stands behind it")
+            raise FrontmatterError(f"line {number}: a quote is not closed, or something stands behind it")
         inner = text[1:end]
-        return unescaped(inner) if text[0] == '"' else inner.replace("''", "'")
+        return unescape(inner) if text[0] == '"' else inner.replace("''", "'")
     text = COMMENT.sub("", text).strip()
     if text.startswith("["):
         if not text.endswith("]"):
-            raise Broken(f"line {number}: a list in brackets is not closed")
-        return [scalar(item, number) for item in parts(text[1:-1]) if item.strip()]
+            raise FrontmatterError(f"line {number}: a list in brackets is not closed")
+        return [scalar(item, number) for item in split_items(text[1:-1]) if item.strip()]
     if text.startswith("{"):
-        raise Broken(f"line {number}: braces are not read here; write one key a line")
+        raise FrontmatterError(f"line {number}: braces are not read here; write one key a line")
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if NUMBER.fullmatch(text):
@@ -166,12 +166,12 @@ def scalar(text: str, number: int) -> Any:
     return text
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     escapes = {"n": "\n", "t": "\t"}
     return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[1]), text)
 
 
-def parts(text: str) -> list[str]:
+def split_items(text: str) -> list[str]:
     """The items between commas, where no quote or bracket holds them together."""
     found, depth, quote = [""], 0, ""
     for letter in text:
@@ -190,8 +190,8 @@ def parts(text: str) -> list[str]:
     return found
 
 
-def names(value: Any) -> list[str]:
+def parse_names(value: Any) -> list[str]:
     """A list of names, also where it is written as `a, b(c, d)` without brackets."""
     if isinstance(value, str):
-        return [item.strip() for item in parts(value) if item.strip()]
+        return [item.strip() for item in split_items(value) if item.strip()]
     return [str(item) for item in value] if isinstance(value, list) else []

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from parley.protocol.base import Struct
 from parley.settings import safe_read
-from parley.settings.base import Flaw
+from parley.settings.base import SettingsProblem
 
 NAMES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
 LOCAL_NAME = "CLAUDE.local.md"
@@ -32,7 +32,7 @@ FENCE = r" {0,3}(```+|~~~+)"
 HEADING = "Instructions from files of the user and the project. Follow them where they apply to the task."
 
 
-class Places(Struct, frozen=True, kw_only=True):
+class MemoryPaths(Struct, frozen=True, kw_only=True):
     """Where to look."""
 
     cwd: str
@@ -45,45 +45,45 @@ class Places(Struct, frozen=True, kw_only=True):
     local: bool = True
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class MemoryText(Struct, frozen=True, kw_only=True):
     text: str = ""
-    inner: str = ""
+    nested: str = ""
     """The text without its heading."""
     files: tuple[str, ...] = ()
-    flaws: tuple[Flaw, ...] = ()
+    problems: tuple[SettingsProblem, ...] = ()
 
 
-def gather(places: Places, denies: Callable[[str], bool] = lambda path: False) -> Memory:
+def load_memory(places: MemoryPaths, denies: Callable[[str], bool] = lambda path: False) -> MemoryText:
     """Everything that is there, in a fixed order; each file once. `denies` says which paths may not be read."""
-    work = Gathering(denies)
+    work = MemoryLoader(denies)
     if places.user:
         own = (str(places.config), str(places.home), *project_roots(places))
-        work.take(places.config / "CLAUDE.md", None, own, places.home)
+        work.add_file(places.config / "CLAUDE.md", None, own, places.home)
     for folder in folders(places.cwd):
         names = NAMES if places.project else ()
         for name in (*names, *((LOCAL_NAME,) if places.local else ())):
-            work.take(Path(folder, name), project_roots(places), project_roots(places), places.home)
-    return work.done()
+            work.add_file(Path(folder, name), project_roots(places), project_roots(places), places.home)
+    return work.result()
 
 
-def between(places: Places, path: str, denies: Callable[[str], bool]) -> list[Memory]:
+def load_between(places: MemoryPaths, path: str, denies: Callable[[str], bool]) -> list[MemoryText]:
     """What is said in the folders below the working directory, down to that of a file; nothing of one elsewhere."""
     top, inner = os.path.realpath(places.cwd), os.path.dirname(os.path.realpath(os.path.join(places.cwd, path)))
     if not inner.startswith(top.rstrip("/") + "/"):
         return []
     names = [*(NAMES if places.project else ()), *((LOCAL_NAME,) if places.local else ())]
-    found: list[Memory] = []
+    found: list[MemoryText] = []
     for folder in [Path(inner), *Path(inner).parents]:
         if str(folder) == top:
             break
-        work = Gathering(denies)
+        work = MemoryLoader(denies)
         for name in names:
-            work.take(folder / name, project_roots(places), project_roots(places), places.home)
-        found.insert(0, work.done())
-    return [memory for memory in found if memory.files or memory.flaws]
+            work.add_file(folder / name, project_roots(places), project_roots(places), places.home)
+        found.insert(0, work.result())
+    return [memory for memory in found if memory.files or memory.problems]
 
 
-def project_roots(places: Places) -> tuple[str, ...]:
+def project_roots(places: MemoryPaths) -> tuple[str, ...]:
     return (folders(places.cwd)[0], *places.more_roots)
 
 
@@ -95,7 +95,7 @@ def folders(cwd: str) -> list[str]:
     return [str(place) for place in reversed(above[: above.index(root) + 1])]
 
 
-class Gathering:
+class MemoryLoader:
     """A walk over files and what they bring in."""
 
     def __init__(self, denies: Callable[[str], bool]) -> None:
@@ -103,57 +103,57 @@ class Gathering:
         self._seen: set[tuple[int, int]] = set()
         self._parts: list[str] = []
         self._files: list[str] = []
-        self._flaws: list[Flaw] = []
-        self._left = MOST_BYTES
+        self._problems: list[SettingsProblem] = []
+        self._left_bytes = MOST_BYTES
 
-    def take(
+    def add_file(
         self, path: Path, beneath: tuple[str, ...] | None, imports: tuple[str, ...], home: Path, depth: int = 0
     ) -> None:
         """One file, if it is there, and behind it those that it brings in, which must lie in `imports`."""
         try:
             text = self._read(path, beneath)
-        except safe_read.Absent:
+        except safe_read.MissingFile:
             return
-        except safe_read.Unfit as exc:
-            self._flaws.append(Flaw(path=str(path), text=f"{exc}; it is not part of the memory"))
+        except safe_read.UnreadableFile as exc:
+            self._problems.append(SettingsProblem(path=str(path), text=f"{exc}; it is not part of the memory"))
             return
         if text is None:
             return
         self._files.append(str(path))
-        self._parts.append(f"{contents_of(str(path))}\n\n{text.strip()}")
+        self._parts.append(f"{heading_for(str(path))}\n\n{text.strip()}")
         if depth < DEEPEST_IMPORT:
-            for named in imported(text):
-                self.take(resolved(named, path.parent, home), imports, imports, home, depth + 1)
+            for named in find_imports(text):
+                self.add_file(resolve_import(named, path.parent, home), imports, imports, home, depth + 1)
 
     def _read(self, path: Path, beneath: tuple[str, ...] | None) -> str | None:
         """The text; None if it was seen already or is empty. Raises Unfit."""
-        found = safe_read.read(path, beneath, min(MOST_FILE_BYTES, self._left))
+        found = safe_read.read_file(path, beneath, min(MOST_FILE_BYTES, self._left_bytes))
         if self._denies(str(path)) or self._denies(found.real):
-            raise safe_read.Unfit("is denied by a rule")
+            raise safe_read.UnreadableFile("is denied by a rule")
         if found.identity in self._seen:
             return None
         self._seen.add(found.identity)
-        self._left -= len(found.data)
+        self._left_bytes -= len(found.data)
         try:
             text = found.data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise safe_read.Unfit("is no text in UTF-8") from None
+            raise safe_read.UnreadableFile("is no text in UTF-8") from None
         if "\0" in text:
-            raise safe_read.Unfit("is no text")
+            raise safe_read.UnreadableFile("is no text")
         return text if text.strip() else None
 
-    def done(self) -> Memory:
+    def result(self) -> MemoryText:
         inner = "\n\n".join(self._parts)
         text = f"{HEADING}\n\n{inner}" if inner else ""
-        return Memory(text=text, inner=inner, files=tuple(self._files), flaws=tuple(self._flaws))
+        return MemoryText(text=text, nested=inner, files=tuple(self._files), problems=tuple(self._problems))
 
 
-def contents_of(path: str) -> str:
+def heading_for(path: str) -> str:
     """What stands before the text of a file."""
     return f"Contents of {path}:"
 
 
-def imported(text: str) -> Iterator[str]:
+def find_imports(text: str) -> Iterator[str]:
     """The paths behind `@`, but for those in code."""
     fence = ""
     for line in text.split("\n"):
@@ -165,7 +165,7 @@ def imported(text: str) -> Iterator[str]:
                 yield found[1].replace("\\ ", " ").rstrip(".,;:!?)")
 
 
-def resolved(named: str, folder: Path, home: Path) -> Path:
+def resolve_import(named: str, folder: Path, home: Path) -> Path:
     """The file that an import means."""
     if named.startswith("~/"):
         return home / named[2:]

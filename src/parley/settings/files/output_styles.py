@@ -12,37 +12,39 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.settings import safe_read
-from parley.settings.base import DEFAULT_STYLE, Flaw, Style, shown
+from parley.settings.base import DEFAULT_STYLE, OutputStyle, SettingsProblem, printable
 
 NAME = re.compile(r"\w[\w .-]{0,63}")
 FRONT = re.compile(r"\A---\r?\n.*?^---\s*?$", re.DOTALL | re.MULTILINE)
 MOST_BYTES = 100_000
 
 
-def find(name: str, config: Path, project: str | None) -> Style:
+def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
     """The style of that name, without its front matter; the default one if there is none or it cannot be used."""
     if name == DEFAULT_STYLE:
-        return Style()
+        return OutputStyle()
     if NAME.fullmatch(name) is None:
-        return Style(flaw=Flaw(path="outputStyle", text=f"{shown(name)!r} is no name of a style"))
-    flaw = Flaw(path="outputStyle", text=f"there is no style {name!r}; the default one is used")
+        return OutputStyle(
+            problem=SettingsProblem(path="outputStyle", text=f"{printable(name)!r} is no name of a style")
+        )
+    flaw = SettingsProblem(path="outputStyle", text=f"there is no style {name!r}; the default one is used")
     places: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
     if project is not None:
         places.insert(0, (Path(project, ".claude", "output-styles"), (project,)))
     for folder, beneath in places:
         path = folder / f"{name}.md"
         try:
-            text = safe_read.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
-        except safe_read.Absent:
+            text = safe_read.read_file(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
+        except safe_read.MissingFile:
             continue
-        except (safe_read.Unfit, UnicodeDecodeError) as exc:
-            flaw = Flaw(path=str(path), text=f"is not used as a style: {exc}")
+        except (safe_read.UnreadableFile, UnicodeDecodeError) as exc:
+            flaw = SettingsProblem(path=str(path), text=f"is not used as a style: {exc}")
             continue
-        return Style(name=name, text=FRONT.sub("", text).strip())
-    return Style(flaw=flaw)
+        return OutputStyle(name=name, text=FRONT.sub("", text).strip())
+    return OutputStyle(problem=flaw)
 
 
-def names(config: Path | None, project: str | None) -> list[str]:
+def list_styles(config: Path | None, project: str | None) -> list[str]:
     """The styles there are, the default one first."""
     folders = [config / "output-styles"] if config is not None else []
     folders += [Path(project, ".claude", "output-styles")] if project is not None else []

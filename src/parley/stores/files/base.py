@@ -9,15 +9,15 @@ from pathlib import Path
 
 from parley.errors import SessionError
 from parley.protocol.base import Json
-from parley.stores.base import Agent, Entry, Mended
-from parley.stores.files.entry_codec import Context
-from parley.stores.files.lease import take
+from parley.stores.base import AgentInfo, Entry, RepairReport
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.lease import acquire
 from parley.stores.files.transcript import BELOW, Transcript
 from parley.workspace import private_files
 
 
 @contextmanager
-def looking() -> Iterator[None]:
+def translate_os_errors() -> Iterator[None]:
     """A folder that we may not look into is told as a session's error."""
     try:
         yield
@@ -25,47 +25,47 @@ def looking() -> Iterator[None]:
         raise SessionError(f"sessions cannot be looked for at {exc.filename}: {exc.strerror}") from None
 
 
-def is_there(path: Path) -> bool:
+def log_exists(path: Path) -> bool:
     """Whether a session has its log here. Raises OSError, Unsafe for what is no file of ours."""
     try:
-        private_files.look(path, below=BELOW)
+        private_files.stat_file(path, below=BELOW)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
 
-class Files:
+class FileStore:
     """A part of such a store: where its logs lie, the store itself says."""
 
     _leases: Path
-    _context: Context
-    _complain: Callable[[str], None]
+    _context: EntryContext
+    _warn: Callable[[str], None]
 
     def path(self, session_id: str) -> str:
         raise NotImplementedError
 
-    def _known(self, session_id: str) -> Path:
+    def _path_of_existing(self, session_id: str) -> Path:
         """Where the log of a session is. Raises UnknownSession."""
         raise NotImplementedError
 
-    def repair(self, session_id: str) -> Mended | None:
-        from parley.stores.files.repair import mend
+    def repair(self, session_id: str) -> RepairReport | None:
+        from parley.stores.files.repair import repair_file
 
-        path = self._known(session_id)
-        with take(self._leases / session_id, session_id):
-            return mend(path, session_id)
+        path = self._path_of_existing(session_id)
+        with acquire(self._leases / session_id, session_id):
+            return repair_file(path, session_id)
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Transcript:
-        from parley.stores.files.sidechain import opened
+        from parley.stores.files.sidechain import open_agent_log
 
-        return opened(self.path(session_id), session_id, agent_id, meta, self._context, self._complain)
+        return open_agent_log(self.path(session_id), session_id, agent_id, meta, self._context, self._warn)
 
-    def agents(self, session_id: str) -> builtins.list[Agent]:
-        from parley.stores.files.sidechain import beside
+    def agents(self, session_id: str) -> builtins.list[AgentInfo]:
+        from parley.stores.files.sidechain import list_agents
 
-        return beside(self.path(session_id))
+        return list_agents(self.path(session_id))
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        from parley.stores.files.sidechain import read
+        from parley.stores.files.sidechain import read_agent_log
 
-        return read(self.path(session_id), session_id, agent_id, self._complain)
+        return read_agent_log(self.path(session_id), session_id, agent_id, self._warn)

@@ -20,27 +20,27 @@ import msgspec
 from parley.protocol.base import UNSET, Struct, UnsetType
 
 
-class Part(Struct, frozen=True):
+class ResultPart(Struct, frozen=True):
     tool_use_id: str | None = None
 
 
-class Inner(Struct, frozen=True):
+class LinkMessage(Struct, frozen=True):
     id: str | None = None
-    content: str | list[Part] = ""
+    content: str | list[ResultPart] = ""
 
 
-class Segment(Struct, frozen=True, rename="camel"):
+class PreservedSegment(Struct, frozen=True, rename="camel"):
     """The lines that a boundary preserves: they follow `anchor_uuid`, which is its summary."""
 
     anchor_uuid: str | None = None
     tail_uuid: str | None = None
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
-    preserved_segment: Segment | None = None
+class CompactMetadata(Struct, frozen=True, rename="camel"):
+    preserved_segment: PreservedSegment | None = None
 
 
-class Link(Struct, frozen=True, rename="camel"):
+class ChainLink(Struct, frozen=True, rename="camel"):
     """What of a line says where it belongs."""
 
     type: str = ""
@@ -50,10 +50,10 @@ class Link(Struct, frozen=True, rename="camel"):
     logical_parent_uuid: str | None = None
     is_sidechain: bool = False
     kind: str = ""
-    compact_metadata: Metadata | None = None
+    compact_metadata: CompactMetadata | None = None
 
     @property
-    def preserved(self) -> Segment | None:
+    def preserved(self) -> PreservedSegment | None:
         return self.compact_metadata.preserved_segment if self.compact_metadata is not None else None
 
     @property
@@ -65,8 +65,8 @@ class Link(Struct, frozen=True, rename="camel"):
         return self.uuid is not None and self.parent_uuid is not UNSET and not self.is_sidechain
 
 
-class Said(Struct, frozen=True):
-    message: Inner | None = None
+class AnswerParts(Struct, frozen=True):
+    message: LinkMessage | None = None
 
 
 UUID = b',"uuid":"'
@@ -74,8 +74,8 @@ FOLLOWER = b'{"parentUuid":"%b","isSidechain":false,'
 """How a line begins that follows another."""
 NOBODY = b"\n\n"
 """How no line begins."""
-LINK = msgspec.json.Decoder(Link)
-SAID = msgspec.json.Decoder(Said)
+LINK = msgspec.json.Decoder(ChainLink)
+SAID = msgspec.json.Decoder(AnswerParts)
 
 
 class Node(Struct, frozen=True):
@@ -87,7 +87,7 @@ class Node(Struct, frozen=True):
     """Whether the line is the result of a call."""
 
 
-def links(lines: Iterable[bytes]) -> Iterator[tuple[Link, bytes]]:
+def links(lines: Iterable[bytes]) -> Iterator[tuple[ChainLink, bytes]]:
     """The lines that stand in a chain, and the engine's cuts. What is no line of a transcript is skipped."""
     for line in lines:
         try:
@@ -121,17 +121,17 @@ def is_straight(lines: Iterable[bytes]) -> bool:
     return True
 
 
-def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
+def find_abandoned(lines: Iterable[bytes]) -> frozenset[str]:
     """The uuids of the lines on branches that do not count."""
-    nodes = {node.uuid: node for node in tree(lines)}
+    nodes = {node.uuid: node for node in build_tree(lines)}
     if not nodes:
         return frozenset()
-    kept = chain(nodes, next(reversed(nodes)))
-    kept |= side_by_side(nodes, kept)
+    kept = chain_to(nodes, next(reversed(nodes)))
+    kept |= siblings_of(nodes, kept)
     return frozenset(nodes.keys() - kept)
 
 
-def tree(lines: Iterable[bytes]) -> Iterator[Node]:
+def build_tree(lines: Iterable[bytes]) -> Iterator[Node]:
     """Every line with its parent. A parent that is not there, or was cut off by us, is the line before."""
     known: set[str] = set()
     last: str | None = None
@@ -149,7 +149,7 @@ def tree(lines: Iterable[bytes]) -> Iterator[Node]:
             moved[segment.tail_uuid] = segment.anchor_uuid
         if was_cut or (follows is not None and follows not in known):
             follows = last
-        message = said(line)
+        message = read_parts(line)
         content = message.content if message is not None else ""
         yield Node(
             uuid=link.uuid,
@@ -161,14 +161,14 @@ def tree(lines: Iterable[bytes]) -> Iterator[Node]:
         last, was_cut = link.uuid, False
 
 
-def said(line: bytes) -> Inner | None:
+def read_parts(line: bytes) -> LinkMessage | None:
     try:
         return SAID.decode(line).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def chain(nodes: dict[str, Node], leaf: str) -> set[str]:
+def chain_to(nodes: dict[str, Node], leaf: str) -> set[str]:
     """A line and all before it."""
     kept: set[str] = set()
     at: str | None = leaf
@@ -178,7 +178,7 @@ def chain(nodes: dict[str, Node], leaf: str) -> set[str]:
     return kept
 
 
-def side_by_side(nodes: dict[str, Node], kept: set[str]) -> set[str]:
+def siblings_of(nodes: dict[str, Node], kept: set[str]) -> set[str]:
     """The other blocks of answers whose calls were run, and the results of all their calls."""
     went_on = {
         nodes[node.follows].message_id

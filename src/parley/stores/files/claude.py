@@ -16,25 +16,27 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
-from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files.base import Files, is_there, looking
-from parley.stores.files.entry_codec import Context
-from parley.stores.files.lease import is_held, take
-from parley.stores.files.transcript import BELOW, Reader, Transcript
+from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, check_id
+from parley.stores.files.base import FileStore, log_exists, translate_os_errors
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.lease import acquire, is_leased
+from parley.stores.files.transcript import BELOW, Transcript, TranscriptReader
 from parley.workspace import private_files
 
 LONGEST_KEY = 200
-SESSION = re.compile(rf"(?!agent-){PLAIN_ID.pattern}")
+SESSION = re.compile(rf"(?!agent-){ID_PATTERN.pattern}")
 """Older versions of the original keep the transcripts of subagents beside those of sessions."""
 
 
-class Claude(Files):
+class ClaudeStore(FileStore):
     """The sessions of one project below one config folder."""
 
-    def __init__(self, config: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, config: Path, context: EntryContext, complain: Callable[[str], None] = lambda text: None
+    ) -> None:
         self._projects = config / "projects"
         self._leases = config / "leases"
-        self._complain = complain
+        self._warn = complain
         self._folder = self._projects / project_key(context.cwd)
         self._context = context
 
@@ -42,53 +44,53 @@ class Claude(Files):
         return self._find(session_id) is not None
 
     def is_held(self, session_id: str) -> bool:
-        return is_held(self._leases / plain(session_id))
+        return is_leased(self._leases / check_id(session_id))
 
     def create(self, session_id: str) -> Transcript:
-        return self._held(self._folder / f"{plain(session_id)}.jsonl", session_id)
+        return self._open_transcript(self._folder / f"{check_id(session_id)}.jsonl", session_id)
 
     def open(self, session_id: str, *, steal: bool = False) -> Transcript:
-        return self._held(self._known(session_id), session_id, steal=steal)
+        return self._open_transcript(self._path_of_existing(session_id), session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        return Reader(self._known(session_id), session_id, self._complain).entries(after)
+        return TranscriptReader(self._path_of_existing(session_id), session_id, self._warn).entries(after)
 
-    def _held(self, path: Path, session_id: str, *, steal: bool = False) -> Transcript:
-        lease = take(self._leases / session_id, session_id, steal=steal)
-        return Transcript(path, session_id, self._context, lease, self._complain)
+    def _open_transcript(self, path: Path, session_id: str, *, steal: bool = False) -> Transcript:
+        lease = acquire(self._leases / session_id, session_id, steal=steal)
+        return Transcript(path, session_id, self._context, lease, self._warn)
 
     def newest(self) -> str | None:
         latest = self.list(self._context.cwd, limit=1)
         return latest[0].id if latest else None
 
     def info(self, session_id: str) -> Info | None:
-        from parley.stores.files.session_summary import glance
+        from parley.stores.files.session_summary import summarize
 
         found = self._find(session_id)
-        return glance(found, session_id) if found is not None else None
+        return summarize(found, session_id) if found is not None else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
-        from parley.stores.files.session_summary import listed
+        from parley.stores.files.session_summary import list_page
 
-        return listed(self._files(project), limit, offset)
+        return list_page(self._files(project), limit, offset)
 
     def rename(self, session_id: str, title: str) -> None:
-        from parley.stores.files.session_summary import entitle
+        from parley.stores.files.session_summary import write_title
 
-        entitle(self._known(session_id), session_id, title)
+        write_title(self._path_of_existing(session_id), session_id, title)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        from parley.stores.files.session_summary import label
+        from parley.stores.files.session_summary import write_tag
 
-        label(self._known(session_id), session_id, tag)
+        write_tag(self._path_of_existing(session_id), session_id, tag)
 
     def delete(self, session_id: str) -> None:
         import shutil
 
-        path = self._known(session_id)
-        with take(self._leases / session_id, session_id):
+        path = self._path_of_existing(session_id)
+        with acquire(self._leases / session_id, session_id):
             try:
-                with private_files.opened_folder(path.parent, below=BELOW) as (folder, _):
+                with private_files.open_folder(path.parent, below=BELOW) as (folder, _):
                     with suppress(FileNotFoundError):
                         os.unlink(path.name, dir_fd=folder)
                     # What its subagents said lies beside it.
@@ -96,24 +98,24 @@ class Claude(Files):
             except OSError as exc:
                 raise SessionError(f"the session cannot be deleted at {path}: {exc.strerror}") from None
 
-    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
-        from parley.stores.files.session_summary import searched
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
+        from parley.stores.files.session_summary import search_files
 
-        return searched(self._files(None), text, limit)
+        return search_files(self._files(None), text, limit)
 
     def _files(self, project: str | None) -> builtins.list[tuple[str, Path]]:
         """The ids and files of sessions, those written last first."""
-        from parley.stores.files.session_summary import by_age
+        from parley.stores.files.session_summary import sort_by_age
 
         folder = "*" if project is None else project_key(project)
-        with looking():
-            found = by_age(self._projects.glob(f"{folder}/*.jsonl"), self._complain)
+        with translate_os_errors():
+            found = sort_by_age(self._projects.glob(f"{folder}/*.jsonl"), self._warn)
         return [(file.stem, file) for file in found if SESSION.fullmatch(file.stem)]
 
     def path(self, session_id: str) -> str:
         return str(self._find(session_id) or self._folder / f"{session_id}.jsonl")
 
-    def _known(self, session_id: str) -> Path:
+    def _path_of_existing(self, session_id: str) -> Path:
         """Raises UnknownSession."""
         found = self._find(session_id)
         if found is None:
@@ -122,24 +124,24 @@ class Claude(Files):
 
     def _find(self, session_id: str) -> Path | None:
         """The session's file, in this project or, failing that, in any other."""
-        if not PLAIN_ID.fullmatch(session_id):
+        if not ID_PATTERN.fullmatch(session_id):
             return None
         here = self._folder / f"{session_id}.jsonl"
-        with looking():
-            if is_there(here):
+        with translate_os_errors():
+            if log_exists(here):
                 return here
             elsewhere = sorted(self._projects.glob(f"*/{session_id}.jsonl"))
-            return next(filter(is_there, elsewhere), None)
+            return next(filter(log_exists, elsewhere), None)
 
 
 def project_key(cwd: str) -> str:
     """The folder name of a project: the path with everything but letters and digits as dashes."""
-    path = composed(os.path.realpath(cwd))
+    path = normalize(os.path.realpath(cwd))
     key = re.sub(r"[^A-Za-z0-9]", "-", path)
     return key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}-{base36(abs(hash32(path)))}"
 
 
-def composed(text: str) -> str:
+def normalize(text: str) -> str:
     """Letters and their accents as one character each (NFC), as the readers of the layout have them."""
     if text.isascii():
         return text

@@ -22,7 +22,7 @@ COUNTED = frozenset({"usage", "message"})
 """What programs that count tokens look for in a message."""
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class EntryContext(Struct, frozen=True, kw_only=True):
     """What every line of a session says of its surroundings."""
 
     cwd: str
@@ -33,16 +33,16 @@ class Context(Struct, frozen=True, kw_only=True):
     """Of the subagent whose transcript it is; empty for the session's own."""
 
 
-def line(entry: Entry, session_id: str, context: Context, parent: str | None) -> Json:
+def encode_entry(entry: Entry, session_id: str, context: EntryContext, parent: str | None) -> Json:
     """An entry as the layout spells it. `parent` is the uuid of the line it follows."""
     if entry.kind == "title":
         title = str(entry.message.get("title"))
         # Readers of the layout look for exactly these fields.
         return {"type": "custom-title", "customTitle": title, "sessionId": session_id, "seq": entry.seq}
     if entry.kind in BEGINNINGS:
-        return beginning(entry, session_id, context, parent)
+        return encode_boundary(entry, session_id, context, parent)
     if entry.kind not in CONVERSATION:
-        return {"type": "parley", "sessionId": session_id, "timestamp": entry.at, **aside(entry)}
+        return {"type": "parley", "sessionId": session_id, "timestamp": entry.at, **extra_fields(entry)}
     told = dict(entry.message)
     spelled: Json = {
         "parentUuid": parent,
@@ -51,7 +51,7 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
         "message": told.pop("message"),
         "uuid": told.pop("uuid"),
         "timestamp": entry.at,
-        **place(entry, session_id, context),
+        **location_fields(entry, session_id, context),
     }
     if context.agent_id:
         spelled["agentId"] = context.agent_id
@@ -66,22 +66,22 @@ def line(entry: Entry, session_id: str, context: Context, parent: str | None) ->
     return {**spelled, **entry.context, **({"parley": left} if left else {})}
 
 
-def held(entry: Entry, session_id: str) -> Json:
+def encode_unfinished(entry: Entry, session_id: str) -> Json:
     """A block of an answer that is not finished, as a line that no other program takes for a part of the conversation.
 
     It has no `timestamp`: the line that takes its place has it, and times rise from line to line.
     """
-    return {"type": "parley", "sessionId": session_id, "at": entry.at, **aside(entry)}
+    return {"type": "parley", "sessionId": session_id, "at": entry.at, **extra_fields(entry)}
 
 
-def aside(entry: Entry) -> Json:
+def extra_fields(entry: Entry) -> Json:
     """What a line of ours says of an entry."""
     is_counted = not COUNTED.isdisjoint(entry.message)
     body = {"kind": entry.kind, "seq": entry.seq, "entry" if is_counted else "message": entry.message}
     return {**body, "context": entry.context} if entry.context else body
 
 
-def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> Entry | None:
+def decode_entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> Entry | None:
     """The entry of a line, numbered `seq` if it has no number; None for what is no entry of ours or of the original.
 
     `of_agent`: in the transcript of a subagent, whose lines stand beside the session's own conversation.
@@ -91,7 +91,7 @@ def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> E
     if kind in CONVERSATION:
         if "uuid" not in json and "sessionId" not in json:
             json = {**json, "uuid": f"{session_id}/{seq}"}  # a line of the wire, as others keep them in a folder
-        return spoken(json, session_id, seq, at) if is_said(json, of_agent=of_agent) else None
+        return decode_conversation(json, session_id, seq, at) if is_conversation(json, of_agent=of_agent) else None
     if kind == "parley":
         message, context = json.get("entry") or json.get("message") or {}, json.get("context") or {}
         at = at or str(json.get("at", ""))
@@ -99,10 +99,10 @@ def entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> E
         return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context) if is_whole else None
     if kind == "custom-title" and isinstance(own, int):  # ours: others do not number them
         return Entry(seq=seq, kind="title", at=at, message={"title": json.get("customTitle")})
-    return began(json, session_id, seq, at) if kind == "system" else None
+    return decode_boundary(json, session_id, seq, at) if kind == "system" else None
 
 
-def spoken(json: Json, session_id: str, seq: int, at: str) -> Entry:
+def decode_conversation(json: Json, session_id: str, seq: int, at: str) -> Entry:
     """A line of the conversation. There are many of them, and most have nothing but what every line has."""
     told: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
     if not RENAMED.keys().isdisjoint(json):
@@ -117,7 +117,7 @@ def spoken(json: Json, session_id: str, seq: int, at: str) -> Entry:
 DICT = frozenset({dict})
 
 
-def place(entry: Entry, session_id: str, context: Context) -> Json:
+def location_fields(entry: Entry, session_id: str, context: EntryContext) -> Json:
     """Where and by whom it was said, as every line of the layout has it."""
     return {
         "userType": "external",
@@ -137,7 +137,7 @@ def next_parent(entry: Entry) -> str | None:
     return str(entry.message["uuid"]) if entry.kind in CHAINED else None
 
 
-def beginning(entry: Entry, session_id: str, context: Context, parent: str | None) -> Json:
+def encode_boundary(entry: Entry, session_id: str, context: EntryContext, parent: str | None) -> Json:
     """A boundary as the layout has it: no line is its parent, but it knows which was the last before it."""
     told = entry.message
     metadata = told.get("compact_metadata")
@@ -152,13 +152,13 @@ def beginning(entry: Entry, session_id: str, context: Context, parent: str | Non
         "timestamp": entry.at,
         "uuid": told["uuid"],
         "level": "info",
-        **({"compactMetadata": respelled(metadata, camel)} if metadata else {}),
-        **place(entry, session_id, context),
+        **({"compactMetadata": rename_keys(metadata, camel)} if metadata else {}),
+        **location_fields(entry, session_id, context),
         "parley": told,
     }
 
 
-def began(json: Json, session_id: str, seq: int, at: str) -> Entry | None:
+def decode_boundary(json: Json, session_id: str, seq: int, at: str) -> Entry | None:
     """The boundary of a line, ours or the original's; None for other system lines."""
     uuid = json.get("uuid")
     if json.get("isSidechain") or not isinstance(uuid, str):
@@ -173,7 +173,7 @@ def began(json: Json, session_id: str, seq: int, at: str) -> Entry | None:
     told = {
         "type": "system",
         "subtype": "compact_boundary",
-        "compact_metadata": respelled(metadata, snake) if isinstance(metadata, dict) else {},
+        "compact_metadata": rename_keys(metadata, snake) if isinstance(metadata, dict) else {},
         "logical_parent_uuid": json.get("logicalParentUuid"),
         "session_id": session_id,
         "uuid": uuid,
@@ -181,10 +181,11 @@ def began(json: Json, session_id: str, seq: int, at: str) -> Entry | None:
     return Entry(seq=seq, kind="system", at=at, message=told)
 
 
-def respelled(json: Json, spelling: Callable[[str], str]) -> Json:
+def rename_keys(json: Json, spelling: Callable[[str], str]) -> Json:
     """The same object with its names in another spelling."""
     return {
-        spelling(name): respelled(value, spelling) if isinstance(value, dict) else value for name, value in json.items()
+        spelling(name): rename_keys(value, spelling) if isinstance(value, dict) else value
+        for name, value in json.items()
     }
 
 
@@ -197,7 +198,7 @@ def snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def is_said(json: Json, *, of_agent: bool) -> bool:
+def is_conversation(json: Json, *, of_agent: bool) -> bool:
     """Whether a line of user or assistant is part of the transcript's own conversation, and whole."""
     if bool(json.get("isSidechain")) is not of_agent or not isinstance(json.get("uuid"), str):
         return False

@@ -17,12 +17,12 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
-from parley.stores.files.base import Files, is_there, looking
-from parley.stores.files.entry_codec import Context
-from parley.stores.files.lease import is_held, take
-from parley.stores.files.session_summary import by_age, entitle, glance, label, listed, searched
-from parley.stores.files.transcript import BELOW, Reader, Transcript
+from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, check_id
+from parley.stores.files.base import FileStore, log_exists, translate_os_errors
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.lease import acquire, is_leased
+from parley.stores.files.session_summary import list_page, search_files, sort_by_age, summarize, write_tag, write_title
+from parley.stores.files.transcript import BELOW, Transcript, TranscriptReader
 from parley.workspace import private_files
 
 PROTOCOL_VERSION = "2024-11-05"
@@ -59,8 +59,8 @@ class FolderLog:
 
     def _describe(self) -> None:
         try:
-            replace(self._folder / STATE, self._state)
-            describe(self._folder, self._session_id)
+            replace_file(self._folder / STATE, self._state)
+            write_session_json(self._folder, self._session_id)
         except SessionError as exc:
             self._complain(str(exc))  # the entry is in the log, and that is what counts
 
@@ -85,100 +85,100 @@ def fold(state: Json, entry: Entry) -> None:
 RESULT = {"usage": "usage", "cost_usd": "total_cost_usd", "turns": "num_turns"}
 
 
-class Folder(Files):
+class FolderStore(FileStore):
     """The sessions of all projects below one folder."""
 
-    def __init__(self, root: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, root: Path, context: EntryContext, complain: Callable[[str], None] = lambda text: None) -> None:
         self._root = root / "sessions"
         self._leases = root / "leases"
         self._context = context
-        self._complain = complain
+        self._warn = complain
 
     def exists(self, session_id: str) -> bool:
-        with looking():
-            return PLAIN_ID.fullmatch(session_id) is not None and is_there(self._messages(session_id))
+        with translate_os_errors():
+            return ID_PATTERN.fullmatch(session_id) is not None and log_exists(self._messages(session_id))
 
     def is_held(self, session_id: str) -> bool:
-        return is_held(self._leases / plain(session_id))
+        return is_leased(self._leases / check_id(session_id))
 
     def create(self, session_id: str) -> FolderLog:
-        return self._held(plain(session_id))
+        return self._open_log(check_id(session_id))
 
     def open(self, session_id: str, *, steal: bool = False) -> FolderLog:
-        self._known(session_id)
-        return self._held(session_id, steal=steal)
+        self._path_of_existing(session_id)
+        return self._open_log(session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        return Reader(self._known(session_id), session_id, self._complain).entries(after)
+        return TranscriptReader(self._path_of_existing(session_id), session_id, self._warn).entries(after)
 
-    def _held(self, session_id: str, *, steal: bool = False) -> FolderLog:
-        lease = take(self._leases / session_id, session_id, steal=steal)
+    def _open_log(self, session_id: str, *, steal: bool = False) -> FolderLog:
+        lease = acquire(self._leases / session_id, session_id, steal=steal)
         path = self._messages(session_id)
-        transcript = Transcript(path, session_id, self._context, lease, self._complain)
-        return FolderLog(path.parent, session_id, transcript, self._complain)
+        transcript = Transcript(path, session_id, self._context, lease, self._warn)
+        return FolderLog(path.parent, session_id, transcript, self._warn)
 
     def newest(self) -> str | None:
         found = self.list(self._context.cwd, limit=1)
         return found[0].id if found else None
 
     def info(self, session_id: str) -> Info | None:
-        return glance(self._messages(session_id), session_id) if PLAIN_ID.fullmatch(session_id) else None
+        return summarize(self._messages(session_id), session_id) if ID_PATTERN.fullmatch(session_id) else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         if project is None:
-            return listed(self._files(), limit, offset)
+            return list_page(self._files(), limit, offset)
         here = os.path.realpath(project)
-        found = listed(self._files(), None, 0)
+        found = list_page(self._files(), None, 0)
         homes = {cwd: os.path.realpath(cwd) for cwd in {info.cwd for info in found}}
         return [info for info in found if homes[info.cwd] == here][offset:][:limit]
 
     def rename(self, session_id: str, title: str) -> None:
-        entitle(self._known(session_id), session_id, title)
-        describe(self._messages(session_id).parent, session_id)
+        write_title(self._path_of_existing(session_id), session_id, title)
+        write_session_json(self._messages(session_id).parent, session_id)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        label(self._known(session_id), session_id, tag)
-        describe(self._messages(session_id).parent, session_id)
+        write_tag(self._path_of_existing(session_id), session_id, tag)
+        write_session_json(self._messages(session_id).parent, session_id)
 
     def delete(self, session_id: str) -> None:
-        path = self._known(session_id)
-        with take(self._leases / session_id, session_id):
+        path = self._path_of_existing(session_id)
+        with acquire(self._leases / session_id, session_id):
             try:
                 private_files.remove_tree(path.parent, below=1)
             except OSError as exc:
                 raise SessionError(f"the session cannot be deleted at {path.parent}: {exc.strerror}") from None
 
-    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
-        return searched(self._files(), text, limit)
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
+        return search_files(self._files(), text, limit)
 
     def path(self, session_id: str) -> str:
         return str(self._messages(session_id))
 
     def _files(self) -> builtins.list[tuple[str, Path]]:
         """The ids and logs of all sessions, those written last first."""
-        with looking():
-            found = by_age(self._root.glob(f"*/{MESSAGES}"), self._complain)
+        with translate_os_errors():
+            found = sort_by_age(self._root.glob(f"*/{MESSAGES}"), self._warn)
         return [(file.parent.name, file) for file in found]
 
     def _messages(self, session_id: str) -> Path:
         return self._root / session_id / MESSAGES
 
-    def _known(self, session_id: str) -> Path:
+    def _path_of_existing(self, session_id: str) -> Path:
         """Raises UnknownSession."""
         if not self.exists(session_id):
             raise UnknownSession(session_id)
         return self._messages(session_id)
 
 
-def describe(folder: Path, session_id: str) -> None:
+def write_session_json(folder: Path, session_id: str) -> None:
     """Write `session.json`. Raises SessionError."""
-    info = glance(folder / MESSAGES, session_id)
+    info = summarize(folder / MESSAGES, session_id)
     if info is not None:
-        more = {"model": model_of(folder), "protocol_version": PROTOCOL_VERSION}
-        replace(folder / SESSION, {**msgspec.to_builtins(info), **more})
+        more = {"model": read_model(folder), "protocol_version": PROTOCOL_VERSION}
+        replace_file(folder / SESSION, {**msgspec.to_builtins(info), **more})
 
 
-def model_of(folder: Path) -> str | None:
+def read_model(folder: Path) -> str | None:
     """The model that the session was last told to have; None if no model has spoken."""
     try:
         state = msgspec.json.decode(private_files.read(folder / STATE, below=BELOW))
@@ -187,7 +187,7 @@ def model_of(folder: Path) -> str | None:
     return state.get("model") if isinstance(state, dict) else None
 
 
-def replace(path: Path, content: Json) -> None:
+def replace_file(path: Path, content: Json) -> None:
     """Put a file in place as a whole. Raises SessionError."""
     try:
         private_files.replace(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", below=BELOW)

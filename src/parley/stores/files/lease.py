@@ -57,7 +57,7 @@ class Lease:
 
     def release(self) -> None:
         # Where the folder cannot be locked, the file stays: without a lock it is stale, and is taken over.
-        with suppress(OSError), locked_folder(self._path.parent) as folder:
+        with suppress(OSError), open_locked_folder(self._path.parent) as folder:
             if self.is_ours():
                 os.unlink(self._path.name, dir_fd=folder)
         os.close(self._file)
@@ -67,7 +67,7 @@ PASSING_SECONDS = 0.5
 PAUSE_SECONDS = 0.01
 
 
-def take(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[float], None] = time.sleep) -> Lease:
+def acquire(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[float], None] = time.sleep) -> Lease:
     """Hold a session. Raises SessionBusy, or SessionError if the file cannot be made.
 
     A holder who was killed as it started a process may have left its lock to that, for the moment
@@ -82,16 +82,16 @@ def take(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[f
                     lease = Lease(path, file)
                     if lease.is_ours():  # else its holder let it go between our two calls
                         with suppress(OSError):  # the lock counts: on a full disk, who may delete sessions must get in
-                            sign(file)
+                            write_holder(file)
                         file = -1
                         return lease
-                elif not steal and patience and not is_held(path):
+                elif not steal and patience and not is_leased(path):
                     patience -= 1
                     pause(PAUSE_SECONDS)
                 elif not steal:
-                    raise SessionBusy(session_id, holder(file))
+                    raise SessionBusy(session_id, read_holder(file))
                 else:
-                    take_away(path, pause)
+                    steal_file(path, pause)
             finally:
                 if file >= 0:
                     os.close(file)
@@ -99,10 +99,10 @@ def take(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[f
         raise SessionError(f"the session cannot be held at {path}: {exc.strerror}") from None
 
 
-def take_away(path: Path, pause: Callable[[float], None]) -> None:
+def steal_file(path: Path, pause: Callable[[float], None]) -> None:
     """Remove the file of another holder. Raises OSError."""
     try:
-        with locked_folder(path.parent, pause) as folder, suppress(FileNotFoundError):
+        with open_locked_folder(path.parent, pause) as folder, suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=folder)
     except NoFolderLocks:
         # Nobody can lock the folder, so no holder removes its file when it lets go.
@@ -115,9 +115,9 @@ class NoFolderLocks(OSError):
 
 
 @contextmanager
-def locked_folder(path: Path, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
+def open_locked_folder(path: Path, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
     """The descriptor of the folder of leases, locked. Raises OSError, BlockingIOError if others hold it for long."""
-    with private_files.opened_folder(path, below=BELOW, to_list=True) as (folder, _):
+    with private_files.open_folder(path, below=BELOW, to_list=True) as (folder, _):
         for _ in range(round(PASSING_SECONDS / PAUSE_SECONDS)):
             if lock_folder(folder):
                 break
@@ -135,20 +135,20 @@ def lock_folder(folder: int) -> bool:
         raise NoFolderLocks(exc.errno, exc.strerror) from None
 
 
-def is_held(path: Path) -> bool:
+def is_leased(path: Path) -> bool:
     """Whether a holder seems to live, by what the file says: to try the lock would keep others from it for a moment."""
     try:
         owner: Any = msgspec.json.decode(private_files.read(path, below=BELOW))
         if owner["host"] == os.uname().nodename:
             with suppress(PermissionError):  # it is somebody else's, and alive
                 os.kill(owner["pid"], 0)
-            return bool(begun(owner["pid"]) == owner.get("begun"))
+            return bool(process_start_time(owner["pid"]) == owner.get("begun"))
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return False
     return True
 
 
-def begun(pid: int) -> int | None:
+def process_start_time(pid: int) -> int | None:
     """When a process began, in the kernel's own count: another one may go by its number meanwhile. None if unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -166,14 +166,14 @@ def lock(file: int) -> bool:
     return True
 
 
-def sign(file: int) -> None:
+def write_holder(file: int) -> None:
     """Say who we are. Raises OSError."""
-    owner = {"pid": os.getpid(), "host": os.uname().nodename, "begun": begun(os.getpid())}
+    owner = {"pid": os.getpid(), "host": os.uname().nodename, "begun": process_start_time(os.getpid())}
     os.ftruncate(file, 0)
     os.pwrite(file, msgspec.json.encode(owner), 0)
 
 
-def holder(file: int) -> str:
+def read_holder(file: int) -> str:
     """Who holds it, in words."""
     try:
         owner: Any = msgspec.json.decode(os.pread(file, 4096, 0))

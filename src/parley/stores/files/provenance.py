@@ -6,7 +6,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.stores import canonical_json
-from parley.stores.checksum_chain import Seal, has_shape
+from parley.stores.checksum_chain import ChecksumChain, has_checksum_fields
 from parley.stores.files.entry_codec import MIRRORED
 from parley.stores.files.title_tags import BEGINNINGS
 
@@ -16,11 +16,11 @@ COPIED = frozenset({"forkedFrom", MIRRORED})
 
 def was_ours(json: Json, body: bytes) -> bool:
     """Whether a line without a good checksum once had one. Whoever copies our lines says where they come from."""
-    is_marked = json.get("type") == "parley" or "seq" in json or "check" in json or has_shape(body)
+    is_marked = json.get("type") == "parley" or "seq" in json or "check" in json or has_checksum_fields(body)
     return is_marked and not (COPIED & json.keys())
 
 
-def is_copy(json: Json, body: bytes, session_id: str, seal: Seal) -> bool:
+def is_intact_copy(json: Json, body: bytes, session_id: str, seal: ChecksumChain) -> bool:
     """Whether a record that does not follow on is whole: another engine copied it into a fork of its own.
 
     That engine drops our other records, so the neighbours of a copy are gone. Records of older versions have no
@@ -29,13 +29,13 @@ def is_copy(json: Json, body: bytes, session_id: str, seal: Seal) -> bool:
     """
     if canonical_json.OWN in json:
         return canonical_json.is_copy(body, session_id)
-    is_older = canonical_json.marks(body) is not None and not any(
-        is_like_own(name, value) for name, value in json.items()
+    is_older = canonical_json.find_checksums(body) is not None and not any(
+        looks_like_own_checksum(name, value) for name, value in json.items()
     )
     return is_older and seal.is_empty and json.get("type") != "parley" and "seq" in json
 
 
-def is_like_own(name: str, value: object) -> bool:
+def looks_like_own_checksum(name: str, value: object) -> bool:
     """Whether a field has the shape of a record's own checksum, whatever became of its name."""
     return (
         len(name) == len(canonical_json.OWN)

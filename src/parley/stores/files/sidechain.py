@@ -13,14 +13,14 @@ import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json
-from parley.stores.base import Agent, Entry, plain
-from parley.stores.files.entry_codec import Context
+from parley.stores.base import AgentInfo, Entry, check_id
+from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import Lease
-from parley.stores.files.transcript import AGENT_BELOW, Reader, Transcript
+from parley.stores.files.transcript import AGENT_BELOW, Transcript, TranscriptReader
 from parley.workspace import private_files
 
 
-class Held(Lease):
+class BorrowedLease(Lease):
     """The session's own lease counts."""
 
     def __init__(self) -> None:
@@ -33,17 +33,17 @@ class Held(Lease):
         pass
 
 
-def path_beside(session_path: str, agent_id: str) -> Path:
-    return Path(session_path).with_suffix("") / "subagents" / f"agent-{plain(agent_id)}.jsonl"
+def agent_path(session_path: str, agent_id: str) -> Path:
+    return Path(session_path).with_suffix("") / "subagents" / f"agent-{check_id(agent_id)}.jsonl"
 
 
-def beside(session_path: str) -> list[Agent]:
+def list_agents(session_path: str) -> list[AgentInfo]:
     """The subagents with a transcript, and what is known of them."""
     found = sorted((Path(session_path).with_suffix("") / "subagents").glob("agent-*.jsonl"))
-    return [Agent(id=path.stem.removeprefix("agent-"), meta=meta_of(path)) for path in found]
+    return [AgentInfo(id=path.stem.removeprefix("agent-"), meta=read_meta(path)) for path in found]
 
 
-def meta_of(path: Path) -> Json:
+def read_meta(path: Path) -> Json:
     """What the sidecar says; nothing if there is none that can be read."""
     try:
         data = private_files.read(path.with_suffix(".meta.json"), below=AGENT_BELOW)
@@ -52,27 +52,29 @@ def meta_of(path: Path) -> Json:
         return {}
 
 
-def read(session_path: str, session_id: str, agent_id: str, complain: Callable[[str], None]) -> Iterator[Entry]:
+def read_agent_log(
+    session_path: str, session_id: str, agent_id: str, complain: Callable[[str], None]
+) -> Iterator[Entry]:
     """Raises SessionError, DamagedSession."""
-    return Reader(path_beside(session_path, agent_id), session_id, complain, of_agent=True).entries()
+    return TranscriptReader(agent_path(session_path, agent_id), session_id, complain, of_agent=True).entries()
 
 
-def opened(
+def open_agent_log(
     session_path: str,
     session_id: str,
     agent_id: str,
     meta: Json | None,
-    context: Context,
+    context: EntryContext,
     complain: Callable[[str], None],
 ) -> Transcript:
     """A new one, or without a `meta` the one that there is. Raises SessionError."""
-    path = path_beside(session_path, agent_id)
+    path = agent_path(session_path, agent_id)
     context = msgspec.structs.replace(context, agent_id=agent_id)
     if meta is None:
-        return Transcript(path, session_id, context, Held(), complain)
+        return Transcript(path, session_id, context, BorrowedLease(), complain)
     try:
         sidecar = path.with_name(f"agent-{agent_id}.meta.json")
         private_files.write(sidecar, msgspec.json.encode(meta), below=AGENT_BELOW)
     except OSError as exc:
         raise SessionError(f"the transcript of a subagent cannot be made at {path}: {exc.strerror}") from None
-    return Transcript(path, session_id, context, Held(), complain)
+    return Transcript(path, session_id, context, BorrowedLease(), complain)

@@ -13,34 +13,34 @@ from typing import Any
 
 import msgspec
 
-from parley.protocol.base import Json, Struct, spell
+from parley.protocol.base import Json, Struct, encode_json
 
-REACH = 65536
+TAIL_BYTES = 65536
 FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "tag": "tag"}
 BEGINNINGS = tuple(b'{"type":"%b",' % kind.encode() for kind in FIELDS)
 
 
-class Label(Struct, frozen=True):
+class LabelLine(Struct, frozen=True):
     line: bytes
     end: int
     """Where its line ends in the file."""
 
 
-class Labels:
+class LabelTracker:
     def __init__(self) -> None:
-        self._last: dict[str, Label] = {}
+        self._last: dict[str, LabelLine] = {}
 
-    def hear(self, data: bytes, at: int) -> None:
+    def feed(self, data: bytes, at: int) -> None:
         """Take in a part of the file. Lines without an end are none."""
         for line in data.splitlines(keepends=True):
             at += len(line)
             if line.startswith(BEGINNINGS) and line.endswith(b"\n") and (json := bare(line)) is not None:
-                self._last[json["type"]] = Label(spell(json) + b"\n", at)
+                self._last[json["type"]] = LabelLine(encode_json(json) + b"\n", at)
 
-    def due(self, end: int) -> bytes:
+    def lines_to_repeat(self, end: int) -> bytes:
         """The lines to be added to a file that ends there."""
         return b"".join(
-            label.line for label in self._last.values() if label.end > REACH and end - label.end > REACH // 2
+            label.line for label in self._last.values() if label.end > TAIL_BYTES and end - label.end > TAIL_BYTES // 2
         )
 
 

@@ -18,21 +18,21 @@ from typing import BinaryIO
 import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.protocol.base import Json, spell
+from parley.protocol.base import Json, encode_json
 from parley.stores.base import FOREIGN, Entry
-from parley.stores.checksum_chain import Hole, Seal
+from parley.stores.checksum_chain import ChainBroken, ChecksumChain
 from parley.stores.files import title_tags
-from parley.stores.files.entry_codec import BEGINNINGS, CONVERSATION, MIRRORED, Context, entry
+from parley.stores.files.entry_codec import BEGINNINGS, CONVERSATION, MIRRORED, EntryContext, decode_entry
 from parley.stores.files.lease import Lease
-from parley.stores.files.provenance import is_copy, is_label, was_ours
-from parley.stores.files.transcript_lines import Reading, Spelled, Spelling
+from parley.stores.files.provenance import is_intact_copy, is_label, was_ours
+from parley.stores.files.transcript_lines import SpelledLine, Spelling, TranscriptReading
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
 """How many folders above a transcript are ours: `projects/<project>`; `projects/<project>/<session>/subagents`."""
 
 
-class Reader:
+class TranscriptReader:
     """Reads a transcript from its beginning, and knows afterwards what the next line follows on."""
 
     def __init__(
@@ -44,8 +44,8 @@ class Reader:
         of_agent: bool = False,
     ) -> None:
         """`of_agent`: it is the transcript of a subagent."""
-        self.seal = Seal()
-        self.reading = Reading()
+        self.seal = ChecksumChain()
+        self.reading = TranscriptReading()
         self.names_leaf = False
         """Whether another engine says in the file which line it continues on."""
         self.size_bytes = 0
@@ -72,13 +72,13 @@ class Reader:
 
     def _ours(self, file: BinaryIO) -> int | None:
         """How many lines there are, if all of them are records of ours in their places; else None."""
-        seal, count = Seal(), 0
+        seal, count = ChecksumChain(), 0
         try:
             for raw in file:
-                if not seal.holds(raw.rstrip(b"\n")) and not is_label(raw):
+                if not seal.verify(raw.rstrip(b"\n")) and not is_label(raw):
                     return None
                 count += 1
-        except Hole:
+        except ChainBroken:
             return None
         self.seal = seal
         return count
@@ -88,7 +88,7 @@ class Reader:
         seq, session_id, of_agent = 0, self._session_id, self._of_agent
         for raw in lines:
             json = DECODER.decode(raw)
-            found = entry(json, session_id, seq, of_agent=of_agent)
+            found = decode_entry(json, session_id, seq, of_agent=of_agent)
             if found is not None:
                 seq = found.seq + 1
                 yield from self.reading.feed(found, is_held=is_held(json))
@@ -104,7 +104,7 @@ class Reader:
                 lost = lost or number
                 continue
             json, is_ours = line
-            found = entry(json, self._session_id, seq, of_agent=self._of_agent)
+            found = decode_entry(json, self._session_id, seq, of_agent=self._of_agent)
             if found is not None and not is_ours:
                 found = self._checked(found, number)
             uuid = json.get("uuid") if found is None else found.message.get("uuid")
@@ -128,7 +128,7 @@ class Reader:
         found: frozenset[str] = frozenset()
         if not branches.is_straight(file):
             file.seek(0)
-            found = branches.abandoned(whole(file, self._session_id))
+            found = branches.find_abandoned(whole(file, self._session_id))
         file.seek(0)
         return found
 
@@ -139,8 +139,8 @@ class Reader:
         """
         body = raw.rstrip(b"\n")
         try:
-            is_ours = self.seal.holds(body)
-        except Hole:
+            is_ours = self.seal.verify(body)
+        except ChainBroken:
             raise DamagedSession(self._session_id, f"line {number - 1} of {self._path}") from None
         if not is_ours and not body.strip():
             return {}, False
@@ -152,7 +152,9 @@ class Reader:
             return {}, False
         if is_ours:
             return json, True
-        if was_ours(json, body) and not (raw.endswith(b"\n") and is_copy(json, body, self._session_id, self.seal)):
+        if was_ours(json, body) and not (
+            raw.endswith(b"\n") and is_intact_copy(json, body, self._session_id, self.seal)
+        ):
             return None
         if json.get("type") == "assistant" and b'"tool_use"' in body and MIRRORED not in json:
             json[FOREIGN] = True  # what we noted about its calls is missing, or never was
@@ -164,9 +166,9 @@ class Reader:
 
     def _checked(self, found: Entry, number: int) -> Entry | None:
         """The entry of somebody else's line, unless it would be in the way for ever."""
-        from parley.stores.entry_validation import oddity
+        from parley.stores.entry_validation import find_problem
 
-        if (odd := oddity(found)) is None:
+        if (odd := find_problem(found)) is None:
             return found
         self._complain(f"line {number} of {self._path} is left out: {odd}")
         return None
@@ -184,7 +186,7 @@ def is_held(json: Json) -> bool:
 
 def whole(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
     """The lines that are not damaged, up to the first hole."""
-    reader = Reader(Path(), session_id)
+    reader = TranscriptReader(Path(), session_id)
     for raw in lines:
         try:
             if reader._read(raw, 0) is not None:
@@ -200,7 +202,7 @@ class Transcript:
         self,
         path: Path,
         session_id: str,
-        context: Context,
+        context: EntryContext,
         lease: Lease,
         complain: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -210,15 +212,15 @@ class Transcript:
         self._lease: Lease | None = lease
         self._complain = complain
         self._file: int | None = None
-        self._read: Reader | None = None
+        self._read: TranscriptReader | None = None
         """Where the file ends, once it has been read."""
         self._end = 0
         """How far we know the file."""
         self._torn = False
         """Whether the file ends in the middle of a line."""
-        self._labels = title_tags.Labels()
+        self._labels = title_tags.LabelTracker()
         self._spelling = Spelling(session_id, context)
-        self._seal = Seal()
+        self._seal = ChecksumChain()
         self._names_leaf = self._leaf_due = False
         """Whether the original would continue on another line than ours."""
 
@@ -233,36 +235,36 @@ class Transcript:
         except OSError as exc:
             raise SessionError(f"the session cannot be written to {self._path}: {exc.strerror}") from None
 
-    def _write(self, file: int, spelled: Spelled) -> None:
+    def _write(self, file: int, spelled: SpelledLine) -> None:
         """Raises OSError, SessionError."""
         if self._lease is None or not self._lease.is_ours():
             raise SessionBusy(self._session_id, "whoever took it over")
         self._listen(file)
         seal, records, leaf_due = self._seal.copy(), b"", self._leaf_due
         for json in spelled.lines:
-            record = seal.on(spell(json))
-            seal.holds(record)
+            record = seal.seal(encode_json(json))
+            seal.verify(record)
             records += record + b"\n"
             if self._names_leaf:
                 leaf_due = leaf_due or json["type"] in BEGINNINGS or json.get("kind") == "cut"
             if leaf_due and json["type"] in CONVERSATION:
                 # The original follows the chain from the line that is named.
-                records += spell({"type": LEAF, "leafUuid": json["uuid"], "sessionId": self._session_id}) + b"\n"
+                records += encode_json({"type": LEAF, "leafUuid": json["uuid"], "sessionId": self._session_id}) + b"\n"
                 leaf_due = False
         self._add(file, records)
         self._seal, self._leaf_due = seal, leaf_due
         self._spelling.take(spelled)
-        if due := self._labels.due(self._end):
+        if due := self._labels.lines_to_repeat(self._end):
             with suppress(OSError, SessionError):  # the entry is kept, and that is what counts
                 self._add(file, due)
 
     def _add(self, file: int, lines: bytes) -> None:
         """Raises OSError, SessionError."""
         if self._torn:
-            from parley.stores.files.repair import is_cut_off
+            from parley.stores.files.repair import truncate_partial_line
 
             # Half a line, left by a crash or a full disk, must not swallow the next one.
-            self._torn = not is_cut_off(file)
+            self._torn = not truncate_partial_line(file)
             self._end = os.fstat(file).st_size
         before = b"\n" if self._torn else b""
         written = before + lines
@@ -273,7 +275,7 @@ class Transcript:
                 self._torn = bool(before)
             raise SessionError(f"the session cannot be written to {self._path}: the disk is full")
         self._torn = False
-        self._labels.hear(lines, self._end + len(written) - len(lines))
+        self._labels.feed(lines, self._end + len(written) - len(lines))
         self._end += len(written)
 
     def _listen(self, file: int) -> None:
@@ -283,7 +285,7 @@ class Transcript:
             raise self._deleted()
         if status.st_size > self._end:
             more = os.pread(file, status.st_size - self._end, self._end)
-            self._labels.hear(more, self._end)
+            self._labels.feed(more, self._end)
             self._torn = not more.endswith(b"\n")
             self._end += len(more)
 
@@ -296,7 +298,7 @@ class Transcript:
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         of_agent = bool(self._context.agent_id)
-        reader = Reader(self._path, self._session_id, self._complain, of_agent=of_agent)
+        reader = TranscriptReader(self._path, self._session_id, self._complain, of_agent=of_agent)
         yield from reader.entries(after)
         self._read = reader
 
@@ -316,7 +318,7 @@ class Transcript:
         below = AGENT_BELOW if self._context.agent_id else BELOW
         if self._read is None:
             with suppress(FileNotFoundError):
-                private_files.look(self._path, below=below, writes=True)
+                private_files.stat_file(self._path, below=below, writes=True)
             for _ in self.entries():
                 pass
         assert self._read is not None
@@ -335,9 +337,9 @@ class Transcript:
             file = private_files.open_file(self._path, flags, below=below)
         except FileNotFoundError:
             raise self._deleted() from None
-        begin = max(known - title_tags.REACH, 0)
+        begin = max(known - title_tags.TAIL_BYTES, 0)
         tail = os.pread(file, known - begin, begin)
-        self._labels.hear(tail, begin)
+        self._labels.feed(tail, begin)
         self._end, self._torn = known, bool(tail) and not tail.endswith(b"\n")
         return file
 

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Entry
-from parley.stores.files.entry_codec import Context, held, line, next_parent
+from parley.stores.files.entry_codec import EntryContext, encode_entry, encode_unfinished, next_parent
 
 
-class Spelled(Struct, frozen=True):
+class SpelledLine(Struct, frozen=True):
     lines: list[Json]
     parent: str | None
     blocks: list[Entry]
@@ -32,7 +32,7 @@ class Spelled(Struct, frozen=True):
 class Spelling:
     """Spells the entries of one transcript, in their order."""
 
-    def __init__(self, session_id: str, context: Context) -> None:
+    def __init__(self, session_id: str, context: EntryContext) -> None:
         self._session_id = session_id
         self._context = context
         self.parent: str | None = None
@@ -40,35 +40,35 @@ class Spelling:
         self.blocks: list[Entry] = []
         """The held blocks whose lines are still to come: of one answer."""
 
-    def of(self, entry: Entry) -> Spelled:
+    def of(self, entry: Entry) -> SpelledLine:
         if not is_unfinished(entry):
             final = entry.message if entry.kind == USAGE else {}
             return self._with(self._released(final), entry)
         if self.blocks and answer_id(self.blocks[0]) == answer_id(entry):
-            return Spelled([held(entry, self._session_id)], self.parent, [*self.blocks, entry])
+            return SpelledLine([encode_unfinished(entry, self._session_id)], self.parent, [*self.blocks, entry])
         before = self._released({})
-        return Spelled([*before.lines, held(entry, self._session_id)], before.parent, [entry])
+        return SpelledLine([*before.lines, encode_unfinished(entry, self._session_id)], before.parent, [entry])
 
-    def released(self) -> Spelled:
+    def released(self) -> SpelledLine:
         """The lines of the held blocks, which nothing more will be heard of."""
         return self._released({})
 
-    def take(self, spelled: Spelled) -> None:
+    def take(self, spelled: SpelledLine) -> None:
         self.parent, self.blocks = spelled.parent, spelled.blocks
 
-    def _released(self, final: Json) -> Spelled:
-        found = Spelled([], self.parent, [])
+    def _released(self, final: Json) -> SpelledLine:
+        found = SpelledLine([], self.parent, [])
         for block in self.blocks:
             is_final = answer_id(block) == final.get("id")
             found = self._with(found, finished(block, final) if is_final else block)
         return found
 
-    def _with(self, before: Spelled, entry: Entry) -> Spelled:
-        added = line(entry, self._session_id, self._context, before.parent)
-        return Spelled([*before.lines, added], next_parent(entry) or before.parent, [])
+    def _with(self, before: SpelledLine, entry: Entry) -> SpelledLine:
+        added = encode_entry(entry, self._session_id, self._context, before.parent)
+        return SpelledLine([*before.lines, added], next_parent(entry) or before.parent, [])
 
 
-class Reading:
+class TranscriptReading:
     """Follows a transcript line by line, and puts the lines of an answer in the place of its held blocks."""
 
     def __init__(self) -> None:

@@ -12,11 +12,11 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import PLAIN_ID, Agent, Entry, Hit, Info, Mended, plain
-from parley.stores.files.entry_codec import Context
-from parley.stores.search_text import excerpt, said, words
-from parley.stores.sql.postgres_log import LOCK, AgentLog, PostgresLog, connect, entries, rows, told
-from parley.stores.sql.rows import agent_key, aside_key, damage, keys_below
+from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.search_text import entry_text, make_excerpt, split_words
+from parley.stores.sql.postgres_log import LOCK, PostgresAgentLog, PostgresLog, connect, entries, rows, translate_errors
+from parley.stores.sql.rows import agent_key, aside_key, find_damage, keys_below
 
 if TYPE_CHECKING:
     import psycopg
@@ -53,8 +53,8 @@ FROM parley_sessions
 BELOW = 'session COLLATE "C" >= %s AND session COLLATE "C" < %s'
 
 
-class Postgres:
-    def __init__(self, address: str, context: Context) -> None:
+class PostgresStore:
+    def __init__(self, address: str, context: EntryContext) -> None:
         self._address = address
         self._context = context
         self._is_prepared = False
@@ -67,18 +67,18 @@ class Postgres:
         return bool(self._rows(f"{granted} AND (classid::bigint << 32) | objid::bigint = {LOCK}", session_id))
 
     def create(self, session_id: str) -> PostgresLog:
-        return self._held(plain(session_id))
+        return self._open_log(check_id(session_id))
 
     def open(self, session_id: str, *, steal: bool = False) -> PostgresLog:
         self._check(session_id)
-        return self._held(session_id, steal=steal)
+        return self._open_log(session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
         self._check(session_id)
         return entries(self._address, session_id, after)
 
-    def _held(self, session_id: str, *, steal: bool = False) -> PostgresLog:
-        self._prepared().close()
+    def _open_log(self, session_id: str, *, steal: bool = False) -> PostgresLog:
+        self._connect_prepared().close()
         return PostgresLog(self._address, session_id, self._context, steal=steal)
 
     def _check(self, session_id: str) -> None:
@@ -90,16 +90,16 @@ class Postgres:
         return found[0].id if found else None
 
     def info(self, session_id: str) -> Info | None:
-        if not PLAIN_ID.fullmatch(session_id):
+        if not ID_PATTERN.fullmatch(session_id):
             return None
         found = self._rows(INFO + "WHERE id = %s", session_id)
-        return as_info(found[0]) if found else None
+        return info_from_row(found[0]) if found else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         where = "" if project is None else "WHERE cwd = %s "
         given = () if project is None else (os.path.realpath(project),)
         order = "ORDER BY turn DESC LIMIT %s OFFSET %s"
-        return [as_info(row) for row in self._rows(INFO + where + order, *given, limit, offset)]
+        return [info_from_row(row) for row in self._rows(INFO + where + order, *given, limit, offset)]
 
     def rename(self, session_id: str, title: str) -> None:
         self._check(session_id)
@@ -113,7 +113,7 @@ class Postgres:
 
     def delete(self, session_id: str) -> None:
         self._check(session_id)
-        held = self._held(session_id)
+        held = self._open_log(session_id)
         try:
             for table, column in (("entries", "session"), ("agents", "session"), ("sessions", "id")):
                 self._run(f"DELETE FROM parley_{table} WHERE {column} = %s", session_id)
@@ -121,12 +121,12 @@ class Postgres:
         finally:
             held.close()
 
-    def repair(self, session_id: str) -> Mended | None:
+    def repair(self, session_id: str) -> RepairReport | None:
         self._check(session_id)
-        held = self._held(session_id)
+        held = self._open_log(session_id)
         try:
-            with self._prepared() as database, told():
-                found = damage(rows(database, session_id, -1))
+            with self._connect_prepared() as database, translate_errors():
+                found = find_damage(rows(database, session_id, -1))
             if found is None:
                 return None
             aside = aside_key(session_id, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
@@ -139,25 +139,25 @@ class Postgres:
             kept = (found.kept_bytes, found.kept_messages, session_id)
             self._run("UPDATE parley_sessions SET size_bytes = %s, messages = %s WHERE id = %s", *kept)
             place = f"the entries of {aside!r} in the database"
-            return Mended(kept_bytes=found.kept_bytes, aside_bytes=moved[0][0], aside=place)
+            return RepairReport(kept_bytes=found.kept_bytes, aside_bytes=moved[0][0], aside=place)
         finally:
             held.close()
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> AgentLog:
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> PostgresAgentLog:
         if meta is not None:
-            row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
+            row = (session_id, check_id(agent_id), msgspec.json.encode(meta).decode())
             self._run("INSERT INTO parley_agents VALUES (%s, %s, %s)", *row)
-        return AgentLog(self._address, session_id, agent_id, self._context)
+        return PostgresAgentLog(self._address, session_id, agent_id, self._context)
 
-    def agents(self, session_id: str) -> builtins.list[Agent]:
+    def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         found = self._rows("SELECT id, meta FROM parley_agents WHERE session = %s", session_id)
-        return [Agent(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
+        return [AgentInfo(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return entries(self._address, agent_key(session_id, plain(agent_id)), -1)
+        return entries(self._address, agent_key(session_id, check_id(agent_id)), -1)
 
-    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
-        wanted = words(text)
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
+        wanted = split_words(text)
         if not wanted:
             return []
         found = self._rows(
@@ -166,7 +166,13 @@ class Postgres:
             limit,
         )
         return [
-            Hit(id=id, seq=seq, kind=kind, at=at, excerpt=excerpt(said(kind, msgspec.json.decode(message)), wanted))
+            SearchHit(
+                id=id,
+                seq=seq,
+                kind=kind,
+                at=at,
+                excerpt=make_excerpt(entry_text(kind, msgspec.json.decode(message)), wanted),
+            )
             for id, seq, kind, at, message in found
         ]
 
@@ -174,19 +180,19 @@ class Postgres:
         return ""
 
     def _rows(self, text: str, *given: object) -> builtins.list[tuple[Any, ...]]:
-        with self._prepared() as database, told():
+        with self._connect_prepared() as database, translate_errors():
             return database.execute(text, given).fetchall()
 
     def _run(self, text: str, *given: object) -> None:
-        with self._prepared() as database, told():
+        with self._connect_prepared() as database, translate_errors():
             database.execute(text, given)
 
-    def _prepared(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _connect_prepared(self) -> psycopg.Connection[tuple[Any, ...]]:
         """A connection to a database that has our tables. Raises SessionError."""
         database = connect(self._address)
         if not self._is_prepared:
             try:
-                with told():
+                with translate_errors():
                     prepare(database)
             except BaseException:
                 database.close()
@@ -209,5 +215,5 @@ def prepare(database: psycopg.Connection[tuple[Any, ...]]) -> None:
             database.execute(SCHEMA.encode())
 
 
-def as_info(row: tuple[Any, ...]) -> Info:
+def info_from_row(row: tuple[Any, ...]) -> Info:
     return Info(**dict(zip(Info.__struct_fields__, row, strict=True)))

@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from parley.errors import SessionBusy, SessionError, UsageError
-from parley.protocol.base import spell
+from parley.protocol.base import encode_json
 from parley.stores.base import Entry
-from parley.stores.files.entry_codec import Context
-from parley.stores.search_text import SAID, first_prompt, said, words
-from parley.stores.sql.rows import Row, Rows, agent_key, follow
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.search_text import SAID, entry_text, first_prompt, split_words
+from parley.stores.sql.rows import Row, RowChain, agent_key, next_checksum
 
 if TYPE_CHECKING:
     import psycopg
@@ -82,29 +82,29 @@ def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
             tcp_user_timeout=STATEMENT_SECONDS * 1000,
         )
     except psycopg.Error as exc:
-        raise SessionError(f"the database cannot be reached: {one_line(exc)}") from None
+        raise SessionError(f"the database cannot be reached: {format_error(exc)}") from None
 
 
-def one_line(flaw: Exception) -> str:
+def format_error(flaw: Exception) -> str:
     return " ".join(str(flaw).split())
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """What the server has to complain about, as a session's error."""
     import psycopg
 
     try:
         yield
     except psycopg.Error as exc:
-        raise SessionError(f"the database cannot be used: {one_line(exc)}") from None
+        raise SessionError(f"the database cannot be used: {format_error(exc)}") from None
 
 
 class PostgresLog:
     _is_own = True
     """Whether it is a session's own log, which lists and searches know."""
 
-    def __init__(self, address: str, session_id: str, context: Context, *, steal: bool = False) -> None:
+    def __init__(self, address: str, session_id: str, context: EntryContext, *, steal: bool = False) -> None:
         self._address = address
         self._session_id = self._key = session_id
         self._context = context
@@ -114,23 +114,23 @@ class PostgresLog:
         self._total: int | None = None
         """The checksum of all there is; None until it is needed."""
         try:
-            with told():
-                self._take(steal=steal)
+            with translate_errors():
+                self._acquire(steal=steal)
         except BaseException:
             self._database.close()
             raise
 
-    def _take(self, *, steal: bool) -> None:
+    def _acquire(self, *, steal: bool) -> None:
         """Hold the session. Raises SessionBusy, psycopg.Error."""
-        if not self._locked():
+        if not self._try_lock():
             holder = self._holder()
             if not steal:
                 raise SessionBusy(self._session_id, holder)
-            self._fence = self._signed()  # from here on the other one cannot write
+            self._fence = self._write_holder()  # from here on the other one cannot write
             self._wait_for_lock(holder)
-        self._fence = self._signed()
+        self._fence = self._write_holder()
 
-    def _locked(self) -> bool:
+    def _try_lock(self) -> bool:
         found = self._database.execute(f"SELECT pg_try_advisory_lock({LOCK})", (self._session_id,)).fetchone()
         return bool(found and found[0])
 
@@ -152,10 +152,12 @@ class PostgresLog:
             raise SessionBusy(self._session_id, f"{holder}, whose connection does not end") from None
         run(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
 
-    def _signed(self) -> int:
+    def _write_holder(self) -> int:
         """Say who we are; our number among the holders."""
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        found = self._database.execute(TAKE, {"id": self._session_id, "holder": signature(), "since": since}).fetchone()
+        found = self._database.execute(
+            TAKE, {"id": self._session_id, "holder": holder_signature(), "since": since}
+        ).fetchone()
         assert found is not None
         return int(found[0])
 
@@ -177,15 +179,15 @@ class PostgresLog:
         except psycopg.OperationalError:
             # Whether the server had it before the connection broke, we cannot know: it is taken once.
             self._reconnect()
-            with told():
+            with translate_errors():
                 self._insert(given, again=True)
         except psycopg.Error as exc:
-            raise SessionError(f"the database cannot be used: {one_line(exc)}") from None
+            raise SessionError(f"the database cannot be used: {format_error(exc)}") from None
         self._total = given["checksum"]
 
     def _insert(self, given: dict[str, Any], *, again: bool = False) -> None:
         """Raises SessionBusy, SessionError, psycopg.Error."""
-        owner = {"fence": self._fence, "holder": None if self._is_own else signature()}
+        owner = {"fence": self._fence, "holder": None if self._is_own else holder_signature()}
         held, added = self._database.execute(APPEND, {**given, **owner}).fetchone() or (0, 0)
         if not held:
             raise SessionBusy(self._session_id, "whoever took it over")
@@ -196,15 +198,15 @@ class PostgresLog:
         """Raises SessionBusy, SessionError."""
         self._database.close()
         self._database = connect(self._address)
-        with told():
+        with translate_errors():
             text = "SELECT fence FROM parley_leases WHERE session = %s"
             found = self._database.execute(text, (self._session_id,)).fetchone()
-            if found != (self._fence,) or not self._locked():
+            if found != (self._fence,) or not self._try_lock():
                 raise SessionBusy(self._session_id, self._holder())
-            self._fence = self._signed()
+            self._fence = self._write_holder()
 
     def _row(self, entry: Entry, before: int) -> dict[str, Any]:
-        message, context = spell(entry.message), spell(entry.context)
+        message, context = encode_json(entry.message), encode_json(entry.context)
         prompt, title = first_prompt(entry.kind, entry.message), entry.message.get("title")
         return {
             "id": self._session_id,
@@ -215,9 +217,9 @@ class PostgresLog:
             "at": entry.at,
             "message": message.decode(),
             "context": context.decode(),
-            "checksum": follow(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context),
+            "checksum": next_checksum(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context),
             # What a subagent says is not searched.
-            "words": sorted(set(words(said(entry.kind, entry.message)))) if self._is_own else [],
+            "words": sorted(set(split_words(entry_text(entry.kind, entry.message)))) if self._is_own else [],
             "cwd": os.path.realpath(self._context.cwd),
             "branch": self._context.git_branch or None,
             "title": title if entry.kind == "title" else None,
@@ -244,12 +246,12 @@ class PostgresLog:
         self._database.close()
 
 
-class AgentLog(PostgresLog):
+class PostgresAgentLog(PostgresLog):
     """What a subagent of a session says, whose own log this process holds: that lease counts."""
 
     _is_own = False
 
-    def __init__(self, address: str, session_id: str, agent_id: str, context: Context) -> None:
+    def __init__(self, address: str, session_id: str, agent_id: str, context: EntryContext) -> None:
         super().__init__(address, session_id, context)
         self._key = agent_key(session_id, agent_id)
 
@@ -261,16 +263,16 @@ class AgentLog(PostgresLog):
         self._database = connect(self._address)
 
 
-def signature() -> str:
+def holder_signature() -> str:
     return f"process {os.getpid()} on {os.uname().nodename}"
 
 
 def entries(address: str, key: str, after: int) -> Iterator[Entry]:
     """Raises SessionError, DamagedSession."""
-    with connect(address) as database, told():
+    with connect(address) as database, translate_errors():
         total = total_at(database, key, after)
         begin = -1 if total is None else after
-        yield from Rows(key, PLACE, total or 0).entries(rows(database, key, begin), after)
+        yield from RowChain(key, PLACE, total or 0).entries(rows(database, key, begin), after)
 
 
 def rows(database: psycopg.Connection[tuple[Any, ...]], key: str, after: int) -> Iterator[Row]:
@@ -283,11 +285,11 @@ def rows(database: psycopg.Connection[tuple[Any, ...]], key: str, after: int) ->
 
 def total_before(address: str, key: str, seq: int) -> int:
     """The checksum of all entries up to a number. Raises SessionError, DamagedSession."""
-    with connect(address) as database, told():
+    with connect(address) as database, translate_errors():
         total = total_at(database, key, seq)
         if total is not None:
             return total
-        chain = Rows(key, PLACE)
+        chain = RowChain(key, PLACE)
         for row in rows(database, key, -1):
             chain.entry(*row)
         return chain.total

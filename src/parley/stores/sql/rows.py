@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 """Number, kind, time, message and context as UTF-8, checksum: as a damaged file gives them, of whatever type."""
 
 
-class Damage(Struct, frozen=True):
+class RowDamage(Struct, frozen=True):
     """Where the good rows of a session end."""
 
     seq: int
@@ -35,7 +35,7 @@ class Damage(Struct, frozen=True):
     kept_messages: int
 
 
-class Rows:
+class RowChain:
     """Reads rows from the first on, and knows afterwards what the next one follows on."""
 
     def __init__(self, session_id: str, place: str, total: int = 0) -> None:
@@ -47,7 +47,7 @@ class Rows:
     def entry(self, seq: int, kind: bytes, at: bytes, message: bytes, context: bytes, stored: int | None) -> Entry:
         """Raises DamagedSession unless the row follows on the one before it."""
         try:
-            total = follow(self.total, seq, kind, at, message, context)
+            total = next_checksum(self.total, seq, kind, at, message, context)
             if stored != total and (stored is not None or self._has_begun):
                 raise DamagedSession(self._session_id, f"entry {seq} in {self._place}")
             self.total, self._has_begun = total, stored is not None
@@ -64,19 +64,19 @@ class Rows:
                 yield entry
 
 
-def follow(before: int, seq: int, kind: bytes, at: bytes, message: bytes, context: bytes) -> int:
+def next_checksum(before: int, seq: int, kind: bytes, at: bytes, message: bytes, context: bytes) -> int:
     """The checksum of a row behind others."""
     return zlib.crc32(b"\0".join((b"%d" % seq, kind, at, message, context)), before)
 
 
-def damage(rows: Iterable[Row]) -> Damage | None:
+def find_damage(rows: Iterable[Row]) -> RowDamage | None:
     """The first row that does not follow on those before it; None if all do."""
-    chain, size, said = Rows("", ""), 0, 0
+    chain, size, said = RowChain("", ""), 0, 0
     for row in rows:
         try:
             entry = chain.entry(*row)
         except DamagedSession:
-            return Damage(seq=row[0], kept_bytes=size, kept_messages=said)
+            return RowDamage(seq=row[0], kept_bytes=size, kept_messages=said)
         size += len(row[3]) + len(row[4])
         said += entry.kind in ("user", "assistant")
     return None

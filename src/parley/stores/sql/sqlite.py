@@ -20,14 +20,21 @@ import msgspec
 
 from parley.errors import UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import Agent, Entry, Hit, Info, Mended, plain
-from parley.stores.files.entry_codec import Context
-from parley.stores.files.lease import Lease, is_held, take
-from parley.stores.files.sidechain import Held
-from parley.stores.search_text import excerpt, passage, queries, said, telling, words
-from parley.stores.sql.rows import agent_key, aside_key, damage, keys_below
-from parley.stores.sql.sqlite_file import connect, told
-from parley.stores.sql.sqlite_log import ENTRIES, AgentLog, SqliteLog, entries, reading
+from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.lease import Lease, acquire, is_leased
+from parley.stores.files.sidechain import BorrowedLease
+from parley.stores.search_text import (
+    build_queries,
+    entry_text,
+    find_passage,
+    make_excerpt,
+    significant_words,
+    split_words,
+)
+from parley.stores.sql.rows import agent_key, aside_key, find_damage, keys_below
+from parley.stores.sql.sqlite_file import connect, translate_errors
+from parley.stores.sql.sqlite_log import ENTRIES, SqliteAgentLog, SqliteLog, entries, open_for_bytes
 
 CONVERSATION = """
 CREATE TABLE IF NOT EXISTS conversation (one INTEGER PRIMARY KEY CHECK (one = 1), session TEXT NOT NULL);
@@ -44,8 +51,8 @@ RECALLED = '%"recalled":true%'
 SIZE = "coalesce(sum(length(message) + length(context)), 0)"
 
 
-class Sqlite:
-    def __init__(self, path: Path, context: Context) -> None:
+class SqliteStore:
+    def __init__(self, path: Path, context: EntryContext) -> None:
         self._path = path
         self._context = context
 
@@ -53,20 +60,20 @@ class Sqlite:
         return self.info(session_id) is not None
 
     def is_held(self, session_id: str) -> bool:
-        return is_held(Path(f"{self._path}.leases", plain(session_id)))
+        return is_leased(Path(f"{self._path}.leases", check_id(session_id)))
 
     def create(self, session_id: str) -> SqliteLog:
-        return self._held(plain(session_id))
+        return self._open_log(check_id(session_id))
 
     def open(self, session_id: str, *, steal: bool = False) -> SqliteLog:
         self._check(session_id)
-        return self._held(session_id, steal=steal)
+        return self._open_log(session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
         self._check(session_id)
         return entries(self._path, session_id, after)
 
-    def _held(self, session_id: str, *, steal: bool = False) -> SqliteLog:
+    def _open_log(self, session_id: str, *, steal: bool = False) -> SqliteLog:
         lease = self._lease(session_id, steal=steal)
         try:
             return SqliteLog(self._path, session_id, self._context, lease)
@@ -75,7 +82,7 @@ class Sqlite:
             raise
 
     def _lease(self, session_id: str, *, steal: bool = False) -> Lease:
-        return take(Path(f"{self._path}.leases", session_id), session_id, steal=steal)
+        return acquire(Path(f"{self._path}.leases", session_id), session_id, steal=steal)
 
     def _check(self, session_id: str) -> None:
         if not self.exists(session_id):
@@ -90,7 +97,7 @@ class Sqlite:
 
         Raises SessionError.
         """
-        with told(self._path), closing(connect(self._path)) as database:
+        with translate_errors(self._path), closing(connect(self._path)) as database:
             run = database.execute
             if not run("SELECT 1 FROM sqlite_master WHERE name = 'conversation'").fetchone():
                 newest = run("SELECT id FROM sessions ORDER BY turn DESC LIMIT 1").fetchone() or (new_id(),)
@@ -101,14 +108,15 @@ class Sqlite:
 
     def info(self, session_id: str) -> Info | None:
         found = self._query(INFO + "WHERE id = ?", session_id)
-        return as_info(found[0]) if found else None
+        return info_from_row(found[0]) if found else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         where = "" if project is None else "WHERE cwd = ? "
         given = () if project is None else (os.path.realpath(project),)
         order = "ORDER BY turn DESC LIMIT ? OFFSET ?"
         return [
-            as_info(row) for row in self._query(INFO + where + order, *given, -1 if limit is None else limit, offset)
+            info_from_row(row)
+            for row in self._query(INFO + where + order, *given, -1 if limit is None else limit, offset)
         ]
 
     def rename(self, session_id: str, title: str) -> None:
@@ -121,18 +129,18 @@ class Sqlite:
 
     def delete(self, session_id: str) -> None:
         self._check(session_id)
-        with self._lease(session_id), self._changing() as database:
-            forget(database, session_id)
+        with self._lease(session_id), self._transaction() as database:
+            delete_rows(database, session_id)
 
-    def repair(self, session_id: str) -> Mended | None:
+    def repair(self, session_id: str) -> RepairReport | None:
         self._check(session_id)
         with self._lease(session_id):
-            with told(self._path), closing(reading(self._path)) as database:
-                found = damage(database.execute(ENTRIES, (session_id, -1)))
+            with translate_errors(self._path), closing(open_for_bytes(self._path)) as database:
+                found = find_damage(database.execute(ENTRIES, (session_id, -1)))
             if found is None:
                 return None
             aside = aside_key(session_id, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
-            with self._changing() as database:
+            with self._transaction() as database:
                 # The rows get another name. To take them out of the index we would have to know what they said.
                 behind = (session_id, found.seq)
                 (size,) = database.execute(
@@ -141,51 +149,51 @@ class Sqlite:
                 database.execute("UPDATE entries SET session = ? WHERE session = ? AND seq >= ?", (aside, *behind))
                 kept = (found.kept_bytes, found.kept_messages, session_id)
                 database.execute("UPDATE sessions SET size_bytes = ?, messages = ? WHERE id = ?", kept)
-            return Mended(
+            return RepairReport(
                 kept_bytes=found.kept_bytes, aside_bytes=size, aside=f"the entries of {aside!r} in {self._path}"
             )
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> AgentLog:
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> SqliteAgentLog:
         if meta is not None:
-            with self._changing() as database:
-                row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
+            with self._transaction() as database:
+                row = (session_id, check_id(agent_id), msgspec.json.encode(meta).decode())
                 database.execute("INSERT INTO agents VALUES (?, ?, ?)", row)
-        return AgentLog(self._path, agent_key(session_id, agent_id), self._context, Held())
+        return SqliteAgentLog(self._path, agent_key(session_id, agent_id), self._context, BorrowedLease())
 
-    def agents(self, session_id: str) -> builtins.list[Agent]:
+    def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         found = self._query("SELECT id, meta FROM agents WHERE session = ? ORDER BY rowid", session_id)
-        return [Agent(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
+        return [AgentInfo(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return entries(self._path, agent_key(session_id, plain(agent_id)), -1)
+        return entries(self._path, agent_key(session_id, check_id(agent_id)), -1)
 
-    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
-        wanted = words(text)
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
+        wanted = split_words(text)
         if not wanted:
             return []
         query = " ".join(f'"{word}"' for word in wanted)
         found = self._query(FOUND + "ORDER BY said.rowid DESC LIMIT ?", query, limit)
-        return hits(found, wanted, lambda there: there >= set(wanted), excerpt)
+        return find_hits(found, wanted, lambda there: there >= set(wanted), make_excerpt)
 
-    def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[Hit]:
-        wanted = telling(text)
+    def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[SearchHit]:
+        wanted = significant_words(text)
         where = FOUND + "AND (? IS NULL OR session = ?) AND context NOT LIKE ? AND message NOT LIKE ? "
         found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for query in queries(wanted):
+        for query in build_queries(wanted):
             if len(found) >= limit:
                 break  # what has only some of the words may be half of all that was ever said
             given = (query, session_id, session_id, SUMMARY, RECALLED, limit)
             for row in self._query(where + "ORDER BY said.rank LIMIT ?", *given):
                 found.setdefault(row[:2], row)
-        return hits([*found.values()][:limit], wanted, lambda there: not there.isdisjoint(wanted), passage)
+        return find_hits([*found.values()][:limit], wanted, lambda there: not there.isdisjoint(wanted), find_passage)
 
     def path(self, session_id: str) -> str:
         return ""
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A connection in a transaction. Raises SessionError."""
-        with told(self._path), closing(connect(self._path)) as database:
+        with translate_errors(self._path), closing(connect(self._path)) as database:
             database.execute("BEGIN IMMEDIATE")
             try:
                 yield database
@@ -197,14 +205,14 @@ class Sqlite:
     def _query(self, text: str, *given: str | int | None) -> builtins.list[tuple[Any, ...]]:
         if not self._path.exists():
             return []
-        with told(self._path), closing(connect(self._path)) as database:
+        with translate_errors(self._path), closing(connect(self._path)) as database:
             return database.execute(text, given).fetchall()
 
 
-def forget(database: sqlite3.Connection, session_id: str) -> None:
+def delete_rows(database: sqlite3.Connection, session_id: str) -> None:
     found = database.execute("SELECT id, kind, message FROM entries WHERE session = ?", (session_id,))
     # An index without a copy of the texts wants to hear again what it is to forget.
-    indexed = ((id, words(heard(kind, message))) for id, kind, message in found)
+    indexed = ((id, split_words(row_text(kind, message))) for id, kind, message in found)
     database.executemany(
         "INSERT INTO said (said, rowid, words) VALUES ('delete', ?, ?)",
         [(id, " ".join(once)) for id, once in indexed if once],
@@ -215,28 +223,28 @@ def forget(database: sqlite3.Connection, session_id: str) -> None:
     database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
 
 
-def hits(
+def find_hits(
     found: Iterable[tuple[Any, ...]],
     wanted: list[str],
     fits: Callable[[set[str]], bool],
     part: Callable[[str, list[str]], str],
-) -> list[Hit]:
+) -> list[SearchHit]:
     """The finds among rows: the index may remember what damaged entries once said."""
-    told = ((id, seq, kind, at, heard(kind, message)) for id, seq, kind, at, message in found)
+    told = ((id, seq, kind, at, row_text(kind, message)) for id, seq, kind, at, message in found)
     return [
-        Hit(id=id, seq=seq, kind=kind, at=at, excerpt=part(text, wanted))
+        SearchHit(id=id, seq=seq, kind=kind, at=at, excerpt=part(text, wanted))
         for id, seq, kind, at, text in told
-        if fits(set(words(text)))
+        if fits(set(split_words(text)))
     ]
 
 
-def heard(kind: str, message: str) -> str:
+def row_text(kind: str, message: str) -> str:
     """What was said in an entry; "" if that cannot be read."""
     try:
-        return said(kind, msgspec.json.decode(message))
+        return entry_text(kind, msgspec.json.decode(message))
     except (msgspec.DecodeError, AttributeError, RecursionError):
         return ""
 
 
-def as_info(row: tuple[Any, ...]) -> Info:
+def info_from_row(row: tuple[Any, ...]) -> Info:
     return Info(**dict(zip(Info.__struct_fields__, row, strict=True)))

@@ -12,7 +12,7 @@ from parley.errors import SessionError
 from parley.workspace import private_files
 
 VERSION = 2
-PATIENCE_SECONDS = 10
+BUSY_TIMEOUT_SECONDS = 10
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
@@ -35,7 +35,7 @@ OUR_VERSION = "SELECT version FROM parley_version WHERE part = 'sessions'"
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """What SQLite has to complain about, as a session's error."""
     try:
         yield
@@ -48,14 +48,14 @@ def told(path: Path) -> Iterator[None]:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Raises SessionError."""
-    with told(path):
+    with translate_errors(path):
         try:
             if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
                 return read_only(path)
             real = private_files.prepare_database(path)
-            made = sqlite3.connect(real, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+            made = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
             try:
-                private_files.must_be_database(made, real)
+                private_files.check_database(made, real)
                 prepare(made, path)
             except BaseException:
                 made.close()
@@ -72,10 +72,10 @@ def read_only(path: Path) -> sqlite3.Connection:
     # SQLite wants to make files beside the database, even to read; it need not if nobody has left a log there.
     is_settled = not (log.exists() and log.stat().st_size)
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_settled else ''}"
-    made = sqlite3.connect(address, PATIENCE_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    made = sqlite3.connect(address, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
     try:
-        private_files.must_be_database(made, str(path))
-        version_of(made, path)
+        private_files.check_database(made, str(path))
+        read_version(made, path)
     except BaseException:
         made.close()
         raise
@@ -86,17 +86,17 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
     """Make the tables, or what an older version of them lacks. Raises SessionError for a newer file."""
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")  # with the system at each commit, on the device with `sync`
-    if version_of(database, path) < VERSION:
+    if read_version(database, path) < VERSION:
         database.execute("BEGIN IMMEDIATE")
         try:
-            grow(database)
+            migrate(database)
         except BaseException:
             database.execute("ROLLBACK")
             raise
         database.execute("COMMIT")
 
 
-def version_of(database: sqlite3.Connection, path: Path) -> int:
+def read_version(database: sqlite3.Connection, path: Path) -> int:
     """The version of our tables, 0 if there are none. Raises SessionError for a newer one."""
     # Others may keep tables of their own in the file, and the versions of them beside ours.
     has_versions = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'parley_version'").fetchone()
@@ -106,7 +106,7 @@ def version_of(database: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def grow(database: sqlite3.Connection) -> None:
+def migrate(database: sqlite3.Connection) -> None:
     """Whatever another process has not done meanwhile."""
     for statement in SCHEMA.split(";\n"):
         database.execute(statement)

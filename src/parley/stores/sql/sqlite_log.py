@@ -10,13 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.protocol.base import spell
+from parley.protocol.base import encode_json
 from parley.stores.base import Entry
-from parley.stores.files.entry_codec import Context
+from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import Lease
-from parley.stores.search_text import SAID, first_prompt, said, words
-from parley.stores.sql.rows import Rows, follow
-from parley.stores.sql.sqlite_file import connect, told
+from parley.stores.search_text import SAID, entry_text, first_prompt, split_words
+from parley.stores.sql.rows import RowChain, next_checksum
+from parley.stores.sql.sqlite_file import connect, translate_errors
 from parley.workspace import private_files
 
 COLUMNS = "SELECT seq, kind, at, message, context, checksum FROM entries "
@@ -27,7 +27,7 @@ HIGHEST = (1 << 63) - 1
 
 
 class SqliteLog:
-    def __init__(self, path: Path, key: str, context: Context, lease: Lease) -> None:
+    def __init__(self, path: Path, key: str, context: EntryContext, lease: Lease) -> None:
         self._path = path
         self._key = key
         """The session's id; for a subagent, that and the agent's."""
@@ -36,7 +36,7 @@ class SqliteLog:
         self._total: int | None = None
         """The checksum of all there is; None until it is needed."""
         self._database = connect(path)
-        with told(path):
+        with translate_errors(path):
             # Whoever we took it from may be in the middle of a write: after this, it is over.
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute("COMMIT")
@@ -44,7 +44,7 @@ class SqliteLog:
     def append(self, entry: Entry) -> None:
         if self._total is None:
             self._total = total_before(self._path, self._key, HIGHEST)
-        with told(self._path):
+        with translate_errors(self._path):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 total = self._insert(entry, self._total)
@@ -58,8 +58,8 @@ class SqliteLog:
         """The checksum with it. Raises SessionBusy, sqlite3.Error."""
         if self._lease is None or not self._lease.is_ours():
             raise SessionBusy(self._key, "whoever took it over")
-        message, context = spell(entry.message), spell(entry.context)
-        total = follow(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context)
+        message, context = encode_json(entry.message), encode_json(entry.context)
+        total = next_checksum(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context)
         row = (self._key, entry.seq, entry.kind, entry.at, message.decode(), context.decode(), total)
         added = self._database.execute(ADD, row)
         self._describe(entry, added.lastrowid, len(message) + len(context))
@@ -68,7 +68,7 @@ class SqliteLog:
     def _describe(self, entry: Entry, row: int | None, size_bytes: int) -> None:
         """Keep what lists and searches want to know. Raises sqlite3.Error."""
         run, session_id = self._database.execute, self._key
-        if found := words(said(entry.kind, entry.message)):
+        if found := split_words(entry_text(entry.kind, entry.message)):
             run("INSERT INTO said (rowid, words) VALUES (?, ?)", (row, " ".join(found)))
         surroundings = (os.path.realpath(self._context.cwd), self._context.git_branch or None)
         run(
@@ -112,7 +112,7 @@ class SqliteLog:
             self._lease = None
 
 
-class AgentLog(SqliteLog):
+class SqliteAgentLog(SqliteLog):
     """What a subagent says is no session of its own, and is not searched."""
 
     def _describe(self, entry: Entry, row: int | None, size_bytes: int) -> None:
@@ -121,20 +121,20 @@ class AgentLog(SqliteLog):
 
 def entries(path: Path, key: str, after: int) -> Iterator[Entry]:
     """Raises SessionError, DamagedSession."""
-    with told(path), closing(reading(path)) as database:
+    with translate_errors(path), closing(open_for_bytes(path)) as database:
         total = total_at(database, key, after)
-        chain = Rows(key, str(path), total or 0)
+        chain = RowChain(key, str(path), total or 0)
         begin = -1 if total is None else after
         yield from chain.entries(database.execute(ENTRIES, (key, begin)), after)
 
 
 def total_before(path: Path, key: str, seq: int) -> int:
     """The checksum of all entries up to a number. Raises SessionError, DamagedSession."""
-    with told(path), closing(reading(path)) as database:
+    with translate_errors(path), closing(open_for_bytes(path)) as database:
         total = total_at(database, key, seq)
         if total is not None:
             return total
-        chain = Rows(key, str(path))
+        chain = RowChain(key, str(path))
         for row in database.execute(ENTRIES, (key, -1)):
             chain.entry(*row)
         return chain.total
@@ -152,7 +152,7 @@ def total_at(database: sqlite3.Connection, key: str, seq: int) -> int | None:
     return stored
 
 
-def reading(path: Path) -> sqlite3.Connection:
+def open_for_bytes(path: Path) -> sqlite3.Connection:
     """A connection that gives texts as their bytes: of a damaged one there may be no text. Raises SessionError."""
     database = connect(path)
     database.text_factory = bytes

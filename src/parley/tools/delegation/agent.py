@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
+from parley.tools.base import Context, ToolOutput
 from parley.tools.delegation.calls import AgentInput, AgentShown
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 MOST_LISTED = 60
 MOST_WORDS = 200
@@ -35,7 +35,7 @@ class Agent:
         rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
         return "\n".join([WHAT, *rows])
 
-    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         if context.delegate is None:
             raise ToolError("There are no agents here.")
         return await context.delegate(call, reach.call)

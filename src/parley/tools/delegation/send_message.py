@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Result
+from parley.tools.base import Context, ToolOutput
 from parley.tools.delegation.calls import SEND, MessageInput, MessageShown
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 
 class SendMessage:
@@ -22,7 +22,7 @@ class SendMessage:
         "in the background, and knows all it knew."
     )
 
-    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+    async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         if context.send is None:
             raise ToolError("There are no agents here.")
         return await context.send(call.to, call.message, reach.call)

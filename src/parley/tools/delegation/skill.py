@@ -7,9 +7,9 @@ from typing import ClassVar, cast
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Result, Tool
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.delegation.calls import SkillInput
-from parley.workspace.base import Reach
+from parley.workspace.base import Scope
 
 ABOUT = (
     "Gives you the instructions of a skill: how the user, or the project, wants a certain kind of work to be done. "
@@ -34,11 +34,11 @@ class Skill:
         # Its description is that of the object, not of the class: the protocol cannot say both.
         return cast(Tool, made)
 
-    async def run(self, call: SkillInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: SkillInput, context: Context, reach: Scope) -> ToolOutput:
         if context.follow is None:
             raise ToolError("There are no skills here.")
         content = await context.follow(call.skill, call.args or "")
-        return Result(content=content, detail={"success": True, "commandName": call.skill})
+        return ToolOutput(content=content, detail={"success": True, "commandName": call.skill})
 
 
 def listing(skills: Sequence[tuple[str, str]]) -> str:

@@ -13,7 +13,7 @@ NUMBERED = re.compile(r"\s*\d+\t")
 SHOWN_CHARS = 300
 
 
-def hint(body: bytes, wanted: str) -> str:
+def suggest(body: bytes, wanted: str) -> str:
     """A sentence that helps to find the right text; "" if we know nothing better."""
     lines = wanted.split("\n")
     if all(NUMBERED.match(line) for line in lines if line):
@@ -29,7 +29,7 @@ def other_space(text: str, wanted: str) -> str:
     if not 0 < len(words) <= COMPARED_WORDS:
         return ""
     found = re.search(r"\s+".join(map(re.escape, words)), text)
-    return place(text, *found.span(), "A text that differs only in white space") if found else ""
+    return describe_position(text, *found.span(), "A text that differs only in white space") if found else ""
 
 
 def other_case(text: str, wanted: str) -> str:
@@ -38,10 +38,10 @@ def other_case(text: str, wanted: str) -> str:
     # Some letters have a lower case of another length; then places do not compare.
     if start < 0 or len(lower) != len(text):
         return ""
-    return place(text, start, start + len(wanted), "A text that differs only in upper and lower case")
+    return describe_position(text, start, start + len(wanted), "A text that differs only in upper and lower case")
 
 
-def place(text: str, start: int, end: int, what: str) -> str:
+def describe_position(text: str, start: int, end: int, what: str) -> str:
     more = " ..." if end - start > SHOWN_CHARS else ""
     return f"{what} is at line {line_number(text, start)}:\n{text[start : min(end, start + SHOWN_CHARS)]}{more}"
 

@@ -26,7 +26,7 @@ Opcode = tuple[str, int, int, int, int]
 """As difflib has it: a kind, and the lines of the old and of the new text."""
 
 
-class Change(Struct, frozen=True):
+class TextChange(Struct, frozen=True):
     """Bytes from `start` to `end` become `text`."""
 
     start: int
@@ -34,11 +34,11 @@ class Change(Struct, frozen=True):
     text: bytes
 
 
-def rewritten(old: bytes, new: bytes) -> list[Json]:
+def diff_texts(old: bytes, new: bytes) -> list[Json]:
     """The hunks that lead from one text to another; none if there is too much to show."""
     start = alike(old, new)
     same = alike(old, new, from_end=True, limit=min(len(old), len(new)) - start)
-    return edited(old, [Change(start, len(old) - same, new[start : len(new) - same])] if old != new else [])
+    return diff_edits(old, [TextChange(start, len(old) - same, new[start : len(new) - same])] if old != new else [])
 
 
 def alike(one: AnyStr, other: AnyStr, *, from_end: bool = False, limit: int | None = None) -> int:
@@ -63,7 +63,7 @@ def piece(text: AnyStr, known: int, size: int, from_end: bool) -> AnyStr:
     return text[known : known + size]
 
 
-def edited(body: bytes, changes: Iterable[Change]) -> list[Json]:
+def diff_edits(body: bytes, changes: Iterable[TextChange]) -> list[Json]:
     """The hunks of changes in their order, as far as they can be shown."""
     found: list[Json] = []
     room = SHOWN_BYTES
@@ -81,9 +81,9 @@ def edited(body: bytes, changes: Iterable[Change]) -> list[Json]:
     return found
 
 
-def windows(body: bytes, changes: Iterable[Change]) -> Iterator[tuple[int, int, list[Change]]]:
+def windows(body: bytes, changes: Iterable[TextChange]) -> Iterator[tuple[int, int, list[TextChange]]]:
     """The changes with the lines around them. Those whose lines touch share a window."""
-    first, last, inside = 0, 0, list[Change]()
+    first, last, inside = 0, 0, list[TextChange]()
     for change in changes:
         start = line_start(body, change.start, CONTEXT_LINES)
         end = line_end(body, change.end, CONTEXT_LINES)
@@ -98,7 +98,7 @@ def windows(body: bytes, changes: Iterable[Change]) -> Iterator[tuple[int, int, 
         yield first, last, inside
 
 
-def replaced(body: bytes, changes: Iterable[Change], first: int = 0, last: int | None = None) -> bytes:
+def replaced(body: bytes, changes: Iterable[TextChange], first: int = 0, last: int | None = None) -> bytes:
     """The bytes from `first` to `last` with the changes made."""
     # Views, because slices of a large file would be copies of it.
     whole = memoryview(body)
@@ -141,9 +141,9 @@ def hunks(before: list[str], after: list[str], old_start: int, new_start: int) -
         shown: list[str] = []
         for kind, i1, i2, j1, j2 in group:
             if kind == "equal":
-                shown += signed(" ", before[i1:i2])
+                shown += sign_lines(" ", before[i1:i2])
             else:
-                shown += signed("-", before[i1:i2]) + signed("+", after[j1:j2])
+                shown += sign_lines("-", before[i1:i2]) + sign_lines("+", after[j1:j2])
         yield {
             "oldStart": old_start + old_first,
             "oldLines": old_last - old_first,
@@ -153,7 +153,7 @@ def hunks(before: list[str], after: list[str], old_start: int, new_start: int) -
         }
 
 
-def signed(sign: str, some: list[str]) -> list[str]:
+def sign_lines(sign: str, some: list[str]) -> list[str]:
     shown = [sign + line.removesuffix("\n") for line in some]
     return [*shown, NO_NEWLINE] if some and not some[-1].endswith("\n") else shown
 
@@ -182,13 +182,13 @@ def opcodes(before: list[str], after: list[str]) -> list[Opcode]:
     old_end, new_end = len(before) - tail, len(after) - tail
     found: list[Opcode] = [("equal", 0, head, 0, head)] if head else []
     if max(old_end, new_end) > head:
-        found += shifted(compared(before[head:old_end], after[head:new_end]), head)
+        found += shift_hunk(compare_lines(before[head:old_end], after[head:new_end]), head)
     if tail:
         found.append(("equal", old_end, len(before), new_end, len(after)))
     return found
 
 
-def compared(before: list[str], after: list[str]) -> list[Opcode]:
+def compare_lines(before: list[str], after: list[str]) -> list[Opcode]:
     from difflib import SequenceMatcher
 
     if len(before) + len(after) > COMPARED_LINES:
@@ -196,7 +196,7 @@ def compared(before: list[str], after: list[str]) -> list[Opcode]:
     return list(SequenceMatcher(None, before, after, autojunk=False).get_opcodes())
 
 
-def shifted(found: list[Opcode], by: int) -> list[Opcode]:
+def shift_hunk(found: list[Opcode], by: int) -> list[Opcode]:
     return [(kind, i1 + by, i2 + by, j1 + by, j2 + by) for kind, i1, i2, j1, j2 in found]
 
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools import read_tracker
-from parley.tools.base import Context, Result
+from parley.tools.base import Context, ToolOutput
 from parley.tools.files import diff
-from parley.tools.files.diff import Change
-from parley.tools.files.encoding import UNKNOWN, as_text, as_utf8, from_utf8, recognise, to_utf8
-from parley.tools.paths import located, opened
-from parley.tools.read_tracker import Standing
-from parley.tools.size_limit import LINE_BYTES, fitting
-from parley.workspace.base import Reach
+from parley.tools.files.diff import TextChange
+from parley.tools.files.encoding import UNKNOWN, as_text, as_utf8, detect, from_utf8, to_utf8
+from parley.tools.paths import read_whole_file, resolve_path
+from parley.tools.read_tracker import ReadState
+from parley.tools.size_limit import LINE_BYTES, fit_detail
+from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.tools.files.edit_match import Needle
@@ -54,82 +54,82 @@ class Edit:
         """Hosts expect `replace_all` even where the model left it out."""
         return {"replace_all": False, **input}
 
-    async def run(self, call: EditInput, context: Context, reach: Reach) -> Result:
-        path = located(call.file_path, context)
-        return await aside(lambda: edit(path, call, context, reach))
+    async def run(self, call: EditInput, context: Context, reach: Scope) -> ToolOutput:
+        path = resolve_path(call.file_path, context)
+        return await run_in_thread(lambda: edit(path, call, context, reach))
 
 
-def edit(path: str, call: EditInput, context: Context, reach: Reach) -> Result:
+def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutput:
     if call.old_string == call.new_string:
         raise ToolError("No changes to make: old_string and new_string are exactly the same.")
     if not call.old_string:
         return fill(path, call, context, reach)
-    before = opened(path, context, reach)
-    known = read_tracker.standing(context, before)
-    encoding = recognise(before.data)
+    before = read_whole_file(path, context, reach)
+    known = read_tracker.check_read_state(context, before)
+    encoding = detect(before.data)
     if encoding is None:
         raise ToolError(f"{path} is a binary file; Edit changes texts only.")
     body = to_utf8(before.data, encoding)
     needle, changes = find(body, call)
     if encoding == UNKNOWN:
-        must_keep_bytes(body, call, needle)
-    new_body = replaced(body, needle, changes, call.replace_all)
+        check_encoding(body, call, needle)
+    new_body = apply_changes(body, needle, changes, call.replace_all)
     if new_body == body:
         raise ToolError("No changes to make: the two texts differ only in what Edit keeps, such as line endings.")
     after = context.files.write(path, from_utf8(new_body, encoding), reach, replacing=before)
-    read_tracker.remember(context, after, whole=known.whole)
-    hunks = diff.edited(body, changes)
-    return report(call, path, body, hunks, known)
+    read_tracker.mark_seen(context, after, whole=known.whole)
+    hunks = diff.diff_edits(body, changes)
+    return format_result(call, path, body, hunks, known)
 
 
-def fill(path: str, call: EditInput, context: Context, reach: Reach) -> Result:
+def fill(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutput:
     """An empty old text: the file is new, or empty."""
     before = context.files.peek(path, reach)
     if before is not None:
-        read_tracker.standing(context, before)
+        read_tracker.check_read_state(context, before)
         if before.data:
             raise ToolError("old_string is empty but the file is not. Name the text to replace, or use Write.")
     data = as_utf8(call.new_string)
     after = context.files.write(path, data, reach, replacing=before)
-    read_tracker.remember(context, after, whole=True)
-    return report(call, path, b"", diff.rewritten(b"", data), Standing(read=True, whole=True))
+    read_tracker.mark_seen(context, after, whole=True)
+    return format_result(call, path, b"", diff.diff_texts(b"", data), ReadState(read=True, whole=True))
 
 
-def find(body: bytes, call: EditInput) -> tuple[Needle, list[Change]]:
+def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
     """How the old text is spelled in the file, and the changes this makes. Raises ToolError."""
     from parley.tools.files.edit_match import needles
 
     for needle in needles(body, call.old_string, call.new_string):
         changes = list(islice(needle.changes(body), COUNTED_MATCHES))
-        if not call.replace_all and (len(changes) > 1 or (changes and overlapped(body, needle, changes[0]))):
+        if not call.replace_all and (len(changes) > 1 or (changes and find_overlap(body, needle, changes[0]))):
             count = f"{COUNTED_MATCHES} or more" if len(changes) == COUNTED_MATCHES else max(2, len(changes))
             raise ToolError(
                 f"Found {count} matches of the string to replace, but replace_all is false. Set replace_all to change "
-                f"them all, or take in more of the text around the one you mean.\nString: {shown(call.old_string)}"
+                f"them all, or take in more of the text around the one you mean.\nString: {format_excerpt(call.old_string)}"
             )
         if changes:
             return needle, changes
     raise not_found(body, call)
 
 
-def overlapped(body: bytes, needle: Needle, change: Change) -> bool:
+def find_overlap(body: bytes, needle: Needle, change: TextChange) -> bool:
     """Whether there is another match that begins within the only one that was counted."""
     ending = body.startswith(b"\r\n", change.start)
     return any(needle.changes(body, change.start + (2 if ending else 1)))
 
 
 def not_found(body: bytes, call: EditInput) -> ToolError:
-    from parley.tools.files.did_you_mean import hint
+    from parley.tools.files.did_you_mean import suggest
 
-    words = [f"String to replace not found in file.\nString: {shown(call.old_string)}"]
-    if advice := hint(body, call.old_string):
+    words = [f"String to replace not found in file.\nString: {format_excerpt(call.old_string)}"]
+    if advice := suggest(body, call.old_string):
         words.append(advice)
     if call.file_path.endswith(".ipynb"):
         words.append("The file is a notebook: NotebookEdit changes its cells.")
     return ToolError("\n".join(words))
 
 
-def must_keep_bytes(body: bytes, call: EditInput, needle: Needle) -> None:
+def check_encoding(body: bytes, call: EditInput, needle: Needle) -> None:
     """In an encoding we do not know only ASCII can be changed without harm. Raises ToolError."""
     if not (call.old_string + call.new_string).isascii():
         raise ToolError(
@@ -144,7 +144,7 @@ def must_keep_bytes(body: bytes, call: EditInput, needle: Needle) -> None:
         )
 
 
-def replaced(body: bytes, needle: Needle, changes: list[Change], everywhere: bool) -> bytes:
+def apply_changes(body: bytes, needle: Needle, changes: list[TextChange], everywhere: bool) -> bytes:
     if not everywhere or len(changes) < COUNTED_MATCHES:
         return diff.replaced(body, changes)
     if needle.pattern is None:
@@ -152,7 +152,7 @@ def replaced(body: bytes, needle: Needle, changes: list[Change], everywhere: boo
     return diff.replaced(body, needle.changes(body))
 
 
-def report(call: EditInput, path: str, body: bytes, hunks: list[Json], known: Standing) -> Result:
+def format_result(call: EditInput, path: str, body: bytes, hunks: list[Json], known: ReadState) -> ToolOutput:
     detail: Json = {
         "filePath": path,
         "oldString": call.old_string,
@@ -168,17 +168,17 @@ def report(call: EditInput, path: str, body: bytes, hunks: list[Json], known: St
     if not known.whole:
         detail["contentNotInModelContext"] = True
     done = "updated. All occurrences were successfully replaced." if call.replace_all else "updated successfully."
-    return Result(
+    return ToolOutput(
         content=f"The file {path} has been {done}{remark(known)}",
-        detail=fitting(detail, {"originalFile": None, "structuredPatch": []}),
+        detail=fit_detail(detail, {"originalFile": None, "structuredPatch": []}),
     )
 
 
-def remark(known: Standing) -> str:
+def remark(known: ReadState) -> str:
     if known.changed:
         return " (note: the file had been modified on disk since you last read it; read it again for the rest of it)"
     return " (you know its content; there is no need to read it again)" if known.whole else ""
 
 
-def shown(text: str) -> str:
+def format_excerpt(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}... ({len(text)} characters)"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 
 from parley.protocol.base import Struct
-from parley.tools.files.diff import Change, alike
+from parley.tools.files.diff import TextChange, alike
 from parley.tools.files.encoding import UTF8, as_utf8
 
 SINGLE = "'‘’‛"
@@ -35,17 +35,17 @@ class Needle(Struct, frozen=True, kw_only=True):
     """None: the old text is looked for as it is, and the new one goes in as it is."""
     any_quote: bool = False
 
-    def changes(self, body: bytes, start: int = 0) -> Iterator[Change]:
+    def changes(self, body: bytes, start: int = 0) -> Iterator[TextChange]:
         """What replacing every match from a place on changes."""
         if self.pattern is None:
             old, new = as_utf8(self.old), as_utf8(self.new)
             while (start := body.find(old, start)) >= 0:
-                yield Change(start, start + len(old), new)
+                yield TextChange(start, start + len(old), new)
                 start += len(old)
             return
         for match in self.pattern.finditer(body, start):
             found = match.group().decode(UTF8)
-            yield Change(*match.span(), as_utf8(self._respelled(found, line_ending(match))))
+            yield TextChange(*match.span(), as_utf8(self._respelled(found, line_ending(match))))
 
     def _respelled(self, found: str, newline: str) -> str:
         """The new text in the file's spelling. Where it only repeats the old text, the file's own text stays."""
@@ -55,7 +55,7 @@ class Needle(Struct, frozen=True, kw_only=True):
         tail = alike(old, new, from_end=True, limit=min(len(old), len(new)) - head)
         before, middle, after = "".join(units[:head]), new[head : len(new) - tail], "".join(units[len(units) - tail :])
         if self.any_quote:
-            middle = requoted(middle, found, before[-1:])
+            middle = match_quotes(middle, found, before[-1:])
         return before + middle.replace("\n", newline) + after
 
 
@@ -96,18 +96,18 @@ def line_ending(match: re.Match[bytes]) -> str:
     return "\r\n" if at > 0 and body[at - 1] == 0x0D else "\n"
 
 
-def requoted(text: str, found: str, before: str) -> str:
+def match_quotes(text: str, found: str, before: str) -> str:
     """The text with quotes as the file has them in the place it goes to."""
     for straight, of_its_kind in (("'", SINGLE), ('"', DOUBLE)):
         own = {quote for quote in found if quote in of_its_kind}
         if own == {straight}:
             text = "".join(straight if letter in of_its_kind else letter for letter in text)
         elif own:
-            text = curled(text, straight, before)
+            text = curl_quotes(text, straight, before)
     return text
 
 
-def curled(text: str, straight: str, before: str) -> str:
+def curl_quotes(text: str, straight: str, before: str) -> str:
     """The text with straight quotes made curly: opening at the start and behind white space, else closing."""
     opening, closing = CURLY[straight]
     behind = before + text

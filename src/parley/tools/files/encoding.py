@@ -21,7 +21,7 @@ CONTROLS = bytes(set(range(32)) - set(b"\a\b\t\n\v\f\r\x1b"))
 """Bytes that texts do without."""
 
 
-def recognise(data: bytes) -> str | None:
+def detect(data: bytes) -> str | None:
     """The encoding of a text, or None if this is no text."""
     sample = data[:SAMPLE_BYTES]
     # The mark of UTF-32 begins like that of UTF-16; two zero bytes follow.

@@ -56,7 +56,7 @@ MAGIC = (
 )
 
 
-def read(data: bytes, kind: str) -> Picture:
+def read_size(data: bytes, kind: str) -> Picture:
     """Raises ToolError if the header is broken."""
     width, height = SIZES[kind](data)
     if not width or not height:
@@ -105,7 +105,7 @@ def number(data: bytes, order: Any) -> int:
     return int.from_bytes(data, order)
 
 
-def fitted(picture: Picture) -> Picture:
+def fit_image(picture: Picture) -> Picture:
     """The picture, or a smaller one that a model takes. Raises ToolError."""
     if picture.fits:
         return picture
@@ -115,13 +115,13 @@ def fitted(picture: Picture) -> Picture:
     except ImportError:
         raise ToolError(f"{what}. Make a smaller copy and read that, for instance with ImageMagick in Bash.") from None
     for side in SIDES_TO_TRY:
-        smaller = scaled(pillow, picture, side)
+        smaller = scale_image(pillow, picture, side)
         if smaller.fits:
             return smaller
     raise ToolError(f"{what}, and could not be made small enough.")
 
 
-def scaled(pillow: Any, picture: Picture, side: int) -> Picture:
+def scale_image(pillow: Any, picture: Picture, side: int) -> Picture:
     """Raises ToolError if it cannot be decoded."""
     from io import BytesIO
 

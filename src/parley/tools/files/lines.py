@@ -37,7 +37,7 @@ def excerpt(body: bytes, first: int, limit: int | None) -> Excerpt:
     position = line_position(body, first) if first <= total else 0
     for _ in range(first, last + 1):
         end = body.find(b"\n", position)
-        line, was_cut = shown(body, position, len(body) if end < 0 else end)
+        line, was_cut = number_lines(body, position, len(body) if end < 0 else end)
         room -= len(line) + 1
         if room < 0:
             break
@@ -55,7 +55,7 @@ def line_position(body: bytes, number: int) -> int:
     return position
 
 
-def shown(body: bytes, start: int, end: int) -> tuple[str, bool]:
+def number_lines(body: bytes, start: int, end: int) -> tuple[str, bool]:
     """A line without its ending, cut if it is too long, and whether it was."""
     if end > start and body[end - 1] == 0x0D:
         end -= 1

@@ -8,16 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools import read_tracker
-from parley.tools.base import Context, Result
+from parley.tools.base import Context, ToolOutput
 from parley.tools.files import notebook_cells
 from parley.tools.files.encoding import as_text, as_utf8
-from parley.tools.paths import located, opened
-from parley.tools.size_limit import LINE_BYTES, fitting
-from parley.workspace.base import Reach
+from parley.tools.paths import read_whole_file, resolve_path
+from parley.tools.size_limit import LINE_BYTES, fit_detail
+from parley.workspace.base import Scope
 
 JUPYTERS_INDENT = " "
 
@@ -46,9 +46,9 @@ class NotebookEdit:
         "Replacing the source of a code cell clears its outputs."
     )
 
-    async def run(self, call: NotebookEditInput, context: Context, reach: Reach) -> Result:
-        path = located(call.notebook_path, context)
-        return await aside(lambda: edit(path, call, context, reach))
+    async def run(self, call: NotebookEditInput, context: Context, reach: Scope) -> ToolOutput:
+        path = resolve_path(call.notebook_path, context)
+        return await run_in_thread(lambda: edit(path, call, context, reach))
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -60,17 +60,17 @@ class Changed(Struct, frozen=True, kw_only=True):
     old_source: str | None = None
 
 
-def edit(path: str, call: NotebookEditInput, context: Context, reach: Reach) -> Result:
-    before = opened(path, context, reach)
-    seen_before = read_tracker.standing(context, before)
+def edit(path: str, call: NotebookEditInput, context: Context, reach: Scope) -> ToolOutput:
+    before = read_whole_file(path, context, reach)
+    seen_before = read_tracker.check_read_state(context, before)
     try:
         book = notebook_cells.load(before.data)
     except notebook_cells.NotANotebook as exc:
         raise ToolError(f"{path} is no valid notebook: {exc}") from None
     changed = EDITS[call.edit_mode](book, call, context.new_id)
-    data = dumped(book, before.data)
+    data = dump_notebook(book, before.data)
     after = context.files.write(path, data, reach, replacing=before)
-    read_tracker.remember(context, after, whole=seen_before.whole)
+    read_tracker.mark_seen(context, after, whole=seen_before.whole)
     detail: Json = {
         "new_source": call.new_source,
         "cell_type": changed.cell_type,
@@ -86,16 +86,16 @@ def edit(path: str, call: NotebookEditInput, context: Context, reach: Reach) -> 
     if changed.old_source is not None:
         detail["old_source"] = changed.old_source
     note = " (note: the file had been modified on disk since you last read it)" if seen_before.changed else ""
-    return Result(content=changed.said + note, detail=fitting(detail, {"original_file": "", "updated_file": ""}))
+    return ToolOutput(content=changed.said + note, detail=fit_detail(detail, {"original_file": "", "updated_file": ""}))
 
 
 def replace(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
     index = find(book, call.cell_id)
     cell = book["cells"][index]
-    old = notebook_cells.joined(cell.get("source"))
+    old = notebook_cells.join_source(cell.get("source"))
     kind = call.cell_type or str(cell.get("cell_type") or "code")
     cell["cell_type"] = kind
-    cell["source"] = spelled(call.new_source, as_list=isinstance(cell.get("source"), list))
+    cell["source"] = format_source(call.new_source, as_list=isinstance(cell.get("source"), list))
     if kind == "code":
         # What the old source gave says nothing of the new one.
         cell |= {"outputs": [], "execution_count": None}
@@ -111,7 +111,7 @@ def insert(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Ch
     index = 0 if call.cell_id is None else find(book, call.cell_id) + 1
     kind = call.cell_type or "code"
     as_list = not any(isinstance(cell.get("source"), str) for cell in book["cells"])
-    cell: Json = {"cell_type": kind, "metadata": {}, "source": spelled(call.new_source, as_list=as_list)}
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": format_source(call.new_source, as_list=as_list)}
     if kind == "code":
         cell |= {"outputs": [], "execution_count": None}
     if takes_ids(book):
@@ -125,7 +125,7 @@ def delete(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Ch
     index = find(book, call.cell_id)
     name = notebook_cells.cell_id(book["cells"][index], index)
     cell = book["cells"].pop(index)
-    old = notebook_cells.joined(cell.get("source"))
+    old = notebook_cells.join_source(cell.get("source"))
     kind = str(cell.get("cell_type") or "code")
     return Changed(said=f"Deleted cell {name}", cell_id=name, cell_type=kind, old_source=old)
 
@@ -137,13 +137,13 @@ def find(book: Json, wanted: str | None) -> int:
     """The place of a cell. Raises ToolError."""
     names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
     if wanted is None:
-        raise ToolError(f"Say with cell_id which cell is meant. There are {listed(names)}.")
+        raise ToolError(f"Say with cell_id which cell is meant. There are {list_cells(names)}.")
     if wanted not in names:
-        raise ToolError(f'Cell with ID "{wanted}" not found in notebook. There are {listed(names)}.')
+        raise ToolError(f'Cell with ID "{wanted}" not found in notebook. There are {list_cells(names)}.')
     return names.index(wanted)
 
 
-def listed(names: list[str]) -> str:
+def list_cells(names: list[str]) -> str:
     some = ", ".join(names[:50]) or "no cells"
     return f"{some} and {len(names) - 50} more" if len(names) > 50 else some
 
@@ -154,11 +154,11 @@ def takes_ids(book: Json) -> bool:
     return all(isinstance(number, int) for number in level) and level >= (4, 5)
 
 
-def spelled(source: str, *, as_list: bool) -> str | list[str]:
+def format_source(source: str, *, as_list: bool) -> str | list[str]:
     return source.splitlines(keepends=True) if as_list else source
 
 
-def dumped(book: Any, before: bytes) -> bytes:
+def dump_notebook(book: Any, before: bytes) -> bytes:
     """As Jupyter writes it, in the indentation and the line endings the file had."""
     import json
 

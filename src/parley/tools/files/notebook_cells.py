@@ -20,7 +20,7 @@ class NotANotebook(Exception):
     """The file's content is no notebook of the fourth format."""
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class ShownCells(Struct, frozen=True, kw_only=True):
     """Cells as they go out."""
 
     blocks: list[Json]
@@ -48,7 +48,7 @@ def cell_id(cell: Json, index: int) -> str:
     return str(cell.get("id") or f"cell-{index}")
 
 
-def joined(value: Any) -> str:
+def join_source(value: Any) -> str:
     """A text that may be written as a list of lines."""
     return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
@@ -63,18 +63,18 @@ def language(book: Json) -> str:
     return "python"
 
 
-def shown(book: Json, first: int, count: int) -> Shown:
+def show_cells(book: Json, first: int, count: int) -> ShownCells:
     """Some cells with their outputs, as many as fit."""
-    view = View()
+    view = NotebookView()
     spoken = language(book)
     chosen = list(enumerate(book["cells"]))[first : first + count]
     for at, (index, cell) in enumerate(chosen):
         if not view.add(cell, cell_id(cell, index), spoken):
-            return Shown(blocks=view.blocks, cells=view.cells, left_off=len(chosen) - at)
-    return Shown(blocks=view.blocks, cells=view.cells, left_off=0)
+            return ShownCells(blocks=view.blocks, cells=view.cells, left_off=len(chosen) - at)
+    return ShownCells(blocks=view.blocks, cells=view.cells, left_off=0)
 
 
-class View:
+class NotebookView:
     """The cells so far, and how much more there is room for."""
 
     def __init__(self) -> None:
@@ -85,11 +85,11 @@ class View:
 
     def add(self, cell: Json, name: str, spoken: str) -> bool:
         """Whether there was room for it. The first cell is always taken."""
-        source = joined(cell.get("source"))
+        source = join_source(cell.get("source"))
         if len(source) > MOST_CHARS:
             source = f"{source[:MOST_CHARS]}\n(cut: the source has {len(source)} characters)"
         kind = str(cell.get("cell_type") or "code")
-        outputs = [output for output in map(self._output, listed(cell.get("outputs"))) if output]
+        outputs = [output for output in map(self._output, list_outputs(cell.get("outputs"))) if output]
         self._chars_left -= len(source) + sum(len(output.get("text", "")) for output in outputs)
         if self._chars_left < 0 and self.cells:
             return False
@@ -145,11 +145,11 @@ class View:
         from parley.tools.files import images
 
         for kind in ("image/png", "image/jpeg"):
-            base64 = joined(data.get(kind)).replace("\n", "")
+            base64 = join_source(data.get(kind)).replace("\n", "")
             if not base64 or len(base64) > self._images_left:
                 continue
             try:
-                image = images.read(b64decode(base64, validate=True), kind)
+                image = images.read_size(b64decode(base64, validate=True), kind)
             except (ValueError, ToolError):
                 continue
             if image.fits:
@@ -160,12 +160,12 @@ class View:
 
 def output_text(output: Json, data: Json) -> str:
     if output.get("output_type") == "error":
-        trace = "\n".join(map(str, listed(output.get("traceback"))))
+        trace = "\n".join(map(str, list_outputs(output.get("traceback"))))
         text = trace or f"{output.get('ename')}: {output.get('evalue')}"
     else:
-        text = joined(output.get("text")) or joined(data.get("text/plain"))
+        text = join_source(output.get("text")) or join_source(data.get("text/plain"))
     return COLOURS.sub("", text)
 
 
-def listed(value: Any) -> list[Any]:
+def list_outputs(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -6,15 +6,15 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools import read_tracker
-from parley.tools.base import Context, Result
-from parley.tools.files.encoding import UNKNOWN, recognise, to_utf8
+from parley.tools.base import Context, ToolOutput
+from parley.tools.files.encoding import UNKNOWN, detect, to_utf8
 from parley.tools.files.lines import DEFAULT_LINES, LONGEST_LINE_CHARS, MOST_CHARS, Excerpt, excerpt
-from parley.tools.paths import located, opened
-from parley.workspace.base import Reach, Snapshot
+from parley.tools.paths import read_whole_file, resolve_path
+from parley.workspace.base import FileSnapshot, Scope
 
 TWICE_BASE64 = 450_000
 """Base64 that may stand on a line twice: for the model, and in the detail."""
@@ -41,16 +41,16 @@ class Read:
         "notebook as its cells with their outputs (there `offset` and `limit` count cells). Folders cannot be read."
     )
 
-    async def run(self, call: ReadInput, context: Context, reach: Reach) -> Result:
-        path = located(call.file_path, context)
-        snapshot, result, whole = await aside(lambda: look(path, call, context, reach))
-        read_tracker.remember(context, snapshot, whole=whole)
+    async def run(self, call: ReadInput, context: Context, reach: Scope) -> ToolOutput:
+        path = resolve_path(call.file_path, context)
+        snapshot, result, whole = await run_in_thread(lambda: read_for_model(path, call, context, reach))
+        read_tracker.mark_seen(context, snapshot, whole=whole)
         return result
 
 
-def look(path: str, call: ReadInput, context: Context, reach: Reach) -> tuple[Snapshot, Result, bool]:
+def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -> tuple[FileSnapshot, ToolOutput, bool]:
     """The file, how it is shown, and whether that is all of it."""
-    snapshot = opened(path, context, reach)
+    snapshot = read_whole_file(path, context, reach)
     data = snapshot.data
     if data.startswith(PDF):
         return snapshot, pdf(path, data, call), False
@@ -59,15 +59,15 @@ def look(path: str, call: ReadInput, context: Context, reach: Reach) -> tuple[Sn
     return snapshot, *(image(data) or text(path, data, call))
 
 
-def image(data: bytes) -> tuple[Result, bool] | None:
+def image(data: bytes) -> tuple[ToolOutput, bool] | None:
     """None if it is none."""
     from parley.tools.files import images
 
     kind = images.media_type(data)
     if kind is None:
         return None
-    whole = images.read(data, kind)
-    small = images.fitted(whole)
+    whole = images.read_size(data, kind)
+    small = images.fit_image(whole)
     blocks = [small.block]
     if small is not whole:
         note = f"(scaled down from {whole.width}x{whole.height} to {small.width}x{small.height})"
@@ -85,10 +85,10 @@ def image(data: bytes) -> tuple[Result, bool] | None:
             "displayHeight": small.height,
         },
     }
-    return Result(content=blocks, detail={"type": "image", "file": file}), True
+    return ToolOutput(content=blocks, detail={"type": "image", "file": file}), True
 
 
-def pdf(path: str, data: bytes, call: ReadInput) -> Result:
+def pdf(path: str, data: bytes, call: ReadInput) -> ToolOutput:
     from base64 import b64encode
 
     from parley.tools.files import pdf as document
@@ -100,13 +100,13 @@ def pdf(path: str, data: bytes, call: ReadInput) -> Result:
         content = f"{content[:MOST_CHARS]}\n\n(Cut here; ask for fewer pages at a time.)"
     # The host may show the file itself, as far as it fits on the line.
     base64 = b64encode(data).decode() if len(data) * 4 / 3 <= TWICE_BASE64 else ""
-    return Result(
+    return ToolOutput(
         content=content or "(The PDF has no pages.)",
         detail={"type": "pdf", "file": {"filePath": path, "base64": base64, "originalSize": len(data)}},
     )
 
 
-def notebook(path: str, data: bytes, call: ReadInput) -> tuple[Result, bool]:
+def notebook(path: str, data: bytes, call: ReadInput) -> tuple[ToolOutput, bool]:
     from parley.tools.files import notebook_cells
 
     try:
@@ -115,18 +115,18 @@ def notebook(path: str, data: bytes, call: ReadInput) -> tuple[Result, bool]:
         return text(path, data, call, f"The file is no valid notebook ({exc}); this is its text.")
     total = len(book["cells"])
     first = max(0, (call.offset or 1) - 1)
-    view = notebook_cells.shown(book, first, call.limit or total)
+    view = notebook_cells.show_cells(book, first, call.limit or total)
     end = first + len(view.cells)
     blocks = view.blocks or [{"type": "text", "text": f"(The notebook has {total} cells; none of these is shown.)"}]
     if view.left_off:
         note = f"(Cells {first + 1} to {end} of {total} are shown. Read on with offset {end + 1}.)"
         blocks.append({"type": "text", "text": note})
     detail = {"type": "notebook", "file": {"filePath": path, "cells": view.cells}}
-    return Result(content=blocks, detail=detail), len(view.cells) == total
+    return ToolOutput(content=blocks, detail=detail), len(view.cells) == total
 
 
-def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[Result, bool]:
-    encoding = recognise(data)
+def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolOutput, bool]:
+    encoding = detect(data)
     if encoding is None:
         raise ToolError(
             f"{path} is a binary file ({len(data)} bytes) of a kind that Read does not show. "
@@ -134,7 +134,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[Resul
         )
     body = to_utf8(data, encoding, errors="replace")
     part = excerpt(body, max(1, call.offset or 1), call.limit)
-    notes = [note, *remarks(part, call)]
+    notes = [note, *explain_cut(part, call)]
     if encoding == UNKNOWN:
         notes.append("The file is neither UTF-8 nor UTF-16; � stands for bytes that could not be read.")
     file: Json = {
@@ -149,10 +149,10 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[Resul
     numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(part.lines, part.first))
     said = "\n".join(f"({note})" for note in notes if note)
     content = "\n\n".join(words for words in (numbered, said) if words)
-    return Result(content=content, detail={"type": "text", "file": file}), part.whole and encoding != UNKNOWN
+    return ToolOutput(content=content, detail={"type": "text", "file": file}), part.whole and encoding != UNKNOWN
 
 
-def remarks(part: Excerpt, call: ReadInput) -> list[str]:
+def explain_cut(part: Excerpt, call: ReadInput) -> list[str]:
     """What the model should know of what it does not see."""
     if part.total == 0:
         return ["The file is empty."]

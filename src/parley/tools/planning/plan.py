@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 MOST_PLAN_BYTES = 200_000
 
@@ -32,7 +32,7 @@ class EnterPlanMode:
         "For work that is large, risky or can be done in several ways. ExitPlanMode presents the plan."
     )
 
-    async def run(self, call: EnterPlanModeInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: EnterPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
         if context.set_mode is None:
             raise ToolError("The mode cannot be changed here. Present your plan as text, and wait for an answer.")
         context.set_mode("plan")
@@ -41,10 +41,10 @@ class EnterPlanMode:
             "You are in plan mode. Read and search as much as you need, and change nothing. "
             f"When the plan stands, present it with ExitPlanMode.{place}"
         )
-        return Result(content=text, detail={"message": text})
+        return ToolOutput(content=text, detail={"message": text})
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class PlanShown(Struct, frozen=True, kw_only=True):
     plan: Annotated[
         str | None, Meta(description="The plan in Markdown; may be left out if it was written to the plan file")
     ] = None
@@ -62,7 +62,7 @@ class ExitPlanMode:
     reads_only: ClassVar[bool] = True
     always_asks: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = ExitPlanModeInput
-    shown: ClassVar[type[Struct]] = Shown
+    shown: ClassVar[type[Struct]] = PlanShown
     description: ClassVar[str] = (
         "Presents your plan to the user and asks for approval. Once approved, plan mode is over and you carry the plan "
         "out. Say in `plan` what you will change, in which order, and how you will check it. Use it only for plans "
@@ -73,12 +73,12 @@ class ExitPlanMode:
         """The input with the plan from the plan file, unless the model gave one."""
         if not input.get("plan"):
             input = {key: value for key, value in input.items() if key not in ("plan", "planFilePath")}
-            if written := plan_on_disk(context):
+            if written := read_plan(context):
                 input |= {"plan": written, "planFilePath": context.plan_file}
         context.notes[self.name] = input.get("plan")
         return input
 
-    async def run(self, call: ExitPlanModeInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: ExitPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
         if context.set_mode is not None:
             context.set_mode(None)
         plan, proposed = call.plan or None, context.notes.get(self.name)
@@ -86,21 +86,21 @@ class ExitPlanMode:
         if context.plan_file:
             detail["filePath"] = context.plan_file
         if plan is None:
-            return Result(content="The user agreed to leave plan mode. You may make changes now.", detail=detail)
+            return ToolOutput(content="The user agreed to leave plan mode. You may make changes now.", detail=detail)
         how = "The user approved your plan"
         if plan != proposed:
             detail["planWasEdited"] = True
             how = "The user changed your plan and approved it as it stands below"
         text = f"{how}. Plan mode is over: carry it out now.\n\nThe approved plan:\n{plan}"
-        return Result(content=text, detail=detail)
+        return ToolOutput(content=text, detail=detail)
 
 
-def plan_on_disk(context: Context) -> str | None:
+def read_plan(context: Context) -> str | None:
     """What is in the plan file."""
     if context.plan_file is None:
         return None
     try:
-        found = context.files.peek(context.plan_file, Reach(files=(context.plan_file,)))
+        found = context.files.peek(context.plan_file, Scope(files=(context.plan_file,)))
     except ToolError:
         return None  # whatever is in the way: then there is no plan to show
     return None if found is None else found.data[:MOST_PLAN_BYTES].decode(errors="replace")

@@ -14,27 +14,27 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from parley.protocol.base import Json, Struct
-from parley.tools.base import BadInput, Context, Result, read_input
-from parley.workspace.base import Reach
+from parley.tools.base import Context, InvalidInput, ToolOutput, read_input
+from parley.workspace.base import Scope
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class QuestionOption(Struct, frozen=True, kw_only=True):
     label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
     description: Annotated[str, Meta(description="What it means or leads to")]
     preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class AskedQuestion(Struct, frozen=True, kw_only=True):
     question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
     header: Annotated[str, Meta(description="A label of at most 12 characters")]
-    options: Annotated[list[Choice], Meta(min_length=2, max_length=4)]
+    options: Annotated[list[QuestionOption], Meta(min_length=2, max_length=4)]
     multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
 
 
-class Questions(Struct, frozen=True, kw_only=True):
+class QuestionsInput(Struct, frozen=True, kw_only=True):
     """What the model is shown."""
 
-    questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
+    questions: Annotated[list[AskedQuestion], Meta(min_length=1, max_length=4)]
 
 
 class ReadChoice(Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class ReadQuestion(Struct, frozen=True, kw_only=True):
     multiSelect: bool = False
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class AnsweredQuestions(Struct, frozen=True, kw_only=True):
     """The questions, and what the host adds to them."""
 
     questions: Annotated[list[ReadQuestion], Meta(min_length=1, max_length=4)]
@@ -67,8 +67,8 @@ class AskUserQuestion:
     name: ClassVar[str] = "AskUserQuestion"
     reads_only: ClassVar[bool] = True
     always_asks: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = Answered
-    shown: ClassVar[type[Struct]] = Questions
+    input: ClassVar[type[Struct]] = AnsweredQuestions
+    shown: ClassVar[type[Struct]] = QuestionsInput
     description: ClassVar[str] = (
         "Asks the user one to four questions, each with two to four options to pick from; the user may always answer "
         "in their own words instead, so add no option for that. Ask when the work depends on a decision that is "
@@ -78,38 +78,38 @@ class AskUserQuestion:
     def prepare(self, input: Json, context: Context) -> Json:
         """The questions alone, with what the model may leave out."""
         try:
-            read: Answered = read_input(self, input)
-        except BadInput:
+            read: AnsweredQuestions = read_input(self, input)
+        except InvalidInput:
             return input  # it is refused when it is run
         return {"questions": msgspec.to_builtins(read.questions)}
 
-    async def run(self, call: Answered, context: Context, reach: Reach) -> Result:
-        answers = answers_in(call)
+    async def run(self, call: AnsweredQuestions, context: Context, reach: Scope) -> ToolOutput:
+        answers = collect_answers(call)
         detail: Json = {"questions": msgspec.to_builtins(call.questions), "answers": answers}
         if call.response:
             detail["response"] = call.response
         if call.annotations:
             detail["annotations"] = call.annotations
-        return Result(content=told(call, answers), detail=detail)
+        return ToolOutput(content=format_answers(call, answers), detail=detail)
 
 
-def answers_in(call: Answered) -> dict[str, str]:
+def collect_answers(call: AnsweredQuestions) -> dict[str, str]:
     """Question and answer; several picks are joined by commas."""
     if call.answers is not None:
-        return {question: joined(answer) for question, answer in call.answers.items()}
+        return {question: join_answer(answer) for question, answer in call.answers.items()}
     picked = call.selectedOptions or []
     if len(call.questions) == 1 and picked:
-        return {call.questions[0].question: joined(picked)}
+        return {call.questions[0].question: join_answer(picked)}
     return {question.question: pick for question, pick in zip(call.questions, picked, strict=False)}
 
 
-def joined(answer: str | list[str]) -> str:
+def join_answer(answer: str | list[str]) -> str:
     return answer if isinstance(answer, str) else ", ".join(answer)
 
 
-def told(call: Answered, answers: dict[str, str]) -> str:
+def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
     """For the model."""
-    lines = [f"- {question} {answer}" + note(call, question) for question, answer in answers.items() if answer]
+    lines = [f"- {question} {answer}" + format_note(call, question) for question, answer in answers.items() if answer]
     parts = ["The user answered:\n" + "\n".join(lines)] if lines else []
     if call.response:
         parts.append(f"The user said: {call.response}")
@@ -121,6 +121,6 @@ def told(call: Answered, answers: dict[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def note(call: Answered, question: str) -> str:
+def format_note(call: AnsweredQuestions, question: str) -> str:
     words = (call.annotations or {}).get(question, {}).get("notes")
     return f"\n  (note: {words})" if words else ""

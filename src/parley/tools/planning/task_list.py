@@ -13,14 +13,14 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 Status = Literal["pending", "in_progress", "completed"]
 TaskId = Annotated[str, Meta(description="The task's number, as a string")]
 
 
-class Task(Struct, kw_only=True):
+class ListedTask(Struct, kw_only=True):
     id: str
     subject: str
     description: str
@@ -31,25 +31,25 @@ class Task(Struct, kw_only=True):
     blocked_by: list[str] = field(default_factory=list)
 
 
-class Board:
+class TaskBoard:
     """All tasks of a session, in the order they were made."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
+        self.tasks: dict[str, ListedTask] = {}
         self._made = 0
 
     @classmethod
-    def of(cls, context: Context) -> Board:
-        board: Board = context.notes.setdefault("tasks", cls())
+    def of(cls, context: Context) -> TaskBoard:
+        board: TaskBoard = context.notes.setdefault("tasks", cls())
         return board
 
-    def add(self, task_fields: Json) -> Task:
+    def add(self, task_fields: Json) -> ListedTask:
         self._made += 1
-        task = Task(id=str(self._made), **task_fields)
+        task = ListedTask(id=str(self._made), **task_fields)
         self.tasks[task.id] = task
         return task
 
-    def find(self, id: str) -> Task:
+    def find(self, id: str) -> ListedTask:
         """Raises ToolError."""
         task = self.tasks.get(id.lstrip("#"))
         if task is None:
@@ -63,7 +63,7 @@ class Board:
             if id in other.blocked_by:
                 other.blocked_by.remove(id)
 
-    def tie(self, first: Task, then: Task) -> bool:
+    def add_dependency(self, first: ListedTask, then: ListedTask) -> bool:
         """Let one task wait for the other; False if it does already. Raises ToolError if both would wait for ever."""
         if first.id in then.blocked_by:
             return False
@@ -72,7 +72,7 @@ class Board:
         then.blocked_by.append(first.id)
         return True
 
-    def _waited_for(self, task: Task) -> Iterator[str]:
+    def _waited_for(self, task: ListedTask) -> Iterator[str]:
         """All that must be done before a task."""
         waiting, seen = list(task.blocked_by), set[str]()
         while waiting:
@@ -82,10 +82,10 @@ class Board:
                 yield id
                 waiting += self.tasks[id].blocked_by
 
-    def blocks(self, task: Task) -> list[str]:
+    def blocks(self, task: ListedTask) -> list[str]:
         return [other.id for other in self.tasks.values() if task.id in other.blocked_by]
 
-    def still_blocking(self, task: Task) -> list[str]:
+    def still_blocking(self, task: ListedTask) -> list[str]:
         return [id for id in task.blocked_by if self.tasks[id].status != "completed"]
 
 
@@ -105,11 +105,11 @@ class TaskCreate:
         "steps or more; new tasks are pending. TaskUpdate changes them."
     )
 
-    async def run(self, call: TaskCreateInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: TaskCreateInput, context: Context, reach: Scope) -> ToolOutput:
         fields: Json = {"subject": call.subject, "description": call.description, "active_form": call.activeForm}
-        task = Board.of(context).add({**fields, "metadata": dict(call.metadata or {})})
+        task = TaskBoard.of(context).add({**fields, "metadata": dict(call.metadata or {})})
         detail = {"task": {"id": task.id, "subject": task.subject, "description": task.description}}
-        return Result(content=f"Task #{task.id} was created: {task.subject}", detail=detail)
+        return ToolOutput(content=f"Task #{task.id} was created: {task.subject}", detail=detail)
 
 
 class TaskUpdateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,12 +139,12 @@ class TaskUpdate:
         "tests fail or parts are missing. `addBlocks` and `addBlockedBy` let tasks wait for each other."
     )
 
-    async def run(self, call: TaskUpdateInput, context: Context, reach: Reach) -> Result:
-        board = Board.of(context)
+    async def run(self, call: TaskUpdateInput, context: Context, reach: Scope) -> ToolOutput:
+        board = TaskBoard.of(context)
         task = board.find(call.taskId)
         # Ties come first: they are all that can fail.
-        changed = tied(board, task, call)
-        changed += replaced(task, call)
+        changed = add_dependencies(board, task, call)
+        changed += apply_update(task, call)
         detail: Json = {"success": True, "taskId": task.id, "updatedFields": changed}
         if isinstance(call.status, str) and call.status != task.status:
             detail["statusChange"] = {"from": task.status, "to": call.status}
@@ -153,16 +153,16 @@ class TaskUpdate:
         if task.status == "deleted":
             board.remove(task.id)
         what = ", ".join(changed) or "nothing: it was so already"
-        return Result(content=f"Task #{task.id}: changed {what}", detail=detail)
+        return ToolOutput(content=f"Task #{task.id}: changed {what}", detail=detail)
 
 
-def tied(board: Board, task: Task, call: TaskUpdateInput) -> list[str]:
+def add_dependencies(board: TaskBoard, task: ListedTask, call: TaskUpdateInput) -> list[str]:
     """All or nothing: an unknown task or a circle leaves the board as it was."""
     wishes = [("blocks", task, board.find(id)) for id in call.addBlocks or ()]
     wishes += [("blockedBy", board.find(id), task) for id in call.addBlockedBy or ()]
     before = {id: list(other.blocked_by) for id, other in board.tasks.items()}
     try:
-        made = [name for name, first, then in wishes if board.tie(first, then)]
+        made = [name for name, first, then in wishes if board.add_dependency(first, then)]
     except ToolError:
         for id, blocked_by in before.items():
             board.tasks[id].blocked_by = blocked_by
@@ -170,7 +170,7 @@ def tied(board: Board, task: Task, call: TaskUpdateInput) -> list[str]:
     return list(dict.fromkeys(made))
 
 
-def replaced(task: Task, call: TaskUpdateInput) -> list[str]:
+def apply_update(task: ListedTask, call: TaskUpdateInput) -> list[str]:
     changed = []
     for name, attribute in PLAIN.items():
         value = getattr(call, name)
@@ -195,20 +195,20 @@ class TaskList:
         "Shows all tasks: number, status, subject, and what each still waits for. Take one that waits for nothing next."
     )
 
-    async def run(self, call: TaskListInput, context: Context, reach: Reach) -> Result:
-        board = Board.of(context)
-        rows = [row(task, board) for task in board.tasks.values()]
-        lines = [line(task, board) for task in board.tasks.values()]
-        return Result(content="\n".join(lines) or "There are no tasks.", detail={"tasks": rows})
+    async def run(self, call: TaskListInput, context: Context, reach: Scope) -> ToolOutput:
+        board = TaskBoard.of(context)
+        rows = [task_row(task, board) for task in board.tasks.values()]
+        lines = [task_line(task, board) for task in board.tasks.values()]
+        return ToolOutput(content="\n".join(lines) or "There are no tasks.", detail={"tasks": rows})
 
 
-def row(task: Task, board: Board) -> Json:
+def task_row(task: ListedTask, board: TaskBoard) -> Json:
     owner = {} if task.owner is None else {"owner": task.owner}
     shown: dict[str, Any] = {"id": task.id, "subject": task.subject, "status": task.status, **owner}
     return {**shown, "blockedBy": board.still_blocking(task)}
 
 
-def line(task: Task, board: Board) -> str:
+def task_line(task: ListedTask, board: TaskBoard) -> str:
     owner = f" ({task.owner})" if task.owner else ""
     waits = ", ".join(f"#{id}" for id in board.still_blocking(task))
     return f"#{task.id} [{task.status}] {task.subject}{owner}" + (f" [waits for {waits}]" if waits else "")
@@ -224,15 +224,15 @@ class TaskGet:
     input: ClassVar[type[Struct]] = TaskGetInput
     description: ClassVar[str] = "Shows one task in full: its description, what it waits for and what waits for it."
 
-    async def run(self, call: TaskGetInput, context: Context, reach: Reach) -> Result:
-        board = Board.of(context)
+    async def run(self, call: TaskGetInput, context: Context, reach: Scope) -> ToolOutput:
+        board = TaskBoard.of(context)
         task = board.tasks.get(call.taskId.lstrip("#"))
         if task is None:
-            return Result(content=f"There is no task #{call.taskId.lstrip('#')}.", detail={"task": None})
+            return ToolOutput(content=f"There is no task #{call.taskId.lstrip('#')}.", detail={"task": None})
         blocks = board.blocks(task)
         ties = {"waits for": task.blocked_by, "is waited for by": blocks}
         lines = [f"Task #{task.id}: {task.subject}", f"Status: {task.status}", f"Description: {task.description}"]
         lines += [f"It {words} {', '.join('#' + id for id in ids)}" for words, ids in ties.items() if ids]
         shown: Json = {"id": task.id, "subject": task.subject, "description": task.description}
         detail = {"task": {**shown, "status": task.status, "blocks": blocks, "blockedBy": list(task.blocked_by)}}
-        return Result(content="\n".join(lines), detail=detail)
+        return ToolOutput(content="\n".join(lines), detail=detail)

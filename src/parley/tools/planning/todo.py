@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 Status = Literal["pending", "in_progress", "completed"]
 
@@ -37,7 +37,7 @@ class ReadTodo(Struct, frozen=True, kw_only=True):
         return {"content": self.content, "status": self.status, "activeForm": self.activeForm or self.content}
 
 
-class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TodoInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     todos: list[ReadTodo] | None = None
     # Seed 001: one new item.
     subject: Annotated[str, Meta(min_length=1)] | None = None
@@ -47,7 +47,7 @@ class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TodoWrite:
     name: ClassVar[str] = "TodoWrite"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ReadInput
+    input: ClassVar[type[Struct]] = TodoInput
     shown: ClassVar[type[Struct]] = TodoWriteInput
     description: ClassVar[str] = (
         "Keeps a list of the steps of your work, so that you and the user see what is done and what is left. Use it "
@@ -55,7 +55,7 @@ class TodoWrite:
         "work, and mark an item completed as soon as it is really done, not before."
     )
 
-    async def run(self, call: ReadInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: TodoInput, context: Context, reach: Scope) -> ToolOutput:
         old: list[Json] = context.notes.get(self.name, [])
         if call.todos is not None:
             new = [todo.plain() for todo in call.todos]
@@ -65,10 +65,10 @@ class TodoWrite:
         else:
             raise ToolError("`todos` is missing: give the whole list.")
         context.notes[self.name] = new
-        return Result(content=summary(new), detail={"oldTodos": old, "newTodos": new})
+        return ToolOutput(content=format_summary(new), detail={"oldTodos": old, "newTodos": new})
 
 
-def summary(todos: list[Json]) -> str:
+def format_summary(todos: list[Json]) -> str:
     if not todos:
         return "The todo list is empty now."
     done = sum(todo["status"] == "completed" for todo in todos)

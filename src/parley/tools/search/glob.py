@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.tools.paths import located
-from parley.workspace.base import Area, Listing, Reach
+from parley.tools.base import Context, ToolOutput
+from parley.tools.paths import resolve_path
+from parley.workspace.base import FileListing, Scope, SearchArea
 
 MOST_FILES = 100
 TIMEOUT_SECONDS = 20.0
@@ -24,7 +24,7 @@ class GlobInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: Annotated[str | None, Meta(description="The folder to look in; left out, it is the working directory")] = None
 
 
-class Glob:
+class GlobTool:
     name: ClassVar[str] = "Glob"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = GlobInput
@@ -35,7 +35,7 @@ class Glob:
         "the pattern or `path` leads into it by name."
     )
 
-    async def run(self, call: GlobInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: GlobInput, context: Context, reach: Scope) -> ToolOutput:
         begun = context.clock()
         seconds = timeout_seconds(context.environment)
         given_up = threading.Event()
@@ -44,23 +44,23 @@ class Glob:
             return given_up.is_set() or context.clock() - begun > seconds
 
         try:
-            listing = await aside(lambda: find(call, context, reach, too_late))
+            listing = await run_in_thread(lambda: find_files(call, context, reach, too_late))
         finally:
             given_up.set()
         if listing.stopped and not listing.paths:
             raise ToolError(f"No file was found within {seconds:g} seconds. Give a narrower pattern or path.")
-        return report(listing, context.clock() - begun)
+        return format_result(listing, context.clock() - begun)
 
 
-def find(call: GlobInput, context: Context, reach: Reach, stop: Callable[[], bool]) -> Listing:
+def find_files(call: GlobInput, context: Context, reach: Scope, stop: Callable[[], bool]) -> FileListing:
     """Raises ToolError."""
     environment = context.environment
     if context.search is None:
         raise ToolError("There are no files to look for here.")
     if call.pattern.startswith("~/"):
-        located(call.pattern, context)  # says what is wrong with it
-    area = Area(
-        path=located(call.path, context) if call.path else context.cwd,
+        resolve_path(call.pattern, context)  # says what is wrong with it
+    area = SearchArea(
+        path=resolve_path(call.path, context) if call.path else context.cwd,
         cwd=context.cwd,
         reach=reach,
         hides=context.hides,
@@ -83,7 +83,7 @@ def timeout_seconds(environment: dict[str, str]) -> float:
     return seconds if 0 < seconds < float("inf") else TIMEOUT_SECONDS
 
 
-def report(listing: Listing, seconds: float) -> Result:
+def format_result(listing: FileListing, seconds: float) -> ToolOutput:
     shown, total = len(listing.paths), listing.total
     truncated = shown < total
     detail: Json = {
@@ -100,4 +100,4 @@ def report(listing: Listing, seconds: float) -> Result:
     if listing.stopped:
         detail["timedOut"] = True
         lines = [*lines, f"(The search was stopped after {seconds:.0f} seconds; there may be more.)"]
-    return Result(content="\n".join(lines), detail=detail)
+    return ToolOutput(content="\n".join(lines), detail=detail)

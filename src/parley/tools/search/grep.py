@@ -9,11 +9,11 @@ from msgspec import Meta, field
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Result
-from parley.tools.paths import located
+from parley.tools.base import Context, ToolOutput
+from parley.tools.paths import resolve_path
 from parley.tools.search import output
-from parley.tools.search.output import Page
-from parley.workspace.base import Area, Found, Query, Reach
+from parley.tools.search.output import OutputPage
+from parley.workspace.base import ContentQuery, Scope, SearchArea, SearchMatches
 
 TIMEOUT_SECONDS = 20.0
 DEFAULT_LIMIT = 250
@@ -68,14 +68,14 @@ class Grep:
         f"{output.PAGE_CHARS} characters at once; go on with `offset`."
     )
 
-    async def run(self, call: GrepInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: GrepInput, context: Context, reach: Scope) -> ToolOutput:
         if context.search is None:
             raise ToolError("There are no files to search here.")
-        page = Page(call.offset, call.head_limit or None)
+        page = OutputPage(call.offset, call.head_limit or None)
         found = await context.search.matches(
-            query(call),
-            Area(
-                path=located(call.path, context) if call.path else context.cwd,
+            build_query(call),
+            SearchArea(
+                path=resolve_path(call.path, context) if call.path else context.cwd,
                 cwd=context.cwd,
                 reach=reach,
                 hides=context.hides,
@@ -84,13 +84,13 @@ class Grep:
             enough_lines=page.last_line,
         )
         if found.timed_out and not found.files:
-            raise ToolError(too_slow(found))
-        return report(call, page, found)
+            raise ToolError(timeout_error(found))
+        return format_result(call, page, found)
 
 
-def query(call: GrepInput) -> Query:
+def build_query(call: GrepInput) -> ContentQuery:
     around = call.around if call.around is not None else call.context or 0
-    return Query(
+    return ContentQuery(
         pattern=call.pattern,
         mode=MODES[call.output_mode],
         globs=tuple(split_globs(call.glob or "")),
@@ -116,7 +116,7 @@ def split_globs(text: str) -> list[str]:
     return parts if all(re.search(r"[*?\[]", part) for part in parts) else [text.strip()]
 
 
-def report(call: GrepInput, page: Page, found: Found) -> Result:
+def format_result(call: GrepInput, page: OutputPage, found: SearchMatches) -> ToolOutput:
     if call.output_mode == "files_with_matches":
         result = output.files([path for path, _ in found.files], page, found.complete)
     elif call.output_mode == "count":
@@ -124,9 +124,9 @@ def report(call: GrepInput, page: Page, found: Found) -> Result:
     else:
         gaps = any((call.before, call.after, call.around, call.context))
         result = output.content(found.files, page, found.complete, numbered=call.line_numbers, gaps=gaps)
-    return output.marked_late(result, too_slow(found)) if found.timed_out else result
+    return output.mark_incomplete(result, timeout_error(found)) if found.timed_out else result
 
 
-def too_slow(found: Found) -> str:
+def timeout_error(found: SearchMatches) -> str:
     why = " ripgrep is not installed here, and what stands in for it is slower." if found.slow else ""
     return f"The search was stopped after {TIMEOUT_SECONDS:g} seconds. Give a narrower path, glob or type.{why}"

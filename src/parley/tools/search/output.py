@@ -13,13 +13,13 @@ from itertools import islice
 import msgspec
 
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Result
+from parley.tools.base import ToolOutput
 
 PAGE_CHARS = 30_000
 NUMBERED = re.compile(rb"(\d+)([:-])(.*)", re.DOTALL)
 
 
-class Page(Struct, frozen=True):
+class OutputPage(Struct, frozen=True):
     offset: int
     limit: int | None
     """None: as much as fits."""
@@ -41,7 +41,7 @@ class Page(Struct, frozen=True):
             kept.append(line)
         return kept, False
 
-    def note(self, shown: int, total: int | None) -> str:
+    def continuation(self, shown: int, total: int | None) -> str:
         """How to go on."""
         first, last = self.offset + 1, self.offset + shown
         of = "" if total is None else f" of {total}"
@@ -52,34 +52,36 @@ class Page(Struct, frozen=True):
         return {**limited, "appliedOffset": self.offset} if self.offset else limited
 
 
-def files(paths: list[str], page: Page, complete: bool) -> Result:
+def files(paths: list[str], page: OutputPage, complete: bool) -> ToolOutput:
     shown, more = page.cut(paths)
     total = len(paths)
     detail = {"mode": "files_with_matches", "filenames": shown, "numFiles": len(shown), "totalFiles": total}
-    text = [f"Found {counted(total, 'file')}", *shown] if shown else [nothing("files", page, total, complete)]
+    text = [f"Found {count_text(total, 'file')}", *shown] if shown else [no_matches("files", page, total, complete)]
     if not complete and shown:
-        text[0] = f"Found more than {counted(total, 'file')}"
+        text[0] = f"Found more than {count_text(total, 'file')}"
     if more:
-        text.append(page.note(len(shown), total if complete else None))
-    return Result(content="\n".join(text), detail=detail | page.applied(len(shown), more))
+        text.append(page.continuation(len(shown), total if complete else None))
+    return ToolOutput(content="\n".join(text), detail=detail | page.applied(len(shown), more))
 
 
-def counts(found: list[tuple[str, int]], page: Page, complete: bool) -> Result:
+def counts(found: list[tuple[str, int]], page: OutputPage, complete: bool) -> ToolOutput:
     shown, more = page.cut(f"{path}:{number}" for path, number in found)
     matches, total = sum(number for _, number in found), len(found)
     content = "\n".join(shown)
     detail = {"mode": "count", "numFiles": total, "filenames": [], "content": content, "numMatches": matches}
     if not shown:
-        return Result(content=nothing("matches", page, total, complete), detail=detail | page.applied(0, False))
-    text = f"{content}\n\nFound {counted(matches, 'total occurrence')} across {counted(total, 'file')}."
+        return ToolOutput(content=no_matches("matches", page, total, complete), detail=detail | page.applied(0, False))
+    text = f"{content}\n\nFound {count_text(matches, 'total occurrence')} across {count_text(total, 'file')}."
     if not complete:
         text += " There are more."
     if more:
-        text += f"\n{page.note(len(shown), total if complete else None)}"
-    return Result(content=text, detail=detail | page.applied(len(shown), more))
+        text += f"\n{page.continuation(len(shown), total if complete else None)}"
+    return ToolOutput(content=text, detail=detail | page.applied(len(shown), more))
 
 
-def content(found: list[tuple[str, list[bytes]]], page: Page, complete: bool, *, numbered: bool, gaps: bool) -> Result:
+def content(
+    found: list[tuple[str, list[bytes]]], page: OutputPage, complete: bool, *, numbered: bool, gaps: bool
+) -> ToolOutput:
     total = sum(len(parts) for _, parts in found) + (max(0, len(found) - 1) if gaps else 0)
     shown, more = page.cut(lines(found, numbered=numbered, gaps=gaps))
     more = more or not complete
@@ -88,10 +90,10 @@ def content(found: list[tuple[str, list[bytes]]], page: Page, complete: bool, *,
     if complete:
         detail["totalLines"] = total
     if not shown:
-        return Result(content=nothing("matches", page, total, complete), detail=detail | page.applied(0, False))
+        return ToolOutput(content=no_matches("matches", page, total, complete), detail=detail | page.applied(0, False))
     if more:
-        text += f"\n\n{page.note(len(shown), total if complete else None)}"
-    return Result(content=text, detail=detail | page.applied(len(shown), more))
+        text += f"\n\n{page.continuation(len(shown), total if complete else None)}"
+    return ToolOutput(content=text, detail=detail | page.applied(len(shown), more))
 
 
 def lines(found: list[tuple[str, list[bytes]]], *, numbered: bool, gaps: bool) -> Iterator[str]:
@@ -109,14 +111,14 @@ def lines(found: list[tuple[str, list[bytes]]], *, numbered: bool, gaps: bool) -
             yield f"{path}{mark}{number}{split[3].decode(errors='replace').rstrip(chr(13))}"
 
 
-def marked_late(result: Result, why: str) -> Result:
+def mark_incomplete(result: ToolOutput, why: str) -> ToolOutput:
     """A result of a search that was stopped."""
     return msgspec.structs.replace(
         result, content=f"{result.content}\n({why})", detail={**result.detail, "timedOut": True}
     )
 
 
-def nothing(what: str, page: Page, total: int, complete: bool) -> str:
+def no_matches(what: str, page: OutputPage, total: int, complete: bool) -> str:
     if not total:
         return f"No {what} found"
     if not complete:
@@ -124,5 +126,5 @@ def nothing(what: str, page: Page, total: int, complete: bool) -> str:
     return f"Nothing at offset {page.offset}: there are only {total}."
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

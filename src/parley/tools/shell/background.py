@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from parley.errors import ToolError
-from parley.workspace.process.output import Output
+from parley.workspace.process.output import CommandOutput
 from parley.workspace.process.processes import Finished
 
 if TYPE_CHECKING:
-    from parley.tools.base import Order
+    from parley.tools.base import CommandOrder
 
 RUNNING = "running"
 
 
-class Task(Protocol):
+class BackgroundTask(Protocol):
     """A task, running or over."""
 
     @property
@@ -43,7 +43,7 @@ class Task(Protocol):
         """None while it runs, and if it has none."""
 
 
-class Tail(Protocol):
+class OutputTail(Protocol):
     """The end of what a task wrote."""
 
     @property
@@ -62,13 +62,13 @@ class Background(Protocol):
     are_allowed: bool
     """Whether anything may run in the background; else everything is waited for."""
 
-    async def start_command(self, order: Order) -> Task:
+    async def start_command(self, order: CommandOrder) -> BackgroundTask:
         """Raises ToolError if it cannot be started."""
 
-    async def run_command(self, order: Order, output: Output) -> Finished | Task:
+    async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | BackgroundTask:
         """How a command ended, or the task that it has become meanwhile. Cancelling kills it. Raises ToolError."""
 
-    def find(self, task_id: str) -> Task | None: ...
+    def find(self, task_id: str) -> BackgroundTask | None: ...
 
     def ids(self) -> list[str]:
         """All tasks of the session, the oldest first."""
@@ -82,10 +82,10 @@ class Background(Protocol):
     def mark_known(self, task_id: str) -> None:
         """The model has been told how it ended: no turn needs to tell it again."""
 
-    def tail(self, task_id: str, limit_bytes: int) -> Tail: ...
+    def tail(self, task_id: str, limit_bytes: int) -> OutputTail: ...
 
 
-def named(background: Background | None, task_id: str | None) -> tuple[Background, Task]:
+def find_task(background: Background | None, task_id: str | None) -> tuple[Background, BackgroundTask]:
     """The task a tool was called for. Raises ToolError."""
     if background is None:
         raise ToolError("There are no background tasks here.")

@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Order, Result
-from parley.tools.shell.background import Task
-from parley.workspace.base import Reach
-from parley.workspace.process.output import Output
+from parley.tools.base import CommandOrder, Context, ToolOutput
+from parley.tools.shell.background import BackgroundTask
+from parley.workspace.base import Scope
+from parley.workspace.process.output import CommandOutput
 from parley.workspace.process.processes import Finished
 from parley.workspace.search_path import with_absolute_path
 
@@ -63,26 +63,26 @@ class Bash:
         "file. What takes long, or never ends (a server), should run with `run_in_background`; do not use `&`."
     )
 
-    async def run(self, call: BashInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: BashInput, context: Context, reach: Scope) -> ToolOutput:
         argv = [*SHELL, script(call.command)]
-        folder, note = standing(context)
+        folder, note = working_directory(context)
         if call.run_in_background and (context.tasks is None or context.tasks.are_allowed):
-            return await start(argv, call, context, folder, note)
+            return await start_in_background(argv, call, context, folder, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
-        keep_bytes = min(number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
-        output = Output(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt")
-        done = await attended(order(argv, call, context, reach.call, folder, timeout_ms), context, output)
+        keep_bytes = min(env_number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
+        output = CommandOutput(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt")
+        done = await run_and_wait(build_order(argv, call, context, reach.call, folder, timeout_ms), context, output)
         if not isinstance(done, Finished):
-            return moved(done, note)
+            return moved_to_background(done, note)
         if ended_in := done.last_words.removesuffix("\n"):
             context.cwd = ended_in
-        return report(done, timeout_ms, note)
+        return format_result(done, timeout_ms, note)
 
 
-def order(
+def build_order(
     argv: list[str], call: BashInput, context: Context, tool_use_id: str, folder: str, timeout_ms: float
-) -> Order:
-    return Order(
+) -> CommandOrder:
+    return CommandOrder(
         argv=argv,
         command=call.command,
         description=call.description or call.command,
@@ -93,7 +93,7 @@ def order(
     )
 
 
-async def attended(wanted: Order, context: Context, output: Output) -> Finished | Task:
+async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOutput) -> Finished | BackgroundTask:
     """Wait for it; where there is a session, its host may want that it goes on in the background."""
     if context.tasks is not None:
         return await context.tasks.run_command(wanted, output)
@@ -106,28 +106,28 @@ async def attended(wanted: Order, context: Context, output: Output) -> Finished 
     )
 
 
-def moved(task: Task, note: str) -> Result:
+def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
     """What is told of a command that was sent to the background."""
     text = (
         f"{note}The user sent this command to the background; it runs on with ID: {task.id}. Output is being written "
         f"to: {task.output_file} You will be told when it is over."
     )
     detail = {**detail_of(""), "backgroundTaskId": task.id, "backgroundedByUser": True}
-    return Result(content=text, detail=detail, is_error=False)
+    return ToolOutput(content=text, detail=detail, is_error=False)
 
 
-async def start(argv: list[str], call: BashInput, context: Context, folder: str, note: str) -> Result:
+async def start_in_background(argv: list[str], call: BashInput, context: Context, folder: str, note: str) -> ToolOutput:
     """Start it in the background."""
     if context.tasks is None:
         raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
     asked_ms = BACKGROUND_TIMEOUT_MS if call.timeout is None else max(1, call.timeout)
     timeout_ms = min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS)
-    task = await context.tasks.start_command(order(argv, call, context, context.tool_use_id, folder, timeout_ms))
+    task = await context.tasks.start_command(build_order(argv, call, context, context.tool_use_id, folder, timeout_ms))
     text = (
         f"{note}Command running in background with ID: {task.id}. Output is being written to: {task.output_file} "
         "You will be told when it is over. TaskOutput shows its output, TaskStop ends it."
     )
-    return Result(content=text, detail={**detail_of(""), "backgroundTaskId": task.id}, is_error=False)
+    return ToolOutput(content=text, detail={**detail_of(""), "backgroundTaskId": task.id}, is_error=False)
 
 
 def script(command: str) -> str:
@@ -143,7 +143,7 @@ def script(command: str) -> str:
     return whole
 
 
-def standing(context: Context) -> tuple[str, str]:
+def working_directory(context: Context) -> tuple[str, str]:
     """Where a command runs, and a note if that is not where the last one ended. Raises ToolError."""
     start = context.notes.setdefault(START, context.cwd)
     if os.path.isdir(context.cwd):
@@ -151,17 +151,17 @@ def standing(context: Context) -> tuple[str, str]:
     if not os.path.isdir(start):
         raise ToolError(f"The working directory {start} does not exist any more. Make it anew with another tool.")
     gone, context.cwd = context.cwd, start
-    return start, f"(The directory {shown(os.fsencode(gone))} does not exist any more; this ran in {start}.)\n"
+    return start, f"(The directory {decode_output(os.fsencode(gone))} does not exist any more; this ran in {start}.)\n"
 
 
 def foreground_timeout_ms(asked: int | None, environment: Mapping[str, str]) -> int:
     """The person sets the default and the limit, the model may choose in between."""
-    default = number(environment, "BASH_DEFAULT_TIMEOUT_MS") or DEFAULT_TIMEOUT_MS
-    longest = max(number(environment, "BASH_MAX_TIMEOUT_MS") or LONGEST_TIMEOUT_MS, default)
+    default = env_number(environment, "BASH_DEFAULT_TIMEOUT_MS") or DEFAULT_TIMEOUT_MS
+    longest = max(env_number(environment, "BASH_MAX_TIMEOUT_MS") or LONGEST_TIMEOUT_MS, default)
     return default if asked is None else min(max(1, asked), longest)
 
 
-def number(environment: Mapping[str, str], name: str) -> int | None:
+def env_number(environment: Mapping[str, str], name: str) -> int | None:
     """A variable with a whole number above zero; None if it holds anything else."""
     value = environment.get(name, "")
     return int(value) or None if value.isascii() and value.isdigit() else None
@@ -170,34 +170,36 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
 def shell_environment(context: Context) -> dict[str, str]:
     """Nothing is sourced before the command, and bash reads it as it was judged."""
     environment = with_absolute_path({**context.environment, **context.observer.child_environment()})
-    return {name: value for name, value in environment.items() if not changes_the_reading(name)}
+    return {name: value for name, value in environment.items() if not changes_parsing(name)}
 
 
-def changes_the_reading(name: str) -> bool:
+def changes_parsing(name: str) -> bool:
     return name in READ_BY_BASH or name.startswith("BASH_FUNC_")
 
 
-def report(done: Finished, timeout_ms: int, note: str = "") -> Result:
+def format_result(done: Finished, timeout_ms: int, note: str = "") -> ToolOutput:
     """What the model reads and the host sees. Raises ToolError if the command failed."""
-    text = shown(done.output if done.total_bytes == len(done.output) else whole_characters(done.output)).rstrip("\n")
-    told = shortened(done, text)
+    text = decode_output(done.output if done.total_bytes == len(done.output) else whole_characters(done.output)).rstrip(
+        "\n"
+    )
+    told = shorten_output(done, text)
     if done.timed_out:
-        lines = [f"Exit code {shown_code(done.exit_code)}", f"Command timed out after {timeout_ms / 1000:g}s", told]
+        lines = [f"Exit code {exit_code_text(done.exit_code)}", f"Command timed out after {timeout_ms / 1000:g}s", told]
         raise ToolError(note + "\n".join(line for line in lines if line))
     if done.exit_code != 0:
-        code = f"Exit code {shown_code(done.exit_code)}"
+        code = f"Exit code {exit_code_text(done.exit_code)}"
         raise ToolError(f"{note}{code}\n{told}" if text else f"{note}{code}")
     detail = {**detail_of(text), "noOutputExpected": not text}
     if done.spilled_to is not None:
         detail |= {"persistedOutputPath": done.spilled_to, "persistedOutputSize": done.total_bytes}
-    return Result(content=note + (told or "(Bash completed with no output)"), detail=detail, is_error=False)
+    return ToolOutput(content=note + (told or "(Bash completed with no output)"), detail=detail, is_error=False)
 
 
 def detail_of(stdout: str) -> Json:
     return {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
 
 
-def shown(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     """Text that every reader takes: no byte that is no character, and no NUL."""
     return data.decode(errors="replace").replace("\0", "\ufffd")
 
@@ -212,12 +214,12 @@ def whole_characters(data: bytes) -> bytes:
     return data
 
 
-def shown_code(code: int) -> int:
+def exit_code_text(code: int) -> int:
     """As a shell shows it: 128 and the signal's number for a command that was killed."""
     return 128 - code if code < 0 else code
 
 
-def shortened(done: Finished, text: str) -> str:
+def shorten_output(done: Finished, text: str) -> str:
     """The output, or where it is and how it begins."""
     if done.total_bytes <= len(done.output):
         return text

@@ -7,16 +7,16 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.tools.shell.background import RUNNING, Tail, Task, named
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.tools.shell.background import RUNNING, BackgroundTask, OutputTail, find_task
+from parley.workspace.base import Scope
 
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 600_000
 SHOWN_BYTES = 30_000
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class TaskOutputShown(Struct, frozen=True, kw_only=True):
     task_id: Annotated[str, Meta(description="The id that was given when the task was started")]
     block: Annotated[bool, Meta(description="Wait until the task is over, at most as long as `timeout`")] = True
     timeout: Annotated[int, Meta(description=f"How many milliseconds to wait, at most {LONGEST_TIMEOUT_MS}")] = (
@@ -36,22 +36,22 @@ class TaskOutput:
     name: ClassVar[str] = "TaskOutput"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = TaskOutputInput
-    shown: ClassVar[type[Struct]] = Shown
+    shown: ClassVar[type[Struct]] = TaskOutputShown
     description: ClassVar[str] = (
         "Gives the state of a background task and the end of its output. Waits until the task is over unless `block` "
         "is false. You are told anyway when a task is over: use this only if you need its output now."
     )
 
-    async def run(self, call: TaskOutputInput, context: Context, reach: Reach) -> Result:
-        background, task = named(context.tasks, call.task_id or call.bash_id)
+    async def run(self, call: TaskOutputInput, context: Context, reach: Scope) -> ToolOutput:
+        background, task = find_task(context.tasks, call.task_id or call.bash_id)
         if call.block:
             await background.wait(task.id, min(max(0, call.timeout), LONGEST_TIMEOUT_MS) / 1000)
         if task.status != RUNNING:
             background.mark_known(task.id)
-        return report(task, background.tail(task.id, SHOWN_BYTES), waited=call.block)
+        return format_result(task, background.tail(task.id, SHOWN_BYTES), waited=call.block)
 
 
-def report(task: Task, tail: Tail, *, waited: bool) -> Result:
+def format_result(task: BackgroundTask, tail: OutputTail, *, waited: bool) -> ToolOutput:
     """What the model reads and the host sees."""
     code = "" if task.exit_code is None else f" (exit code {task.exit_code})"
     lines = [f"Task {task.id} ({task.description}): {task.status}{code}"]
@@ -72,4 +72,4 @@ def report(task: Task, tail: Tail, *, waited: bool) -> Result:
     ready = task.status != RUNNING
     outcome = "success" if ready else ("timeout" if waited else "not_ready")
     text = "\n".join([*lines, tail.text] if tail.text else lines)
-    return Result(content=text, detail={"retrieval_status": outcome, "task": state})
+    return ToolOutput(content=text, detail={"retrieval_status": outcome, "task": state})

@@ -8,12 +8,12 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.tools.shell.background import RUNNING, named
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.tools.shell.background import RUNNING, find_task
+from parley.workspace.base import Scope
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class TaskStopShown(Struct, frozen=True, kw_only=True):
     task_id: Annotated[str, Meta(description="The id that was given when the task was started")]
 
 
@@ -27,14 +27,14 @@ class TaskStop:
     name: ClassVar[str] = "TaskStop"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = TaskStopInput
-    shown: ClassVar[type[Struct]] = Shown
+    shown: ClassVar[type[Struct]] = TaskStopShown
     description: ClassVar[str] = "Ends a running background task and every process it started."
 
-    async def run(self, call: TaskStopInput, context: Context, reach: Reach) -> Result:
-        background, task = named(context.tasks, call.task_id or call.shell_id)
+    async def run(self, call: TaskStopInput, context: Context, reach: Scope) -> ToolOutput:
+        background, task = find_task(context.tasks, call.task_id or call.shell_id)
         if task.status != RUNNING:
             raise ToolError(f"Task {task.id} is not running: its status is {task.status}.")
         background.stop(task.id)
         message = f"Stopped task {task.id} ({task.description})."
         detail: Json = {"message": message, "task_id": task.id, "task_type": task.kind, "command": task.command}
-        return Result(content=message, detail=detail)
+        return ToolOutput(content=message, detail=detail)

@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from parley._threads import aside
+from parley._threads import run_in_thread
 from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
-from parley.workspace.web import Moved, Page
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
+from parley.workspace.web import Moved, WebPage
 
 ASKED_CHARS = 100_000
 """How much of a page the small model reads at once."""
@@ -37,15 +37,15 @@ class WebFetch:
         "get the new URL and may fetch that. HTML, plain text, JSON and XML can be read."
     )
 
-    async def run(self, call: WebFetchInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: WebFetchInput, context: Context, reach: Scope) -> ToolOutput:
         if context.web is None:
             raise ToolError("There is no way to the network here.")
         begun = context.clock()
         page = await context.web.fetch(call.url)
         if isinstance(page, Moved):
-            text, size = moved(page, call), 0
+            text, size = redirect_result(page, call), 0
         else:
-            text, size = await answered(page, call, context), len(page.body)
+            text, size = await answer_from_page(page, call, context), len(page.body)
         detail: Json = {
             "bytes": size,
             "code": page.code,
@@ -54,56 +54,56 @@ class WebFetch:
             "durationMs": round((context.clock() - begun) * 1000),
             "url": call.url,
         }
-        return Result(content=text, detail=detail)
+        return ToolOutput(content=text, detail=detail)
 
 
-def moved(page: Moved, call: WebFetchInput) -> str:
+def redirect_result(page: Moved, call: WebFetchInput) -> str:
     return (
         f"{page.url} has moved to another host ({page.code} {page.reason}): {page.to}\n"
         f"It was not followed. To read it there, call WebFetch with that URL and the prompt {call.prompt!r}."
     )
 
 
-async def answered(page: Page, call: WebFetchInput, context: Context) -> str:
+async def answer_from_page(page: WebPage, call: WebFetchInput, context: Context) -> str:
     """What the page says on the question. Raises ToolError if there is nothing to read."""
-    from parley.tools.web.page import is_text, media_type, readable
+    from parley.tools.web.page import is_text, media_type, page_text
 
     if not is_text(page.content_type, page.body):
         raise ToolError(
             f"{page.url} is {media_type(page.content_type) or 'binary'} ({len(page.body)} bytes), not text. "
             "Download it to a file with Bash if you need it."
         )
-    text = await aside(lambda: readable(page.body, page.content_type, page.url))
+    text = await run_in_thread(lambda: page_text(page.body, page.content_type, page.url))
     if page.code >= 400:
         raise ToolError(f"{page.url} answered {page.code} {page.reason}.\n{text[:ERROR_CHARS]}".strip())
     if not text:
         raise ToolError(f"{page.url} has no text: {len(page.body)} bytes of {media_type(page.content_type)}.")
     if call.offset >= len(text):
         raise ToolError(f"The text of {page.url} has only {len(text)} characters; `offset` is behind its end.")
-    return await condensed(page.url, text, call, context)
+    return await summarize_page(page.url, text, call, context)
 
 
-async def condensed(url: str, text: str, call: WebFetchInput, context: Context) -> str:
+async def summarize_page(url: str, text: str, call: WebFetchInput, context: Context) -> str:
     """The small model's answer; the text itself where there is no model, or it fails."""
     reason = "there is no small model here"
     if context.ask_small_model is not None:
         try:
             part = text[call.offset :][:ASKED_CHARS]
-            answer = await context.ask_small_model(question(url, part, call.prompt))
-            return answer + rest(call.offset + len(part), len(text))
+            answer = await context.ask_small_model(build_prompt(url, part, call.prompt))
+            return answer + continuation(call.offset + len(part), len(text))
         except ModelError as exc:
             reason = f"the model that should read it failed: {exc}"
     part = text[call.offset :][:SHOWN_CHARS]
     note = f"(The page itself follows, because {reason}.)"
-    return f"{note}\n\n{part}{rest(call.offset + len(part), len(text))}"
+    return f"{note}\n\n{part}{continuation(call.offset + len(part), len(text))}"
 
 
-def rest(end: int, total: int) -> str:
+def continuation(end: int, total: int) -> str:
     """What to say of a part that was left out."""
     return "" if end >= total else f"\n\n(This is the page up to character {end} of {total}; go on with offset={end}.)"
 
 
-def question(url: str, text: str, prompt: str) -> str:
+def build_prompt(url: str, text: str, prompt: str) -> str:
     return (
         f"Here is the text of the web page {url}, between two lines of equals signs.\n\n"
         f"{'=' * 20}\n{text}\n{'=' * 20}\n\n"

@@ -27,9 +27,9 @@ DROPPED = frozenset({"script", "style", "noscript", "template", "svg", "math", "
 Attributes = dict[str, str | None]
 
 
-def text_of(html: str, url: str) -> str:
+def html_to_text(html: str, url: str) -> str:
     """The text of a page at this URL."""
-    reader = Reader(url)
+    reader = HtmlReader(url)
     html = html[:MOST_CHARS]
     at = 0
     while at < len(html):
@@ -43,7 +43,7 @@ def text_of(html: str, url: str) -> str:
     return reader.text()
 
 
-class Reader(HTMLParser):
+class HtmlReader(HTMLParser):
     """Writes lines while the parser reads tags."""
 
     def __init__(self, url: str) -> None:
@@ -230,11 +230,11 @@ class Reader(HTMLParser):
             self._lines.append("")
 
 
-Meaning = Callable[[Reader, Attributes], None]
+Meaning = Callable[[HtmlReader, Attributes], None]
 
 
 def heading(depth: int) -> Meaning:
-    def start(reader: Reader, attributes: Attributes) -> None:
+    def start(reader: HtmlReader, attributes: Attributes) -> None:
         reader._end_heading(attributes)
         reader._start = "#" * depth + " "
 
@@ -246,33 +246,33 @@ BLOCKS = {
     "figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "section", "summary",
 }  # fmt: skip
 OPENED: dict[str, Meaning] = {
-    **dict.fromkeys(BLOCKS, Reader._block),
+    **dict.fromkeys(BLOCKS, HtmlReader._block),
     **{f"h{depth}": heading(depth) for depth in range(1, 7)},
-    "p": Reader._paragraph,
-    "ul": Reader._dashes,
-    "ol": Reader._numbers,
-    "li": Reader._item,
-    "table": Reader._end_table,
-    "tr": Reader._row,
-    "td": Reader._cell,
-    "th": Reader._cell,
-    "pre": Reader._start_pre,
-    "code": Reader._code,
-    "img": Reader._image,
-    "a": Reader._start_link,
-    "title": Reader._start_title,
+    "p": HtmlReader._paragraph,
+    "ul": HtmlReader._dashes,
+    "ol": HtmlReader._numbers,
+    "li": HtmlReader._item,
+    "table": HtmlReader._end_table,
+    "tr": HtmlReader._row,
+    "td": HtmlReader._cell,
+    "th": HtmlReader._cell,
+    "pre": HtmlReader._start_pre,
+    "code": HtmlReader._code,
+    "img": HtmlReader._image,
+    "a": HtmlReader._start_link,
+    "title": HtmlReader._start_title,
 }
 CLOSED: dict[str, Meaning] = {
-    **dict.fromkeys(BLOCKS, Reader._block),
-    **dict.fromkeys((f"h{depth}" for depth in range(1, 7)), Reader._end_heading),
-    "p": Reader._paragraph,
-    "ul": Reader._end_list,
-    "ol": Reader._end_list,
-    "li": Reader._block,
-    "table": Reader._end_table,
-    "tr": Reader._row,
-    "pre": Reader._end_pre,
-    "code": Reader._code,
-    "a": Reader._end_link,
-    "title": Reader._end_title,
+    **dict.fromkeys(BLOCKS, HtmlReader._block),
+    **dict.fromkeys((f"h{depth}" for depth in range(1, 7)), HtmlReader._end_heading),
+    "p": HtmlReader._paragraph,
+    "ul": HtmlReader._end_list,
+    "ol": HtmlReader._end_list,
+    "li": HtmlReader._block,
+    "table": HtmlReader._end_table,
+    "tr": HtmlReader._row,
+    "pre": HtmlReader._end_pre,
+    "code": HtmlReader._code,
+    "a": HtmlReader._end_link,
+    "title": HtmlReader._end_title,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from parley.tools.web.html import text_of
+from parley.tools.web.html import html_to_text
 
 CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 META = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
@@ -28,16 +28,16 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def readable(body: bytes, content_type: str, url: str) -> str:
+def page_text(body: bytes, content_type: str, url: str) -> str:
     """The text of a page."""
-    text = decoded(body, content_type)
+    text = decode_body(body, content_type)
     kind = media_type(content_type)
     if "html" in kind or (not kind and text.lstrip()[:1] == "<"):
-        return text_of(text, url)
+        return html_to_text(text, url)
     return text.strip()
 
 
-def decoded(body: bytes, content_type: str) -> str:
+def decode_body(body: bytes, content_type: str) -> str:
     """By the mark at its start, by the header, by what the page says of itself; else UTF-8."""
     told = CHARSET.search(content_type)
     inside = META.search(body[:4096]) or XML_ENCODING.match(body[:256])

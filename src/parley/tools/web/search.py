@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Result
-from parley.workspace.base import Reach
+from parley.tools.base import Context, ToolOutput
+from parley.workspace.base import Scope
 
 MOST_SEARCHES = 8
 MOST_RESULTS = 20
@@ -30,7 +30,7 @@ class WebSearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     blocked_domains: Annotated[list[str] | None, Meta(description="Take no results from these domains")] = None
 
 
-class Hit(Struct, frozen=True, kw_only=True):
+class WebHit(Struct, frozen=True, kw_only=True):
     """One page that was found."""
 
     title: str = ""
@@ -42,10 +42,10 @@ class Hit(Struct, frozen=True, kw_only=True):
         return shown if self.snippet is None else {**shown, "snippet": self.snippet[:SNIPPET_CHARS]}
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class EndpointAnswer(Struct, frozen=True, kw_only=True):
     """What the person's own endpoint answers."""
 
-    results: list[Hit]
+    results: list[WebHit]
 
 
 class WebSearch:
@@ -59,11 +59,11 @@ class WebSearch:
         "When you use what was found, name the pages you took it from."
     )
 
-    async def run(self, call: WebSearchInput, context: Context, reach: Reach) -> Result:
+    async def run(self, call: WebSearchInput, context: Context, reach: Scope) -> ToolOutput:
         if call.allowed_domains and call.blocked_domains:
             raise ToolError("Give either allowed_domains or blocked_domains, not both.")
         begun = context.clock()
-        found = await results(call, context)
+        found = await run_search(call, context)
         searches = sum(not isinstance(part, str) for part in found)
         detail: Json = {
             "query": call.query,
@@ -71,16 +71,16 @@ class WebSearch:
             "durationSeconds": context.clock() - begun,
             "searchCount": searches,
         }
-        return Result(content=told(call.query, found), detail=detail)
+        return ToolOutput(content=format_results(call.query, found), detail=detail)
 
 
-async def results(call: WebSearchInput, context: Context) -> list[Any]:
+async def run_search(call: WebSearchInput, context: Context) -> list[Any]:
     """Lists of hits and texts, in the order they came. Raises ToolError."""
     refusal = "no model is at hand that could search"
     if context.consult is not None:
         try:
-            blocks = await context.consult(question(call.query), [server_tool(call)])
-            return list(parts_of(blocks))
+            blocks = await context.consult(build_prompt(call.query), [server_tool(call)])
+            return list(collect_parts(blocks))
         except ModelError as exc:
             refusal = f"{exc}{' (it may work a little later)' if exc.retryable else ''}"
     if context.web is None or not context.web.search_url:
@@ -88,7 +88,11 @@ async def results(call: WebSearchInput, context: Context) -> list[Any]:
             f"The web cannot be searched here: {refusal}, and no search endpoint is set (PARLEY_SEARCH_URL). "
             "Go on without, or fetch a page whose URL you know."
         )
-    hits = [hit.plain() for hit in await asked(context.web.search_url, call, context) if wanted(hit.url, call)]
+    hits = [
+        hit.plain()
+        for hit in await query_endpoint(context.web.search_url, call, context)
+        if is_requested(hit.url, call)
+    ]
     return [{"tool_use_id": f"search_{context.new_id()}", "content": hits[:MOST_RESULTS]}]
 
 
@@ -104,11 +108,11 @@ def server_tool(call: WebSearchInput) -> Json:
     return tool
 
 
-def question(query: str) -> str:
+def build_prompt(query: str) -> str:
     return f"Do a web search for the following, then sum up briefly what it found:\n\n{query}"
 
 
-def parts_of(blocks: list[Json]) -> Iterator[Any]:
+def collect_parts(blocks: list[Json]) -> Iterator[Any]:
     """The hits of each search and the texts between them. Raises ToolError if there is neither."""
     text, empty = "", True
     for block in [*blocks, {"type": "end"}]:
@@ -124,12 +128,12 @@ def parts_of(blocks: list[Json]) -> Iterator[Any]:
         text = ""
         if block.get("type") == "web_search_tool_result":
             empty = False
-            yield hits_of(block)
+            yield collect_hits(block)
     if empty:
         raise ToolError("The search gave nothing at all. Try other words.")
 
 
-def hits_of(block: Json) -> Any:
+def collect_hits(block: Json) -> Any:
     content = block.get("content")
     if not isinstance(content, list):
         code = content.get("error_code") if isinstance(content, dict) else None
@@ -145,22 +149,22 @@ def hits_of(block: Json) -> Any:
 # The person's own endpoint.
 
 
-async def asked(template: str, call: WebSearchInput, context: Context) -> list[Hit]:
+async def query_endpoint(template: str, call: WebSearchInput, context: Context) -> list[WebHit]:
     from urllib.parse import quote
 
-    from parley.workspace.web import Page
+    from parley.workspace.web import WebPage
 
     assert context.web is not None
     page = await context.web.fetch(template.replace("{query}", quote(call.query, safe="")), own=True)
-    if not isinstance(page, Page) or page.code != 200:
+    if not isinstance(page, WebPage) or page.code != 200:
         raise ToolError(f"The search endpoint answered {page.code} {page.reason}.")
     try:
-        return msgspec.json.decode(page.body, type=Endpoint).results
+        return msgspec.json.decode(page.body, type=EndpointAnswer).results
     except msgspec.DecodeError as exc:
         raise ToolError(f"The search endpoint's answer cannot be read: {exc}") from None
 
 
-def wanted(url: str, call: WebSearchInput) -> bool:
+def is_requested(url: str, call: WebSearchInput) -> bool:
     from urllib.parse import urlsplit
 
     try:
@@ -177,7 +181,7 @@ def is_under(host: str, domain: str) -> bool:
     return f".{host}".endswith(f".{domain.lower().strip('.')}")
 
 
-def told(query: str, found: list[Any]) -> str:
+def format_results(query: str, found: list[Any]) -> str:
     """For the model."""
     parts = [f"Web search for {query!r}:"]
     for part in found:

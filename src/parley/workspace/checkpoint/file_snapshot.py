@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from parley.errors import ToolError
 from parley.workspace import safe_open
-from parley.workspace.base import Snapshot
-from parley.workspace.safe_open import Place
+from parley.workspace.base import FileSnapshot
+from parley.workspace.safe_open import ResolvedPlace
 
 CHUNK_BYTES = 1 << 20
 LARGEST_BYTES = 1 << 30
 """No larger file is read without a limit."""
 
 
-def snapshot(place: Place, limit_bytes: int | None = None) -> Snapshot:
+def snapshot(place: ResolvedPlace, limit_bytes: int | None = None) -> FileSnapshot:
     """Raises FileNotFoundError, ToolError, Swapped and OSError."""
     descriptor = place.open()
     with open(descriptor, "rb", buffering=0) as file:
@@ -23,11 +23,11 @@ def snapshot(place: Place, limit_bytes: int | None = None) -> Snapshot:
         status = os.fstat(descriptor)
         if limit_bytes is None and status.st_size > LARGEST_BYTES:
             raise ToolError(f"{place.path} is too large to be taken whole: {status.st_size} bytes.")
-        data = file.read() if limit_bytes is None else beginning(file.read, limit_bytes, status.st_size)
-    return taken(place.path, data, status)
+        data = file.read() if limit_bytes is None else read_beginning(file.read, limit_bytes, status.st_size)
+    return make_snapshot(place.path, data, status)
 
 
-def snapshot_at(path: str) -> Snapshot | None:
+def snapshot_at(path: str) -> FileSnapshot | None:
     """What has exactly this real path. Raises Swapped if a link is on the way, ToolError and OSError."""
     try:
         with safe_open.at(path) as place:
@@ -36,8 +36,8 @@ def snapshot_at(path: str) -> Snapshot | None:
         return None
 
 
-def taken(path: str, data: bytes, status: os.stat_result) -> Snapshot:
-    return Snapshot(
+def make_snapshot(path: str, data: bytes, status: os.stat_result) -> FileSnapshot:
+    return FileSnapshot(
         path=path,
         data=data,
         size=max(status.st_size, len(data)),
@@ -47,7 +47,7 @@ def taken(path: str, data: bytes, status: os.stat_result) -> Snapshot:
     )
 
 
-def must_be(place: Place, expected: Snapshot | None) -> None:
+def check_unchanged(place: ResolvedPlace, expected: FileSnapshot | None) -> None:
     """Raises ToolError unless what is there is what the caller knows; also Swapped and OSError."""
     if expected is None:
         if place.status() is not None:
@@ -62,7 +62,7 @@ def must_be(place: Place, expected: Snapshot | None) -> None:
         if expected.path != place.path:
             same = False
         elif len(expected.data) == expected.size:
-            same = status.st_size == expected.size and holds(file.read, expected.data)
+            same = status.st_size == expected.size and has_content(file.read, expected.data)
         else:
             # Of a file that was read in part, its marks must do.
             known = expected.inode, expected.mtime_ns, expected.size
@@ -71,13 +71,13 @@ def must_be(place: Place, expected: Snapshot | None) -> None:
         raise ToolError(f"{place.path} has changed since it was read. Read it again before you write it.")
 
 
-def must_be_writable(place: Place) -> None:
+def check_writable(place: ResolvedPlace) -> None:
     """A file that its owner made read-only is left alone, though its name could be given to another."""
     if place.status() is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder, effective_ids=True):
         raise ToolError(f"{place.path} cannot be written: it is read-only.")
 
 
-def holds(read: Callable[[int], bytes | None], data: bytes) -> bool:
+def has_content(read: Callable[[int], bytes | None], data: bytes) -> bool:
     """Whether a file's content is this, without having it in memory twice."""
     rest = memoryview(data)
     while part := read(CHUNK_BYTES):
@@ -87,7 +87,7 @@ def holds(read: Callable[[int], bytes | None], data: bytes) -> bool:
     return not rest
 
 
-def beginning(read: Callable[[int], bytes | None], limit_bytes: int, size: int) -> bytes:
+def read_beginning(read: Callable[[int], bytes | None], limit_bytes: int, size: int) -> bytes:
     """The beginning of a file, which may give less at once than it has."""
     parts, left = [], limit_bytes
     while left > 0 and (part := read(min(left, size + 1))):

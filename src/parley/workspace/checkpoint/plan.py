@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.workspace.base import Rewound
-from parley.workspace.checkpoint.store import Change, Message, State
+from parley.workspace.base import RewindReport
+from parley.workspace.checkpoint.store import ChangeRow, FileState, MessageRow
 
 COUNTED_BYTES = 16 << 20
 """Above this the lines of a file are counted as all new and all gone."""
@@ -19,11 +19,11 @@ COUNTED_BYTES = 16 << 20
 Verdict = Literal["as it was", "restore", "leave alone"]
 
 
-class Goal(Struct, frozen=True, kw_only=True):
+class RestoreGoal(Struct, frozen=True, kw_only=True):
     """One file that was changed since."""
 
     path: str
-    target: State | None
+    target: FileState | None
     """What it was; None: nothing was there."""
     ours: str | None
     """The hash of what we left it as; None: we took it away."""
@@ -38,21 +38,21 @@ class Goal(Struct, frozen=True, kw_only=True):
         return "leave alone"
 
 
-def goals(rows: Sequence[Message | Change], message_id: str) -> list[Goal] | None:
+def find_goals(rows: Sequence[MessageRow | ChangeRow], message_id: str) -> list[RestoreGoal] | None:
     """The files that were changed since a message came in, in the order of their first change; None if unknown."""
-    begun = next((at for at, row in enumerate(rows) if isinstance(row, Message) and row.id == message_id), None)
+    begun = next((at for at, row in enumerate(rows) if isinstance(row, MessageRow) and row.id == message_id), None)
     if begun is None:
         return None
-    first: dict[str, Change] = {}
-    last: dict[str, Change] = {}
+    first: dict[str, ChangeRow] = {}
+    last: dict[str, ChangeRow] = {}
     for row in rows[begun:]:
-        if isinstance(row, Change):
+        if isinstance(row, ChangeRow):
             first.setdefault(row.path, row)
             last[row.path] = row
-    return [Goal(path=path, target=first[path].before, ours=last[path].after) for path in first]
+    return [RestoreGoal(path=path, target=first[path].before, ours=last[path].after) for path in first]
 
 
-class Tally:
+class RewindTally:
     """What came of a rewind, file by file."""
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ class Tally:
         self._left[path] = why
         self._links += link
 
-    def rewound(self) -> Rewound:
+    def report(self) -> RewindReport:
         left = "; ".join(f"{path} ({why})" for path, why in self._left.items())
-        return Rewound(
+        return RewindReport(
             possible=bool(self._restored) or not self._left,
             reason=f"Left alone: {left}" if left else "",
             files=tuple(self._restored),
@@ -87,10 +87,10 @@ def line_counts(now: bytes | None, then: bytes | None) -> tuple[int, int]:
     """How many lines going back puts in and takes out. A line that only moves counts for neither."""
     old, new = now or b"", then or b""
     if max(len(old), len(new)) > COUNTED_BYTES:
-        return lines(new), lines(old)
+        return split_lines(new), split_lines(old)
     gone, come = Counter(old.splitlines(True)), Counter(new.splitlines(True))
     return (come - gone).total(), (gone - come).total()
 
 
-def lines(data: bytes) -> int:
+def split_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")

@@ -32,7 +32,7 @@ INDEX = "index.jsonl"
 HALF_MADE = "copy.tmp"
 
 
-class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FileState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file before a change."""
 
     sha256: str
@@ -41,14 +41,14 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The file in the history that holds it."""
 
 
-class Message(Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
+class MessageRow(Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
     id: str
 
 
-class Change(Struct, frozen=True, kw_only=True, tag="change", tag_field="kind"):
+class ChangeRow(Struct, frozen=True, kw_only=True, tag="change", tag_field="kind"):
     path: str
     """The real one."""
-    before: State | None
+    before: FileState | None
     """None: nothing was there."""
     after: str | None
     """The hash of what we made it; None: we took it away."""
@@ -58,33 +58,33 @@ class Change(Struct, frozen=True, kw_only=True, tag="change", tag_field="kind"):
     """The id of the tool call that made it."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="kind"):
+class OutcomeRow(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="kind"):
     """Whether the change before this line has happened."""
 
     happened: bool
 
 
-Row = Message | Change | Outcome
+Row = MessageRow | ChangeRow | OutcomeRow
 
 
-class Damaged(Exception):
+class CheckpointDamaged(Exception):
     """The index cannot be read, so nobody knows what was changed."""
 
 
-class Checkpoints:
+class CheckpointStore:
     """The history of one session. Everything raises OSError if the disk refuses."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.damage: str | None = None
         """Why old changes cannot be taken back."""
-        self._rows: list[Message | Change] | None = None
-        self._unsettled: Change | None = None
+        self._rows: list[MessageRow | ChangeRow] | None = None
+        self._unsettled: ChangeRow | None = None
         self._unwritten: list[Row] = []
         self._changed_now: set[str] = set()
         """What was changed since the last message came in."""
 
-    def rows(self) -> list[Message | Change]:
+    def rows(self) -> list[MessageRow | ChangeRow]:
         """Messages and changes in their order, without those that did not happen."""
         if self._rows is None:
             self._rows = []
@@ -95,7 +95,7 @@ class Checkpoints:
                 raise
         return self._rows
 
-    def unsettled(self) -> Change | None:
+    def unsettled(self) -> ChangeRow | None:
         """The change of which nobody knows whether it has happened: the process broke off in the middle of it."""
         self.rows()
         return self._unsettled
@@ -104,9 +104,9 @@ class Checkpoints:
         """A message came in. What cannot be written now is written with the next change."""
         self._changed_now.clear()
         with suppress(OSError):
-            self._add(Message(id=message_id), durable=False)
+            self._add(MessageRow(id=message_id), durable=False)
 
-    def keep(self, path: str, opened: int, *, always: bool = False) -> State:
+    def save_state(self, path: str, opened: int, *, always: bool = False) -> FileState:
         """The state of a file that is about to change.
 
         Its content is copied; unless `always`, not if we wrote it ourselves since the last message.
@@ -114,21 +114,21 @@ class Checkpoints:
         mode = os.fstat(opened).st_mode & 0o7777
         if path in self._changed_now and not always:
             ours = self.last(path)
-            seen = digest(opened)
+            seen = hash_file(opened)
             if ours is not None and ours.after == seen:
-                return State(sha256=seen, mode=mode)
+                return FileState(sha256=seen, mode=mode)
         return self._copy(path, opened, mode)
 
-    def store(self, opened: int) -> State:
+    def store(self, opened: int) -> FileState:
         """The state of a file that may change. Its content is copied unless the same is there already."""
         mode = os.fstat(opened).st_mode & 0o7777
-        sha256 = digest(opened)
+        sha256 = hash_file(opened)
         if not os.path.lexists(self.folder / f"tree-{sha256}"):
             sha256 = self._half_make(opened, durable=False)
             self._name(f"tree-{sha256}")
-        return State(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
+        return FileState(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
 
-    def add(self, change: Change) -> None:
+    def add(self, change: ChangeRow) -> None:
         """From here on the change may happen."""
         try:
             self._add(change, durable=True)
@@ -137,41 +137,41 @@ class Checkpoints:
             raise
         self._changed_now.add(change.path)
 
-    def add_done(self, changes: Iterable[Change]) -> None:
+    def add_done(self, changes: Iterable[ChangeRow]) -> None:
         """Changes that have happened."""
-        self._add(*(row for change in changes for row in (change, Outcome(happened=True))), durable=True)
+        self._add(*(row for change in changes for row in (change, OutcomeRow(happened=True))), durable=True)
 
     def settle(self, *, happened: bool) -> None:
         """Tell what became of the change that was added last."""
         with suppress(OSError):
-            self._add(Outcome(happened=happened), durable=False)
+            self._add(OutcomeRow(happened=happened), durable=False)
 
-    def last(self, path: str) -> Change | None:
+    def last(self, path: str) -> ChangeRow | None:
         """The last change of a file."""
-        return next((row for row in reversed(self.rows()) if isinstance(row, Change) and row.path == path), None)
+        return next((row for row in reversed(self.rows()) if isinstance(row, ChangeRow) and row.path == path), None)
 
-    def content(self, state: State) -> bytes:
+    def content(self, state: FileState) -> bytes:
         """What a file was. Raises Damaged if it was not kept as it was."""
         data = None
         if state.copy is not None:
             data = private_files.read(self.folder / os.path.basename(state.copy), below=BELOW)
-        if data is None or fingerprint(data) != state.sha256:
-            raise Damaged(f"the copy {state.copy} is missing or broken")
+        if data is None or hash_bytes(data) != state.sha256:
+            raise CheckpointDamaged(f"the copy {state.copy} is missing or broken")
         return data
 
-    def inherit(self, older: Checkpoints) -> None:
+    def inherit(self, older: CheckpointStore) -> None:
         """Begin with the history of another session, of which this one is a fork."""
         if not (older.folder / INDEX).exists():
             return
         with (
-            private_files.opened_folder(older.folder, below=BELOW, to_list=True) as (theirs, owner),
-            private_files.opened_folder(self.folder, below=BELOW, make=True) as (ours, _),
+            private_files.open_folder(older.folder, below=BELOW, to_list=True) as (theirs, owner),
+            private_files.open_folder(self.folder, below=BELOW, make=True) as (ours, _),
         ):
             for name in os.listdir(theirs):
                 if name not in (INDEX, HALF_MADE):
                     path = older.folder / name
                     status = os.stat(name, dir_fd=theirs, follow_symlinks=False)
-                    private_files.check(status, path, owner, writes=False)
+                    private_files.check_regular(status, path, owner, writes=False)
                     # A copy is never written to again, so both may have the same.
                     try:
                         os.link(name, name, src_dir_fd=theirs, dst_dir_fd=ours, follow_symlinks=False)
@@ -182,7 +182,7 @@ class Checkpoints:
     def forget(self) -> None:
         """Delete the whole history."""
         with suppress(FileNotFoundError):
-            with private_files.opened_folder(self.folder, below=BELOW, to_list=True) as (folder, _):
+            with private_files.open_folder(self.folder, below=BELOW, to_list=True) as (folder, _):
                 for name in os.listdir(folder):
                     os.unlink(name, dir_fd=folder)
             self.folder.rmdir()
@@ -212,12 +212,12 @@ class Checkpoints:
 
     def _fold(self, row: Row) -> None:
         rows = self.rows()
-        if not isinstance(row, Outcome):
+        if not isinstance(row, OutcomeRow):
             rows.append(row)
         elif not row.happened:
             rows[:] = [old for old in rows if old is not self._unsettled]
-        if not isinstance(row, Message):
-            self._unsettled = row if isinstance(row, Change) else None
+        if not isinstance(row, MessageRow):
+            self._unsettled = row if isinstance(row, ChangeRow) else None
 
     def _add(self, *rows: Row, durable: bool) -> None:
         self._unwritten += rows
@@ -244,16 +244,16 @@ class Checkpoints:
 
     # Copies.
 
-    def _copy(self, path: str, opened: int, mode: int) -> State:
+    def _copy(self, path: str, opened: int, mode: int) -> FileState:
         sha256 = self._half_make(opened, durable=True)
         known = {state.copy: state.sha256 for state in self._states(path) if state.copy is not None}
         name = next((name for name, content in known.items() if content == sha256), None)
         if name is None:
-            name = f"{fingerprint(path.encode())[:16]}@v{len(known) + 1}"
+            name = f"{hash_bytes(path.encode())[:16]}@v{len(known) + 1}"
             self._name(name)
         else:
             private_files.remove(self.folder / HALF_MADE, below=BELOW)
-        return State(sha256=sha256, mode=mode, copy=name)
+        return FileState(sha256=sha256, mode=mode, copy=name)
 
     def _half_make(self, opened: int, *, durable: bool) -> str:
         """Copy a file to where it does not count yet; the hash of what was copied."""
@@ -263,7 +263,7 @@ class Checkpoints:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         copy = private_files.open_file(self.folder / HALF_MADE, flags, below=BELOW)
         try:
-            for part in parts(opened):
+            for part in read_chunks(opened):
                 hashed.update(part)
                 write_all(copy, part)
             if durable:
@@ -274,32 +274,32 @@ class Checkpoints:
 
     def _name(self, name: str) -> None:
         """From here on the copy counts, under this name."""
-        with private_files.opened_folder(self.folder, below=BELOW) as (folder, _):
+        with private_files.open_folder(self.folder, below=BELOW) as (folder, _):
             os.rename(HALF_MADE, name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def _states(self, path: str) -> list[State]:
-        changes = (row for row in self.rows() if isinstance(row, Change) and row.path == path)
+    def _states(self, path: str) -> list[FileState]:
+        changes = (row for row in self.rows() if isinstance(row, ChangeRow) and row.path == path)
         return [change.before for change in changes if change.before is not None]
 
 
-def parts(opened: int) -> Iterator[bytes]:
+def read_chunks(opened: int) -> Iterator[bytes]:
     """The content of an opened file, from its beginning."""
     os.lseek(opened, 0, os.SEEK_SET)
     while part := os.read(opened, CHUNK_BYTES):
         yield part
 
 
-def digest(opened: int) -> str:
+def hash_file(opened: int) -> str:
     """The hash of an opened file's content."""
     import hashlib
 
     hashed = hashlib.sha256()
-    for part in parts(opened):
+    for part in read_chunks(opened):
         hashed.update(part)
     return hashed.hexdigest()
 
 
-def fingerprint(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     import hashlib
 
     return hashlib.sha256(data).hexdigest()

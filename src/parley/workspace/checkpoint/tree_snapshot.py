@@ -19,7 +19,7 @@ from contextlib import suppress
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace import safe_open
-from parley.workspace.checkpoint.store import Change, Checkpoints, State, digest
+from parley.workspace.checkpoint.store import ChangeRow, CheckpointStore, FileState, hash_file
 from parley.workspace.search.walk import Walk
 
 KEPT_FILE_BYTES = 10 << 20
@@ -34,32 +34,32 @@ Mark = tuple[int, int, int, int]
 """Inode, time of change, time of change of the inode, size."""
 
 
-class Known(Struct, frozen=True):
+class KnownFile(Struct, frozen=True):
     mark: Mark
-    state: State | None
+    state: FileState | None
     """None for a file that is not covered."""
 
 
-class Tree:
-    def __init__(self, root: str, checkpoints: Checkpoints, skipped: Collection[str]) -> None:
+class TreeSnapshot:
+    def __init__(self, root: str, checkpoints: CheckpointStore, skipped: Collection[str]) -> None:
         self._root = os.path.realpath(root)
         self._checkpoints = checkpoints
         self._skipped = tuple(f"{os.path.realpath(folder)}/" for folder in skipped)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownFile] = {}
         self._kept_bytes = 0
         self._begun_ns = self._begun_at = 0
         self._in_repository = False
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """See to it that every file can be had back as it is now. Raises OSError if a copy cannot be kept."""
         last_ns, self._begun_ns = self._begun_ns, time.time_ns() - CLOCK_SLACK_NS
         self._begun_at = len(self._checkpoints.rows())
         self._in_repository = os.path.lexists(f"{self._root}/.git")
-        seen: dict[str, Known] = {}
+        seen: dict[str, KnownFile] = {}
         for path, mark in self._marks():
             known = self._known.get(path)
             same = known is not None and known.mark == mark and mark[2] < last_ns
-            seen[path] = known if known is not None and same else Known(mark, self._copy(path, mark))
+            seen[path] = known if known is not None and same else KnownFile(mark, self._copy(path, mark))
         self._known = seen
 
     def compare(self) -> None:
@@ -72,7 +72,9 @@ class Tree:
             os.path.basename(path) in RULES for path in (*touched, *gone)
         )
         changes = [self._change(path, now.get(path), same_rules) for path in (*touched, *gone)]
-        noted = {(row.path, row.after) for row in self._checkpoints.rows()[self._begun_at :] if isinstance(row, Change)}
+        noted = {
+            (row.path, row.after) for row in self._checkpoints.rows()[self._begun_at :] if isinstance(row, ChangeRow)
+        }
         new = [change for change in changes if change is not None and (change.path, change.after) not in noted]
         if new:
             self._checkpoints.add_done(new)
@@ -81,7 +83,7 @@ class Tree:
         known = self._known.get(path)
         return known is None or known.mark != mark or mark[2] >= self._begun_ns
 
-    def _change(self, path: str, mark: Mark | None, same_rules: bool) -> Change | None:
+    def _change(self, path: str, mark: Mark | None, same_rules: bool) -> ChangeRow | None:
         """What became of a file; None if nothing did, or nothing that could be taken back."""
         known = self._known.get(path)
         if known is None and (mark is None or not same_rules or mark[2] < self._begun_ns):
@@ -90,12 +92,12 @@ class Tree:
             return None
         before = None if known is None else known.state
         try:
-            after = current_hash(path)
+            after = hash_at(path)
         except (OSError, safe_open.Swapped):
             return None
         if after == (None if before is None else before.sha256):
             return None
-        return Change(path=path, before=before, after=after, beside="")
+        return ChangeRow(path=path, before=before, after=after, beside="")
 
     def _marks(self) -> Iterator[tuple[str, Mark]]:
         """Every file that is covered."""
@@ -116,7 +118,7 @@ class Tree:
         finally:
             os.close(top)
 
-    def _copy(self, path: str, mark: Mark) -> State | None:
+    def _copy(self, path: str, mark: Mark) -> FileState | None:
         """Keep a file's content. None if it is too large, may not be read, or is not there any more."""
         size = mark[3]
         if size > KEPT_FILE_BYTES or self._kept_bytes + size > KEPT_BYTES:
@@ -134,7 +136,7 @@ class Tree:
         return state
 
 
-def current_hash(path: str) -> str | None:
+def hash_at(path: str) -> str | None:
     """Of what has exactly this real path; None if nothing has. Raises OSError and Swapped."""
     try:
         with safe_open.at(path) as place:
@@ -142,6 +144,6 @@ def current_hash(path: str) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        return digest(opened)
+        return hash_file(opened)
     finally:
         os.close(opened)

@@ -17,7 +17,7 @@ from parley.workspace.process.tree import (
     HURRIED_GRACE_SECONDS,
     SET_PDEATHSIG,
     Group,
-    Tree,
+    ProcessTree,
     prctl,
 )
 
@@ -27,7 +27,7 @@ LAST_WORDS_BYTES = 1 << 14
 LENGTH = struct.Struct("!Q")
 
 
-class Streams:
+class ChildStreams:
     """What a command has instead of a terminal."""
 
     def __init__(self, output: int, input: int = -1, errors: int = -1) -> None:
@@ -49,32 +49,32 @@ class Streams:
         os.dup2(self.errors if self.errors >= 0 else self.output, 2)
 
 
-class Keeper:
+class ChildSupervisor:
     """Runs one command and holds on to everything that comes of it."""
 
-    def __init__(self, line: socket.socket, streams: Streams, tie: int, family: Tree | Group) -> None:
+    def __init__(self, line: socket.socket, streams: ChildStreams, tie: int, family: ProcessTree | Group) -> None:
         self.line = line
         self.streams = streams
         self.tie = tie
         self.family = family
-        self.alarm = child_alarm()
+        self.alarm = child_exit_fd()
         self.main = 0
         self.words = -1
 
     def run(self) -> None:
         request = self.request()
         # An engine that died behind its request must not see the command begin: another may have resumed its work.
-        if request is None or self.is_deserted(0) or not self.start(request):
+        if request is None or self.wait_for_abandonment(0) or not self.start(request):
             return
         while True:
-            deserted = self.is_deserted(self.family.watch_seconds)
+            deserted = self.wait_for_abandonment(self.family.watch_seconds)
             if not self.is_any_left():
                 return
             if deserted:
                 self.end()
                 return
 
-    def is_deserted(self, seconds: float | None) -> bool:
+    def wait_for_abandonment(self, seconds: float | None) -> bool:
         """Wait so long for the engine's end, or the guard's; the end of a child ends the wait as well."""
         line = self.line.fileno()
         ready, _, _ = select.select([line, self.alarm, self.tie], [], [], seconds)
@@ -83,7 +83,7 @@ class Keeper:
         # The engine says nothing behind the request, so whatever can be read is an end.
         return line in ready or self.tie in ready
 
-    def is_hurried(self) -> bool:
+    def is_released(self) -> bool:
         """Whether the guard has closed the tie: the engine is gone or has to be gone soon, or the guard is gone."""
         return bool(select.select([self.tie], [], [], 0)[0])
 
@@ -108,7 +108,7 @@ class Keeper:
         try:
             self.main = os.fork()
         except OSError as exc:
-            tell(self.line, f"error no process could be started: {exc.strerror}")
+            write_record(self.line, f"error no process could be started: {exc.strerror}")
             return False
         if self.main == 0:
             become_command(request, ourselves, self.streams, last_words, troubled)
@@ -118,18 +118,18 @@ class Keeper:
         # A successful exec closes the pipe without a word.
         if flaw_text := os.read(trouble, 4096).decode(errors="replace"):
             os.waitpid(self.main, 0)
-            tell(self.line, f"error {flaw_text}")
+            write_record(self.line, f"error {flaw_text}")
             return False
         os.close(trouble)
         self.family.begin(self.main)
-        tell(self.line, "started")
+        write_record(self.line, "started")
         return True
 
     def is_any_left(self) -> bool:
         """Take notice of those that ended; the end of the command itself is told."""
         ended, others = ended_children()
         if self.main in ended:
-            tell(self.line, f"exit {os.waitstatus_to_exitcode(ended[self.main])} {last_of(self.words)}")
+            write_record(self.line, f"exit {os.waitstatus_to_exitcode(ended[self.main])} {read_available(self.words)}")
             self.main = 0
         return others or self.family.is_left()
 
@@ -139,7 +139,7 @@ class Keeper:
         pause_seconds = 0.0
         while self.is_any_left():
             elapsed = time.monotonic() - begun
-            if elapsed < (HURRIED_GRACE_SECONDS if self.is_hurried() else GRACE_SECONDS):
+            if elapsed < (HURRIED_GRACE_SECONDS if self.is_released() else GRACE_SECONDS):
                 self.family.ask_to_end()
                 time.sleep(0.01)
             elif elapsed < HOPELESS_SECONDS:
@@ -150,7 +150,9 @@ class Keeper:
                 return
 
 
-def become_command(request: list[bytes], keeper: int, streams: Streams, last_words: int, troubled: int) -> NoReturn:
+def become_command(
+    request: list[bytes], keeper: int, streams: ChildStreams, last_words: int, troubled: int
+) -> NoReturn:
     """In the child: turn into the command."""
     try:
         cwd, count, *rest = request
@@ -180,7 +182,7 @@ def default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def child_alarm() -> int:
+def child_exit_fd() -> int:
     """A descriptor that can be read when a child has ended."""
     alarm, rung = os.pipe()
     os.set_blocking(rung, False)
@@ -202,7 +204,7 @@ def ended_children() -> tuple[dict[int, int], bool]:
         ended[pid] = status
 
 
-def last_of(words: int) -> str:
+def read_available(words: int) -> str:
     """What was written to a pipe, whoever still holds its other end."""
     os.set_blocking(words, False)
     try:
@@ -212,6 +214,6 @@ def last_of(words: int) -> str:
     return os.fsdecode(said.replace(b"\0", b""))
 
 
-def tell(line: socket.socket, record: str) -> None:
+def write_record(line: socket.socket, record: str) -> None:
     with contextlib.suppress(OSError):  # if the engine is gone, the next look at the line says so
         line.sendall(os.fsencode(record) + b"\0")

@@ -24,43 +24,43 @@ LENGTH = struct.Struct("!Q")
 LOST = "the command was killed together with the process that guards it"
 
 
-class End(Struct, frozen=True):
+class CommandEnd(Struct, frozen=True):
     """How a command ended."""
 
     exit_code: int
     last_words: str = ""
-    flaw: str = ""
+    error: str = ""
     """Why nothing better is known."""
 
 
-class Command:
+class RunningCommand:
     """A command that was handed over."""
 
     def __init__(
         self,
         line: socket.socket,
         output: tuple[int, Callable[[bytes], None]],
-        forget: Callable[[Command], object],
+        forget: Callable[[RunningCommand], object],
         *,
         feed: int | None = None,
         errors: tuple[int, Callable[[bytes], None]] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[End] = loop.create_future()
-        self.feed = None if feed is None else Feed(feed)
+        self.over: asyncio.Future[CommandEnd] = loop.create_future()
+        self.feed = None if feed is None else InputFeed(feed)
         """Where to put what it shall read; None if it has no input."""
         self._started: asyncio.Future[str] = loop.create_future()
         """What was wrong with the start; empty if nothing."""
         self._line = line
         self.output_ended: asyncio.Future[None] = loop.create_future()
         """Done when nothing can come any more, which may be before it is over: it has closed its output."""
-        self._pipes = [Pipe(*output, self._end_output), *([] if errors is None else [Pipe(*errors)])]
+        self._pipes = [OutputPipe(*output, self._end_output), *([] if errors is None else [OutputPipe(*errors)])]
         self._heard = bytearray()
         self._forget = forget
         line.setblocking(False)
         loop.add_reader(line, self._hear)
 
-    async def begin(self, request: bytes) -> str:
+    async def start(self, request: bytes) -> str:
         """Say what to run; what is wrong with it, or nothing."""
         with contextlib.suppress(OSError):  # the other end is closed, and has said why
             await asyncio.get_running_loop().sock_sendall(self._line, request)
@@ -80,7 +80,7 @@ class Command:
             pipe.close()
         if self.feed is not None:
             self.feed.close()
-        self._settle(End(-signal.SIGKILL, flaw=LOST))
+        self._settle(CommandEnd(-signal.SIGKILL, error=LOST))
         self._forget(self)
 
     def _hear(self) -> None:
@@ -105,7 +105,7 @@ class Command:
         if word == "exit":
             code, _, last_words = rest.partition(" ")
             self._let_go()
-            self._settle(End(int(code), last_words))
+            self._settle(CommandEnd(int(code), last_words))
         elif not self._started.done():
             self._started.set_result(rest)
 
@@ -117,14 +117,14 @@ class Command:
         for pipe in self._pipes:
             pipe.let_go()
 
-    def _settle(self, end: End) -> None:
+    def _settle(self, end: CommandEnd) -> None:
         if not self._started.done():
-            self._started.set_result(end.flaw)
+            self._started.set_result(end.error)
         if not self.over.done():
             self.over.set_result(end)
 
 
-class Pipe:
+class OutputPipe:
     """The reading end of a command's output. It is read to its end, also after the command is over."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Pipe:
             asyncio.get_running_loop().add_reader(self._descriptor, self._read)
 
 
-class Feed:
+class InputFeed:
     """The writing end of a command's input. Never waits: what the pipe does not take is kept, up to a limit."""
 
     def __init__(self, descriptor: int, most_bytes: int = MOST_FED_BYTES) -> None:

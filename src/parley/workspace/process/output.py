@@ -20,7 +20,7 @@ FILE_CAP_BYTES = 256 * 1024 * 1024
 """A file of output is not written further than this; what comes behind is counted and dropped."""
 
 
-class Record:
+class OutputRecord:
     """A file of output, for its owner only; `again` goes on with one. Raises OSError if it cannot be made."""
 
     def __init__(self, path: Path, *, again: bool = False) -> None:
@@ -53,7 +53,7 @@ class Record:
                 self.flaw = self.flaw or f"the rest could not be saved: {exc.strerror}"
 
 
-class Output:
+class CommandOutput:
     """The beginning of what a command writes, and where the whole of it is if that is too much."""
 
     def __init__(self, keep_bytes: int, spill_to: Callable[[], Path]) -> None:
@@ -62,7 +62,7 @@ class Output:
         self.flaw = ""
         self._keep_bytes = keep_bytes
         self._spill_to = spill_to
-        self._record: Record | None = None
+        self._record: OutputRecord | None = None
 
     @property
     def path(self) -> Path | None:
@@ -85,7 +85,7 @@ class Output:
 
     def _spill(self) -> None:
         try:
-            self._record = Record(self._spill_to())
+            self._record = OutputRecord(self._spill_to())
         except OSError as exc:
             self.flaw = f"it could not be saved: {exc.strerror}"
             return
@@ -98,13 +98,13 @@ def private_folder(parent: Path, *names: str) -> Path:
     for name in names:
         folder = folder / name
         try:
-            with private_files.opened_folder(folder, below=1, make=True, to_list=True) as (opened, _):
+            with private_files.open_folder(folder, below=1, make=True, to_list=True) as (opened, _):
                 found = os.fstat(opened)
                 if found.st_uid != os.geteuid():
                     raise ToolError(f"{folder} is not a folder of ours")
                 if found.st_mode & 0o077:
                     os.fchmod(opened, 0o700)
-        except private_files.Unsafe as exc:
+        except private_files.UnsafeFile as exc:
             raise ToolError(f"{folder} is not a folder of ours: {exc.strerror}") from None
         except OSError as exc:
             raise ToolError(f"the folder {folder} cannot be made: {exc.strerror}") from None

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.process.command import Command, End, spelled
-from parley.workspace.process.output import Output
+from parley.workspace.process.command import CommandEnd, RunningCommand, spelled
+from parley.workspace.process.output import CommandOutput
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["Command", "End", "Finished", "Processes"]
+__all__ = ["CommandEnd", "Finished", "Processes", "RunningCommand"]
 
 ROOT = Path(__file__).parents[3]
 BOOT = (
@@ -74,10 +74,10 @@ class Processes:
     """All commands of a session."""
 
     def __init__(self, *, may_adopt: bool = True) -> None:
-        self._guard: Guard | None = None
-        self._given_up: list[Guard] = []
+        self._guard: SupervisorProcess | None = None
+        self._given_up: list[SupervisorProcess] = []
         self._may_adopt = may_adopt
-        self._commands: dict[Command, Guard] = {}
+        self._commands: dict[RunningCommand, SupervisorProcess] = {}
         self._turnstile = asyncio.Lock()
         self._is_ended = False
         self.hides_engine = False
@@ -90,7 +90,7 @@ class Processes:
         cwd: str,
         environment: Mapping[str, str],
         timeout_seconds: float,
-        output: Output,
+        output: CommandOutput,
     ) -> Finished:
         """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be run."""
         try:
@@ -101,10 +101,10 @@ class Processes:
         return self.finished(end, timed_out, output)
 
     @staticmethod
-    def finished(end: End, timed_out: bool, output: Output) -> Finished:
+    def finished(end: CommandEnd, timed_out: bool, output: CommandOutput) -> Finished:
         """A command that is over, with what it wrote. Raises ToolError if it was never run."""
-        if end.flaw:
-            raise ToolError(end.flaw)
+        if end.error:
+            raise ToolError(end.error)
         return Finished(
             exit_code=end.exit_code,
             output=bytes(output.kept),
@@ -123,7 +123,7 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
-    ) -> Command:
+    ) -> RunningCommand:
         """Start a command whose output goes to `take`. Raises ToolError if it cannot be started.
 
         One whose stderr is taken by itself is talked to: what it shall read is given to its `feed`.
@@ -137,7 +137,7 @@ class Processes:
             raise ToolError(f"the command could not be started: {exc.strerror}") from None
         try:
             async with asyncio.timeout(START_SECONDS):
-                trouble = await command.begin(request)
+                trouble = await command.start(request)
         except TimeoutError:
             self._give_up(command)
             trouble = f"the process that guards commands did not answer within {START_SECONDS:.0f} s"
@@ -149,7 +149,7 @@ class Processes:
             raise ToolError(f"the command could not be started: {trouble}")
         return command
 
-    async def wait(self, command: Command, timeout_seconds: float) -> tuple[End, bool]:
+    async def wait(self, command: RunningCommand, timeout_seconds: float) -> tuple[CommandEnd, bool]:
         """How it ended, and whether its time was up. Cancelling kills it, and returns when it is dead."""
         try:
             done, _ = await asyncio.wait({command.over}, timeout=timeout_seconds)
@@ -163,10 +163,10 @@ class Processes:
         if not done:
             self._give_up(command)
             command.drop()
-            return End(-signal.SIGKILL), True
+            return CommandEnd(-signal.SIGKILL), True
         return command.over.result(), True
 
-    async def kill(self, command: Command) -> None:
+    async def kill(self, command: RunningCommand) -> None:
         """Stop it, and wait a moment until it is dead: who goes on behind it must not meet it any more."""
         command.stop()
         try:
@@ -200,7 +200,7 @@ class Processes:
 
     async def _handed_over(
         self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
-    ) -> Command:
+    ) -> RunningCommand:
         """A command whose keeper is about to start. Raises OSError."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             line, far_end = socket.socketpair()
@@ -217,11 +217,11 @@ class Processes:
             async with self._turnstile:
                 guard = await self._pass(passed, environment)
             ours.pop_all()
-        command = Command(line, (heard, take), lambda done: self._commands.pop(done, None), **more)
+        command = RunningCommand(line, (heard, take), lambda done: self._commands.pop(done, None), **more)
         self._commands[command] = guard
         return command
 
-    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> Guard:
+    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> SupervisorProcess:
         """Give descriptors to the guard, to a new one if the last is gone; to which. Raises OSError."""
         guard = self._guard
         if guard is None or guard.gone:
@@ -235,7 +235,7 @@ class Processes:
             await guard.take(descriptors)
         return guard
 
-    def _another(self, environment: Mapping[str, str]) -> Guard:
+    def _another(self, environment: Mapping[str, str]) -> SupervisorProcess:
         if self._guard is not None:
             self._given_up.append(self._guard)
             self._guard = None
@@ -243,10 +243,10 @@ class Processes:
             from parley.workspace.process.tree import hide_memory
 
             hide_memory()
-        self._guard = Guard(environment, self._may_adopt)
+        self._guard = SupervisorProcess(environment, self._may_adopt)
         return self._guard
 
-    def _give_up(self, command: Command) -> None:
+    def _give_up(self, command: RunningCommand) -> None:
         """Its guard, or its keeper, was stopped. The guard ends what it started; the next command gets another."""
         guard = self._commands.get(command)
         if guard is not None and guard is self._guard:
@@ -255,7 +255,7 @@ class Processes:
             self._guard = None
 
 
-class Guard:
+class SupervisorProcess:
     """Our end of a guard process. Raises OSError if it cannot be started."""
 
     def __init__(self, environment: Mapping[str, str], may_adopt: bool) -> None:

@@ -41,13 +41,13 @@ import sys
 import time
 from typing import NoReturn
 
-from parley.workspace.process.child import Keeper, Streams, child_alarm, ended_children, tell
+from parley.workspace.process.child import ChildStreams, ChildSupervisor, child_exit_fd, ended_children, write_record
 from parley.workspace.process.tree import (
     GRACE_SECONDS,
     HOPELESS_SECONDS,
     HURRIED_GRACE_SECONDS,
     Group,
-    Tree,
+    ProcessTree,
     adopt_orphans,
     children,
     rename,
@@ -67,16 +67,16 @@ def main(control: int, *, may_adopt: bool) -> None:
         signal.signal(number, signal.SIG_IGN)
     adopts = may_adopt and adopt_orphans()
     rename(b"parley-guard")  # so that a command's `pkill python` leaves us alone
-    Guard(socket.socket(fileno=control), adopts).run()
+    ProcessSupervisor(socket.socket(fileno=control), adopts).run()
 
 
-class Guard:
+class ProcessSupervisor:
     """Forks a keeper for every command."""
 
     def __init__(self, control: socket.socket, adopts: bool) -> None:
         self.control = control
         self.adopts = adopts
-        self.alarm = child_alarm()
+        self.alarm = child_exit_fd()
         self.tie, self.held = os.pipe()
         """Keepers watch the one end; the other is ours alone, so it closes when we die, or when we close it."""
         self.hurried_at: float | None = None
@@ -109,11 +109,11 @@ class Guard:
             for descriptor in descriptors:
                 os.close(descriptor)
             return True
-        line, streams = socket.socket(fileno=descriptors[0]), Streams(*descriptors[1:])
+        line, streams = socket.socket(fileno=descriptors[0]), ChildStreams(*descriptors[1:])
         try:
             pid = os.fork()
         except OSError as exc:
-            tell(line, f"error no process could be started: {exc.strerror}")
+            write_record(line, f"error no process could be started: {exc.strerror}")
         else:
             if pid == 0:
                 self.become_keeper(line, streams)
@@ -122,15 +122,15 @@ class Guard:
         streams.close()
         return True
 
-    def become_keeper(self, line: socket.socket, streams: Streams) -> NoReturn:
+    def become_keeper(self, line: socket.socket, streams: ChildStreams) -> NoReturn:
         try:
             self.control.close()
             if self.hurried_at is None:
                 os.close(self.held)
             os.close(self.alarm)
             rename(b"parley-keeper")
-            family = Tree() if self.adopts and adopt_orphans() else Group()
-            Keeper(line, streams, self.tie, family).run()
+            family = ProcessTree() if self.adopts and adopt_orphans() else Group()
+            ChildSupervisor(line, streams, self.tie, family).run()
         except Exception:
             sys.excepthook(*sys.exc_info())
         finally:

@@ -21,7 +21,7 @@ HOPELESS_SECONDS = 10.0
 """How long we try to kill what does not die."""
 
 
-class Tree:
+class ProcessTree:
     """All descendants of this process, which orphans cannot leave."""
 
     watch_seconds: float | None = None

@@ -16,14 +16,14 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from parley.workspace.globs import WILD, Glob, name_regex, row
+from parley.workspace.globs import WILD, PathGlob, name_regex, parse_row
 
 MOST_RULES = 5_000
 LONGEST_RULE = 1_000
 """Nobody writes more or longer ones by hand; they are passed over."""
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     pattern: str
     ignores: bool
     """False for a rule with `!`."""
@@ -32,11 +32,11 @@ class Rule(NamedTuple):
     """Counted from the folder of the file, as there is a slash in it."""
 
 
-class Rules:
+class IgnoreRules:
     """The rules of one file. Paths are relative to the folder it lies in."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        rules = [rule for line in lines if (rule := parsed(line))][:MOST_RULES]
+        rules = [rule for line in lines if (rule := parse_rule(line))][:MOST_RULES]
         numbered = list(enumerate(rules))
         self._for_folders = Table(numbered)
         self._for_files = Table([(number, rule) for number, rule in numbered if not rule.folders_only])
@@ -50,12 +50,12 @@ class Rules:
 class Table:
     """Numbered rules, filed so that few of them have to be tried."""
 
-    def __init__(self, rules: list[tuple[int, Rule]]) -> None:
+    def __init__(self, rules: list[tuple[int, IgnoreRule]]) -> None:
         self._by_name: dict[str, tuple[int, bool]] = {}
         self._by_ending: dict[str, tuple[int, bool]] = {}
         self._by_path: dict[str, tuple[int, bool]] = {}
         self._names: list[tuple[int, bool, re.Pattern[str]]] = []
-        self._paths: list[tuple[int, bool, Glob]] = []
+        self._paths: list[tuple[int, bool, PathGlob]] = []
         for number, rule in rules:
             self._file(number, rule)
         self._names.reverse()
@@ -63,11 +63,11 @@ class Table:
         every = "|".join(pattern.pattern for _, _, pattern in self._names)
         self._some_name = re.compile(every, re.DOTALL) if every else None
 
-    def _file(self, number: int, rule: Rule) -> None:
+    def _file(self, number: int, rule: IgnoreRule) -> None:
         pattern, judged = rule.pattern, (number, rule.ignores)
         if rule.anchored:
             if WILD.search(pattern):
-                self._paths.append((*judged, Glob([row(pattern)])))
+                self._paths.append((*judged, PathGlob([parse_row(pattern)])))
             else:
                 self._by_path[pattern] = judged
         elif not WILD.search(pattern):
@@ -101,7 +101,7 @@ class Table:
 NONE = (-1, False)
 
 
-def parsed(line: str) -> Rule | None:
+def parse_rule(line: str) -> IgnoreRule | None:
     """The rule of a line; None for a comment or an empty one."""
     line = line.rstrip("\r\n")
     if line.startswith("#") or len(line) > LONGEST_RULE:
@@ -121,7 +121,7 @@ def parsed(line: str) -> Rule | None:
     if not pattern:
         return None
     # To git a brace is a character like others; to a Glob's row as well, so nothing is lost here.
-    return Rule(plain(pattern), ignores, folders_only, anchored)
+    return IgnoreRule(plain(pattern), ignores, folders_only, anchored)
 
 
 def plain(pattern: str) -> str:

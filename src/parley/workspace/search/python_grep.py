@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from parley.workspace.globs import BadGlob, Glob
+from parley.workspace.globs import BadGlob, PathGlob
 from parley.workspace.search.walk import FILE, Walk
 
 LONGEST_LINE = 500
@@ -61,7 +61,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     question = json.loads(sys.argv[2])
     try:
-        search = Search(question, sys.stdout.buffer)
+        search = PythonGrep(question, sys.stdout.buffer)
         if sys.argv[3] == "-":
             search.file(b"<stdin>", 0)
         else:
@@ -73,17 +73,17 @@ def main() -> None:
     sys.exit(0 if search.files_found else 1)
 
 
-class Search:
+class PythonGrep:
     def __init__(self, question: dict[str, Any], out: BinaryIO) -> None:
         self.files_found = 0
         self._question = question
         self._out = out
-        self._for_text: Any = compiled(question, question["pattern"])
+        self._for_text: Any = compile_pattern(question, question["pattern"])
         self._for_bytes: Any = (
-            compiled(question, question["pattern"].encode()) if question["pattern"].isascii() else None
+            compile_pattern(question, question["pattern"].encode()) if question["pattern"].isascii() else None
         )
         self._regex = self._for_text
-        self._wanted = wanted(question)
+        self._wanted = parse_request(question)
         self._tell = {"files": self._tell_name, "count": self._tell_count, "content": self._tell_lines}[
             question["mode"]
         ]
@@ -102,7 +102,7 @@ class Search:
     def file(self, path: bytes, descriptor: int) -> None:
         """Search an opened file and close it."""
         try:
-            data = whole(descriptor)
+            data = read_whole(descriptor)
         finally:
             os.close(descriptor)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -144,7 +144,7 @@ class Search:
                 self._out.write(b"--\n")
             mark, pieces = shown[number]
             for piece in pieces:
-                self._out.write(b"%s\0%d%s%s\n" % (path, number + 1, mark, shortened(piece)))
+                self._out.write(b"%s\0%d%s%s\n" % (path, number + 1, mark, shorten(piece)))
             last = number
 
     def _shown(self, text: Any, lines: list[Any]) -> Iterator[tuple[int, tuple[bytes, list[bytes]]]]:
@@ -179,7 +179,7 @@ class Search:
             yield first, first + match[0].rstrip(newline).count(newline), match[0].rstrip(newline)
 
 
-def whole(descriptor: int) -> bytes:
+def read_whole(descriptor: int) -> bytes:
     """What is in a file; nothing if it is no regular one, too large, or cannot be read."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
@@ -203,11 +203,11 @@ def encoded(text: Any) -> bytes:
     return text.encode(errors="surrogateescape") if isinstance(text, str) else bytes(text)
 
 
-def shortened(line: bytes) -> bytes:
+def shorten(line: bytes) -> bytes:
     return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + OMITTED
 
 
-def compiled(question: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
+def compile_pattern(question: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
     """Raises Unusable."""
     flags = re.MULTILINE
     flags |= re.IGNORECASE if question["ignore_case"] else 0
@@ -218,7 +218,7 @@ def compiled(question: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
         raise Unusable(f"regex parse error: {exc}") from None
 
 
-def wanted(question: dict[str, Any]) -> Callable[[str], bool]:
+def parse_request(question: dict[str, Any]) -> Callable[[str], bool]:
     """Which paths are searched. Raises Unusable."""
     kind, given = question["type"], question["globs"]
     if kind is not None and kind not in TYPES:
@@ -236,4 +236,4 @@ def some_of(patterns: list[str], otherwise: bool = True) -> Callable[[str], bool
     """Whether one of the patterns matches; `otherwise` where there are none. Raises BadGlob."""
     if not patterns:
         return lambda path: otherwise
-    return Glob.of(*(pattern if "/" in pattern else f"**/{pattern}" for pattern in patterns)).matches
+    return PathGlob.of(*(pattern if "/" in pattern else f"**/{pattern}" for pattern in patterns)).matches

@@ -27,10 +27,10 @@ import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.base import Found, Query
-from parley.workspace.landlock import READ, READ_FILE, RUN, Gap, can_fence, fenced
+from parley.workspace.base import ContentQuery, SearchMatches
+from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
 from parley.workspace.search.program import Heard, hear
-from parley.workspace.search.ripgrep_output import Findings, Hides
+from parley.workspace.search.ripgrep_output import Hides, RipgrepOutput
 from parley.workspace.search.root import Root
 
 if TYPE_CHECKING:
@@ -65,27 +65,27 @@ class Conditions(Struct, frozen=True, kw_only=True):
 
 
 async def search(
-    query: Query,
+    query: ContentQuery,
     root: Root,
     conditions: Conditions,
     *,
     timeout_seconds: float,
     hides: Hides = lambda path: False,
     enough_lines: int | None = None,
-) -> Found:
+) -> SearchMatches:
     """Paths are from the root on, in order. Raises ToolError with the program's own words if the pattern is no good."""
     check(query)
     clock = asyncio.get_running_loop().time
     begun = clock()
-    findings = Findings(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
+    findings = RipgrepOutput(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
     ended = await run(query, root, conditions, timeout_seconds, findings, in_order=False)
     if ended.heard.stopped and query.mode == "content":
-        findings = Findings(query.mode, hides, MOST_BYTES, enough_lines)
+        findings = RipgrepOutput(query.mode, hides, MOST_BYTES, enough_lines)
         left = max(0.1, timeout_seconds - (clock() - begun))
         ended = await run(query, root, conditions, left, findings, in_order=True)
     else:
         findings.files.sort(key=in_path_order)
-    return Found(
+    return SearchMatches(
         files=findings.files,
         complete=not (ended.heard.stopped or ended.heard.timed_out),
         timed_out=ended.heard.timed_out,
@@ -98,7 +98,7 @@ def in_path_order(file: tuple[str, list[bytes]]) -> str:
     return file[0].replace("/", "\0")
 
 
-def check(query: Query) -> None:
+def check(query: ContentQuery) -> None:
     """Raises ToolError for what cannot be an argument of a program."""
     for text in (query.pattern, query.type or "", *query.globs):
         if "\0" in text:
@@ -114,7 +114,7 @@ def check(query: Query) -> None:
 # The program.
 
 
-def arguments(query: Query, *, in_order: bool, is_folder: bool) -> list[str]:
+def arguments(query: ContentQuery, *, in_order: bool, is_folder: bool) -> list[str]:
     """How ripgrep is asked. Every value is bound to its option by `=`: none can pass for another option."""
     return [
         *ALWAYS,
@@ -133,7 +133,7 @@ def arguments(query: Query, *, in_order: bool, is_folder: bool) -> list[str]:
     ]
 
 
-def filters(query: Query) -> list[str]:
+def filters(query: ContentQuery) -> list[str]:
     """Which files are wanted.
 
     To ripgrep a glob is stronger than ignore files: `*` would search everything they name. A
@@ -156,14 +156,16 @@ def programs(environment: dict[str, str]) -> Iterator[str]:
             yield program
 
 
-def commands(query: Query, root: Root, conditions: Conditions, in_order: bool) -> Iterator[tuple[list[str], bool]]:
+def commands(
+    query: ContentQuery, root: Root, conditions: Conditions, in_order: bool
+) -> Iterator[tuple[list[str], bool]]:
     """What to run, best first, and whether it is ripgrep.
 
     ripgrep opens files by their names. Where that is not good enough it runs behind a fence, or not at
     all if there are no fences: the stand-in opens from folder to folder.
     """
     for program in programs(conditions.environment):
-        if conditions.confined and root.is_folder and not can_fence():
+        if conditions.confined and root.is_folder and not is_supported():
             break
         yield [program, *arguments(query, in_order=in_order, is_folder=root.is_folder)], True
     # -I and -S: nothing of the user's Python comes in, and it starts faster.
@@ -173,18 +175,24 @@ def commands(query: Query, root: Root, conditions: Conditions, in_order: bool) -
     yield [sys.executable, "-I", "-S", "-c", start, package, question, "./" if root.is_folder else "-"], False
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class RipgrepEnded(Struct, frozen=True, kw_only=True):
     heard: Heard
     by_ripgrep: bool
 
 
 async def run(
-    query: Query, root: Root, conditions: Conditions, timeout_seconds: float, findings: Findings, *, in_order: bool
-) -> Ended:
+    query: ContentQuery,
+    root: Root,
+    conditions: Conditions,
+    timeout_seconds: float,
+    findings: RipgrepOutput,
+    *,
+    in_order: bool,
+) -> RipgrepEnded:
     """Run the first program that can be run. Raises ToolError."""
     for argv, by_ripgrep in commands(query, root, conditions, in_order):
         fence = conditions.confined and by_ripgrep and root.is_folder
-        start = partial(start_behind_fence if fence else start_freely, argv, root, conditions.environment)
+        start = partial(start_restricted if fence else start_freely, argv, root, conditions.environment)
         try:
             heard = await hear(start, findings.take, timeout_seconds=timeout_seconds)
         except OSError:
@@ -193,7 +201,7 @@ async def run(
             continue  # it needs something that is not there
         if not (heard.stopped or heard.timed_out):
             judge(heard.code, heard.complaint)
-        return Ended(heard=heard, by_ripgrep=by_ripgrep)
+        return RipgrepEnded(heard=heard, by_ripgrep=by_ripgrep)
     raise ToolError("The search could not be started: neither ripgrep nor Python can be run here.")
 
 
@@ -227,25 +235,25 @@ def popen(
     return subprocess.Popen(argv, cwd="/", env=environment, stdin=root.descriptor, stdout=out, stderr=err)
 
 
-def start_behind_fence(
+def start_restricted(
     argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
 ) -> subprocess.Popen[bytes]:
     """The same, able to read nothing but the tree and the ignore files above it. Raises OSError."""
     with ExitStack() as opened, silence() as nothing:
 
-        def gap(path: str, access: int, flags: int = 0) -> Iterator[Gap]:
+        def gap(path: str, access: int, flags: int = 0) -> Iterator[AllowedPath]:
             with suppress(OSError):
                 descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
                 opened.callback(os.close, descriptor)
-                yield Gap(descriptor, access)
+                yield AllowedPath(descriptor, access)
 
         gaps = [
-            Gap(root.descriptor, READ),
+            AllowedPath(root.descriptor, READ),
             *gap(argv[0], RUN | READ_FILE),
             *(found for path in SYSTEM for found in gap(path, RUN | READ_FILE)),
             *(found for path in ignore_files_above(root.real) for found in gap(path, READ_FILE, os.O_NOFOLLOW)),
         ]
-        return fenced(lambda: popen(argv, root, environment, nothing, out, err), gaps)
+        return run_restricted(lambda: popen(argv, root, environment, nothing, out, err), gaps)
 
 
 def ignore_files_above(real: str) -> Iterator[str]:

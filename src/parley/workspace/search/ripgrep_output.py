@@ -20,7 +20,7 @@ Hides = Callable[[str], bool]
 """Whether nothing may be told of a path."""
 
 
-class Findings:
+class RipgrepOutput:
     """The files found so far, and what to show of each."""
 
     def __init__(self, mode: str, hides: Hides, most_bytes: int, enough_lines: int | None) -> None:

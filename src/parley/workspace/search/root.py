@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.base import Reach
-from parley.workspace.safe_open import Pins, check_name, is_beneath, out_of_reach
+from parley.workspace.base import Scope
+from parley.workspace.safe_open import Pins, check_name, is_beneath, out_of_scope
 
 LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 
@@ -59,7 +59,7 @@ class Missing(ToolError):
 
 
 @contextmanager
-def opened(path: str, reach: Reach, pins: Pins) -> Iterator[Root]:
+def open_root(path: str, reach: Scope, pins: Pins) -> Iterator[Root]:
     """Raises ToolError if it cannot be searched or is out of reach; Missing if it is not there."""
     check_name(path)
     try:
@@ -71,7 +71,7 @@ def opened(path: str, reach: Reach, pins: Pins) -> Iterator[Root]:
     try:
         real = real_path(found, path)
         if not within(real, reach, pins):
-            raise out_of_reach(path, real, reach)
+            raise out_of_scope(path, real, reach)
         mode = os.fstat(found).st_mode
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             raise ToolError(f"{path} is neither a file nor a folder, so it cannot be searched.")
@@ -84,7 +84,7 @@ def opened(path: str, reach: Reach, pins: Pins) -> Iterator[Root]:
         os.close(descriptor)
 
 
-def within(real: str, reach: Reach, pins: Pins) -> bool:
+def within(real: str, reach: Scope, pins: Pins) -> bool:
     """Whether a real path may be searched."""
     if reach.anywhere or real in reach.files:
         return True

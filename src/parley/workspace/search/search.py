@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from parley.errors import ToolError
-from parley.workspace.base import Area, Found, Listing, Query
+from parley.workspace.base import ContentQuery, FileListing, SearchArea, SearchMatches
 
 if TYPE_CHECKING:
-    from parley.workspace.globs import Glob
+    from parley.workspace.globs import PathGlob
     from parley.workspace.search.root import Root
     from parley.workspace.search.walk import Walk
 
@@ -30,16 +30,16 @@ class LocalSearch:
         self._pins = Pins()
 
     def files(
-        self, pattern: str, area: Area, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
-    ) -> Listing:
+        self, pattern: str, area: SearchArea, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
+    ) -> FileListing:
         from parley.workspace.globs import split_prefix
-        from parley.workspace.search.root import Missing, opened
+        from parley.workspace.search.root import Missing, open_root
         from parley.workspace.search.walk import Walk
 
         prefix, rest = split_prefix(pattern)
-        glob = understood(rest or "**", is_path="/" in pattern)
+        glob = parse_glob(rest or "**", is_path="/" in pattern)
 
-        def look(root: Root) -> Listing:
+        def look(root: Root) -> FileListing:
             walk = Walk(root.descriptor, root.real, glob=glob, ignores=not ignored, hidden=hidden, stop=stop)
             return self._newest(walk, root, area, most)
 
@@ -49,12 +49,12 @@ class LocalSearch:
             if not prefix:
                 return look(root)
         try:
-            with opened(os.path.join(area.path, prefix), area.reach, self._pins) as root:
-                return look(root) if root.is_folder else Listing()
+            with open_root(os.path.join(area.path, prefix), area.reach, self._pins) as root:
+                return look(root) if root.is_folder else FileListing()
         except Missing:
-            return Listing()
+            return FileListing()
 
-    def _newest(self, walk: Walk, root: Root, area: Area, most: int) -> Listing:
+    def _newest(self, walk: Walk, root: Root, area: SearchArea, most: int) -> FileListing:
         from parley.workspace.search.root import printable, within
         from parley.workspace.search.walk import newest
 
@@ -69,9 +69,11 @@ class LocalSearch:
         found = newest(walk, most, wanted)
         top = root.shown_from(area.cwd)
         paths = [printable(os.path.join(top, path)) for path in found.paths]
-        return Listing(paths=paths, total=found.total, complete=walk.complete, stopped=walk.stopped)
+        return FileListing(paths=paths, total=found.total, complete=walk.complete, stopped=walk.stopped)
 
-    async def matches(self, query: Query, area: Area, *, timeout_seconds: float, enough_lines: int) -> Found:
+    async def matches(
+        self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
+    ) -> SearchMatches:
         from parley.workspace.search import ripgrep
 
         with ExitStack() as stack:
@@ -87,32 +89,32 @@ class LocalSearch:
                 hides=hides,
                 enough_lines=enough_lines,
             )
-            return await asyncio.to_thread(lambda: told(found, query, root, area.cwd))
+            return await asyncio.to_thread(lambda: translate_errors(found, query, root, area.cwd))
 
     @contextmanager
-    def _start(self, area: Area) -> Iterator[Root]:
+    def _start(self, area: SearchArea) -> Iterator[Root]:
         """Raises ToolError; where there is nothing of that name, with names that come near."""
         from parley.workspace import os_errors
-        from parley.workspace.search.root import Missing, opened
+        from parley.workspace.search.root import Missing, open_root
 
         try:
-            with opened(area.path, area.reach, self._pins) as root:
+            with open_root(area.path, area.reach, self._pins) as root:
                 yield root
         except Missing:
-            raise os_errors.missing(area.path, area.reach, self._pins, area.cwd) from None
+            raise os_errors.not_found_error(area.path, area.reach, self._pins, area.cwd) from None
 
 
-def understood(pattern: str, *, is_path: bool) -> Glob:
+def parse_glob(pattern: str, *, is_path: bool) -> PathGlob:
     """Without a slash, a pattern is meant for names in all folders. Raises ToolError."""
-    from parley.workspace.globs import BadGlob, Glob
+    from parley.workspace.globs import BadGlob, PathGlob
 
     try:
-        return Glob.of(pattern if is_path else f"**/{pattern}")
+        return PathGlob.of(pattern if is_path else f"**/{pattern}")
     except BadGlob as exc:
         raise ToolError(f"The pattern cannot be used: {exc}.") from None
 
 
-def told(found: Found, query: Query, root: Root, cwd: str) -> Found:
+def translate_errors(found: SearchMatches, query: ContentQuery, root: Root, cwd: str) -> SearchMatches:
     """The same with paths as they are told, and in the order in which they are."""
     import msgspec
 

@@ -19,8 +19,8 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from parley.workspace.globs import Glob, Places
-from parley.workspace.search.gitignore import Rules
+from parley.workspace.globs import PathGlob, Places
+from parley.workspace.search.gitignore import IgnoreRules
 
 VERSION_CONTROL = frozenset({".git", ".svn", ".hg", ".bzr", ".jj", ".sl"})
 TELLING = (".rgignore", ".ignore", ".gitignore", ".git")
@@ -45,7 +45,7 @@ class File(NamedTuple):
 class Level(NamedTuple):
     """The rules of one file, and how a path of ours is spelled from where it lies."""
 
-    rules: Rules
+    rules: IgnoreRules
     lead: str
     cut: int
 
@@ -89,7 +89,7 @@ class Walk:
         root: int,
         real: str,
         *,
-        glob: Glob | None = None,
+        glob: PathGlob | None = None,
         ignores: bool = True,
         hidden: bool = True,
         in_order: bool = False,
@@ -97,7 +97,7 @@ class Walk:
     ) -> None:
         self._root = root
         self._real = real
-        self._glob = glob or Glob.of("**")
+        self._glob = glob or PathGlob.of("**")
         self._ignores = ignores
         self._hidden = hidden
         self._in_order = in_order
@@ -217,7 +217,7 @@ def with_rules(outer: Ignored, folder: int, telling: Collection[str], lead: str,
     return Ignored(plain, git, in_repository)
 
 
-def read_rules(name: str, folder: int) -> Rules | None:
+def read_rules(name: str, folder: int) -> IgnoreRules | None:
     try:
         descriptor = os.open(name, FILE, dir_fd=folder)
     except OSError:
@@ -225,7 +225,7 @@ def read_rules(name: str, folder: int) -> Rules | None:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return Rules(file.read(RULES_BYTES).decode("utf-8-sig", "replace").split("\n"))
+        return IgnoreRules(file.read(RULES_BYTES).decode("utf-8-sig", "replace").split("\n"))
 
 
 class Newest(NamedTuple):

@@ -15,33 +15,35 @@ import msgspec
 
 from parley.engine.control.handlers import mcp, settings
 from parley.engine.session.messages import CAPABILITIES
-from parley.engine.text import sanitized
-from parley.engine.turn.structured_output import Form
+from parley.engine.text import sanitize
+from parley.engine.turn.structured_output import OutputSchema
 from parley.errors import NotPossible, SessionError, UsageError
-from parley.models.catalog import listing
+from parley.models.catalog import list_known_models
 from parley.protocol.base import UNSET, Json
-from parley.protocol.messages import requests as ask
+from parley.protocol.messages import requests
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-    from parley.engine.turn.client_tools import Declared
+    from parley.engine.turn.client_tools import ClientToolSpec
 
 TASK_TAIL_BYTES = 8 * 1024
 """As much of a task's output as a host gets at a time."""
-MOST_TITLE_CHARS = 1000
+MAX_TITLE_CHARS = 1000
 
 
-def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswer | Awaitable[ask.InitializeAnswer]:
+def initialize(
+    session: Session, request: requests.Initialize
+) -> requests.InitializeAnswer | Awaitable[requests.InitializeAnswer]:
     # What cannot be had is said before anything is changed: a handshake that is refused has no effect.
-    form = read_schema(session, request.jsonSchema) if isinstance(request.jsonSchema, dict) else None
-    own_tools = read_client_tools(request.clientTools) if isinstance(request.clientTools, list) else None
+    schema = parse_schema(session, request.jsonSchema) if isinstance(request.jsonSchema, dict) else None
+    own_tools = parse_tools(request.clientTools) if isinstance(request.clientTools, list) else None
     if request.guard is True:
-        session.asker.guard(session.host)
+        session.gate.guard(session.host)
     # What cannot be relied on is not applied: a client that relies on it must hear of it.
-    applied = request.hooks is UNSET or session.listeners.register(session, request.hooks or {})
+    applied = request.hooks is UNSET or session.hooks.register(session, request.hooks or {})
     if isinstance(request.agents, dict):
-        session.setup.agents.take(request.agents)
+        session.config.agents.set_host_agents(request.agents)
     if isinstance(request.forwardSubagentText, bool):
         session.forwards_subagent_text = request.forwardSubagentText
     conversation, own = session.conversation, request.systemPrompt
@@ -53,24 +55,24 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         conversation.instructions = msgspec.structs.replace(
             conversation.instructions, appended=request.appendSystemPrompt
         )
-    if form is not None:
-        conversation.take_form(form)
+    if schema is not None:
+        conversation.set_output_schema(schema)
     if isinstance(request.promptSuggestions, bool):
-        session.want_suggestions(request.promptSuggestions)
+        session.enable_suggestions(request.promptSuggestions)
     if own_tools is not None:
-        session.calls_of_client().declare(own_tools)
+        session.get_client_tools().declare(own_tools)
     if isinstance(request.skills, list):
-        session.commands.want(request.skills)
-    if session.lead is not None:
-        session.lead.settle()
-    greeted = session.servers.greet(request)
-    answer = ask.InitializeAnswer(
-        commands=session.commands.listed(),
-        agents=session.setup.agents.listing(),
-        output_style=session.setup.output_style,
-        available_output_styles=list(dict.fromkeys([*session.setup.styles(), session.setup.output_style])),
-        models=listing(),
-        account={"tokenSource": "none", "apiKeySource": session.setup.api_key_source, "apiProvider": "firstParty"},
+        session.commands.restrict(request.skills)
+    if session.main_agent is not None:
+        session.main_agent.activate()
+    greeted = session.servers.start_host_servers(request)
+    answer = requests.InitializeAnswer(
+        commands=session.commands.list_commands(),
+        agents=session.config.agents.to_json(),
+        output_style=session.config.output_style,
+        available_output_styles=list(dict.fromkeys([*session.config.list_styles(), session.config.output_style])),
+        models=list_known_models(),
+        account={"tokenSource": "none", "apiKeySource": session.config.api_key_source, "apiProvider": "firstParty"},
         pid=os.getpid(),
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
@@ -83,63 +85,65 @@ def initialize(session: Session, request: ask.Initialize) -> ask.InitializeAnswe
         analytics_disabled=True,
         capabilities=CAPABILITIES,
     )
-    return behind(answer) if greeted else answer
+    return answer_after_start(answer) if greeted else answer
 
 
-async def behind(answer: ask.InitializeAnswer) -> ask.InitializeAnswer:
+async def answer_after_start(answer: requests.InitializeAnswer) -> requests.InitializeAnswer:
     """The answer, told behind what was begun before."""
     return answer
 
 
-def read_schema(session: Session, schema: Json) -> Form:
+def parse_schema(session: Session, schema: Json) -> OutputSchema:
     """Raises NotPossible if it is none."""
     try:
-        return Form(schema, session.limits.max_form_attempts)
+        return OutputSchema(schema, session.limits.max_schema_attempts)
     except UsageError as exc:
         raise NotPossible(str(exc)) from None
 
 
-def read_client_tools(tools: list[Json]) -> list[Declared]:
+def parse_tools(tools: list[Json]) -> list[ClientToolSpec]:
     """Raises NotPossible if these are none."""
-    from parley.engine.turn.client_tools import declared
+    from parley.engine.turn.client_tools import parse_client_tools
 
     try:
-        return declared(tools)
+        return parse_client_tools(tools)
     except UsageError as exc:
         raise NotPossible(str(exc)) from None
 
 
-def interrupt(session: Session, request: ask.Interrupt) -> ask.InterruptAnswer:
-    behind = session.prompts.behind()
-    named = [prompt.uuid for prompt in behind if prompt.named]
+def interrupt(session: Session, request: requests.Interrupt) -> requests.InterruptAnswer:
+    behind = session.prompts.list_queued()
+    named = [prompt.uuid for prompt in behind if prompt.has_client_uuid]
     if request.cancel_queued is not True:
-        return ask.InterruptAnswer(still_queued=named)
+        return requests.InterruptAnswer(still_queued=named)
     for prompt in behind:
         if not prompt.is_notification:  # the end of a task is news all the same
-            session.prompts.withdraw(prompt)
-    return ask.InterruptAnswer(still_queued=[], cancelled=named)
+            session.prompts.cancel(prompt)
+    return requests.InterruptAnswer(still_queued=[], cancelled=named)
 
 
-def cancel_message(session: Session, request: ask.CancelAsyncMessage) -> Json:
-    waiting = next((prompt for prompt in session.prompts.waiting() if prompt.uuid == request.message_uuid), None)
+def cancel_message(session: Session, request: requests.CancelAsyncMessage) -> Json:
+    waiting = next(
+        (prompt for prompt in session.prompts.list_cancellable() if prompt.uuid == request.message_uuid), None
+    )
     if waiting is not None:
-        session.prompts.withdraw(waiting)
+        session.prompts.cancel(waiting)
     return {"cancelled": waiting is not None}
 
 
-async def rewind_files(session: Session, request: ask.RewindFiles) -> ask.RewindAnswer:
-    if not session.setup.may_rewind:
+async def rewind_files(session: Session, request: requests.RewindFiles) -> requests.RewindAnswer:
+    if not session.config.may_rewind:
         raise NotPossible("File rewinding is not enabled.")
     dry_run = request.dry_run is True
-    files = session.setup.tool_context.files
+    files = session.config.tool_context.files
     rewound = await asyncio.to_thread(files.rewind, request.user_message_id, dry_run=dry_run)
     # Clients ignore the answer to a rewind but not an error. To look ahead is to want to know.
     if not rewound.possible and not (dry_run and rewound.left_alone):
         raise NotPossible(rewound.reason)
     reason = rewound.reason or UNSET
     if not dry_run:
-        return ask.RewindAnswer(canRewind=True, error=reason, skippedLinks=rewound.skipped_links)
-    return ask.RewindAnswer(
+        return requests.RewindAnswer(canRewind=True, error=reason, skippedLinks=rewound.skipped_links)
+    return requests.RewindAnswer(
         canRewind=rewound.possible,
         error=reason,
         filesChanged=list(rewound.files),
@@ -148,148 +152,148 @@ async def rewind_files(session: Session, request: ask.RewindFiles) -> ask.Rewind
     )
 
 
-def stop_task(session: Session, request: ask.StopTask) -> Json:
-    session.tasks.stop(known_task(session, request.task_id))
+def stop_task(session: Session, request: requests.StopTask) -> Json:
+    session.tasks.stop(require_task(session, request.task_id))
     return {}
 
 
-def background_tasks(session: Session, request: ask.BackgroundTasks) -> Json:
+def background_tasks(session: Session, request: requests.BackgroundTasks) -> Json:
     call = request.tool_use_id if isinstance(request.tool_use_id, str) else None
     if session.subagents is not None:
-        session.subagents.move_behind(call)
-    session.tasks.send_behind(call)
+        session.subagents.move_to_background(call)
+    session.tasks.move_command_to_background(call)
     return {}
 
 
-def get_task_output(session: Session, request: ask.GetTaskOutput) -> Json:
-    tail = session.tasks.tail(known_task(session, request.task_id), TASK_TAIL_BYTES)
+def get_task_output(session: Session, request: requests.GetTaskOutput) -> Json:
+    tail = session.tasks.tail(require_task(session, request.task_id), TASK_TAIL_BYTES)
     return {"output": tail.text, "total_bytes": tail.total_bytes, "truncated": tail.is_cut}
 
 
-def known_task(session: Session, task_id: str) -> str:
+def require_task(session: Session, task_id: str) -> str:
     if session.tasks.find(task_id) is None:
         raise NotPossible(f"No task found with ID: {task_id}")
     return task_id
 
 
-def list_models(session: Session, request: ask.ListModels) -> Json:
-    return {"models": listing()}
+def list_models(session: Session, request: requests.ListModels) -> Json:
+    return {"models": list_known_models()}
 
 
-def version(session: Session, request: ask.GetBinaryVersion) -> Json:
+def get_version(session: Session, request: requests.GetBinaryVersion) -> Json:
     return {"version": PROTOCOL_LEVEL, "parley_version": __version__}
 
 
-def get_context_usage(session: Session, request: ask.GetContextUsage) -> ask.ContextUsage:
+def get_context_usage(session: Session, request: requests.GetContextUsage) -> requests.ContextUsage:
     from parley.engine.control.handlers import usage
 
-    return usage.context(session)
+    return usage.context_report(session)
 
 
-def get_usage(session: Session, request: ask.GetUsage) -> Json:
+def get_usage(session: Session, request: requests.GetUsage) -> Json:
     from parley.engine.control.handlers import usage
 
-    return usage.usage(session)
+    return usage.usage_report(session)
 
 
-def get_session_cost(session: Session, request: ask.GetSessionCost) -> Json:
+def get_session_cost(session: Session, request: requests.GetSessionCost) -> Json:
     from parley.engine.control.handlers import usage
 
-    return usage.cost(session)
+    return usage.cost_report(session)
 
 
-async def read_file(session: Session, request: ask.ReadFile) -> Json:
+async def read_file(session: Session, request: requests.ReadFile) -> Json:
     from parley.engine.control.handlers import files as viewer
 
     return await viewer.read_file(session, request)
 
 
-async def seed_read_state(session: Session, request: ask.SeedReadState) -> None:
+async def seed_read_state(session: Session, request: requests.SeedReadState) -> None:
     from parley.engine.control.handlers import files as viewer
 
     await viewer.seed_read_state(session, request)
 
 
-async def file_suggestions(session: Session, request: ask.FileSuggestions) -> Json:
+async def file_suggestions(session: Session, request: requests.FileSuggestions) -> Json:
     from parley.engine.control.handlers import files as viewer
 
     return await viewer.file_suggestions(session, request)
 
 
-def reload_skills(session: Session, request: ask.ReloadSkills) -> Json:
+def reload_skills(session: Session, request: requests.ReloadSkills) -> Json:
     from parley.engine.control.handlers import plugins
 
     return plugins.reload_skills(session, request)
 
 
-def reload_plugins(session: Session, request: ask.ReloadPlugins) -> Json:
+def reload_plugins(session: Session, request: requests.ReloadPlugins) -> Json:
     from parley.engine.control.handlers import plugins
 
     return plugins.reload_plugins(session, request)
 
 
-def reload_output_styles(session: Session, request: ask.ReloadOutputStyles) -> Json:
-    return {"available_output_styles": session.setup.styles()}
+def reload_output_styles(session: Session, request: requests.ReloadOutputStyles) -> Json:
+    return {"available_output_styles": session.config.list_styles()}
 
 
-def rename_session(session: Session, request: ask.RenameSession) -> Json:
+def rename_session(session: Session, request: requests.RenameSession) -> Json:
     if isinstance(request.session_id, str) and request.session_id != session.id:
         raise NotPossible(f"this is the session {session.id}, not {request.session_id}")
-    title = sanitized(" ".join(request.title.split()))
-    if not 0 < len(title) <= MOST_TITLE_CHARS:
-        raise NotPossible(f"a title has 1 to {MOST_TITLE_CHARS} characters")
+    title = sanitize(" ".join(request.title.split()))
+    if not 0 < len(title) <= MAX_TITLE_CHARS:
+        raise NotPossible(f"a title has 1 to {MAX_TITLE_CHARS} characters")
     try:
-        session.record.note("title", {"title": title})
+        session.journal.append_event("title", {"title": title})
     except SessionError as exc:
         raise NotPossible(str(exc)) from None
     return {}
 
 
-def acknowledge(session: Session, request: ask.SetColor | ask.SetHasSubscribers) -> Json:
+def acknowledge(session: Session, request: requests.SetColor | requests.SetHasSubscribers) -> Json:
     """A hint for clients that draw or batch; an engine that does neither has nothing to do."""
     return {}
 
 
-def end_session(session: Session, request: ask.EndSession) -> None:
+def end_session(session: Session, request: requests.EndSession) -> None:
     """The answer goes out first; see control/dispatcher.py."""
 
 
-ANSWERERS: dict[type, Callable[[Session, Any], Any]] = {
-    ask.Initialize: initialize,
-    ask.Interrupt: interrupt,
-    ask.SetModel: settings.set_model,
-    ask.SetMaxThinkingTokens: settings.set_max_thinking_tokens,
-    ask.SetPermissionMode: settings.set_permission_mode,
-    ask.CancelAsyncMessage: cancel_message,
-    ask.RewindFiles: rewind_files,
-    ask.StopTask: stop_task,
-    ask.BackgroundTasks: background_tasks,
-    ask.GetTaskOutput: get_task_output,
-    ask.ApplyFlagSettings: settings.apply_flag_settings,
-    ask.UpdateSettings: settings.update_settings,
-    ask.GetSettings: settings.get_settings,
-    ask.ListPermissionRules: settings.list_permission_rules,
-    ask.GetHooksListing: settings.get_hooks_listing,
-    ask.ListModels: list_models,
-    ask.GetBinaryVersion: version,
-    ask.McpStatus: mcp.mcp_status,
-    ask.McpReconnect: mcp.mcp_reconnect,
-    ask.McpToggle: mcp.mcp_toggle,
-    ask.McpSetServers: mcp.mcp_set_servers,
-    ask.McpMessage: mcp.mcp_message,
-    ask.McpCall: mcp.mcp_call,
-    ask.McpReadResource: mcp.mcp_read_resource,
-    ask.GetContextUsage: get_context_usage,
-    ask.GetUsage: get_usage,
-    ask.GetSessionCost: get_session_cost,
-    ask.ReadFile: read_file,
-    ask.SeedReadState: seed_read_state,
-    ask.FileSuggestions: file_suggestions,
-    ask.ReloadSkills: reload_skills,
-    ask.ReloadPlugins: reload_plugins,
-    ask.ReloadOutputStyles: reload_output_styles,
-    ask.RenameSession: rename_session,
-    ask.SetColor: acknowledge,
-    ask.SetHasSubscribers: acknowledge,
-    ask.EndSession: end_session,
+HANDLERS: dict[type, Callable[[Session, Any], Any]] = {
+    requests.Initialize: initialize,
+    requests.Interrupt: interrupt,
+    requests.SetModel: settings.set_model,
+    requests.SetMaxThinkingTokens: settings.set_max_thinking_tokens,
+    requests.SetPermissionMode: settings.set_permission_mode,
+    requests.CancelAsyncMessage: cancel_message,
+    requests.RewindFiles: rewind_files,
+    requests.StopTask: stop_task,
+    requests.BackgroundTasks: background_tasks,
+    requests.GetTaskOutput: get_task_output,
+    requests.ApplyFlagSettings: settings.apply_flag_settings,
+    requests.UpdateSettings: settings.update_settings,
+    requests.GetSettings: settings.get_settings,
+    requests.ListPermissionRules: settings.list_permission_rules,
+    requests.GetHooksListing: settings.get_hooks_listing,
+    requests.ListModels: list_models,
+    requests.GetBinaryVersion: get_version,
+    requests.McpStatus: mcp.mcp_status,
+    requests.McpReconnect: mcp.mcp_reconnect,
+    requests.McpToggle: mcp.mcp_toggle,
+    requests.McpSetServers: mcp.mcp_set_servers,
+    requests.McpMessage: mcp.mcp_message,
+    requests.McpCall: mcp.mcp_call,
+    requests.McpReadResource: mcp.mcp_read_resource,
+    requests.GetContextUsage: get_context_usage,
+    requests.GetUsage: get_usage,
+    requests.GetSessionCost: get_session_cost,
+    requests.ReadFile: read_file,
+    requests.SeedReadState: seed_read_state,
+    requests.FileSuggestions: file_suggestions,
+    requests.ReloadSkills: reload_skills,
+    requests.ReloadPlugins: reload_plugins,
+    requests.ReloadOutputStyles: reload_output_styles,
+    requests.RenameSession: rename_session,
+    requests.SetColor: acknowledge,
+    requests.SetHasSubscribers: acknowledge,
+    requests.EndSession: end_session,
 }

@@ -8,43 +8,43 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.errors import ModelError, NotPossible, UsageError
-from parley.models.catalog import Choice, facts, resolve
+from parley.models.catalog import ModelRef, model_info, resolve
 from parley.protocol.base import UNSET, Json
-from parley.protocol.messages import requests as ask
+from parley.protocol.messages import requests
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import MODES
-from parley.settings.base import WIRE_NAMES, Held, Merged, NotWritten
+from parley.settings.base import WIRE_NAMES, MergedSettings, SettingsAccess, SettingsWriteError
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
 
-def set_model(session: Session, request: ask.SetModel) -> ask.SetModelAnswer:
+def set_model(session: Session, request: requests.SetModel) -> requests.SetModelAnswer:
     before = session.conversation.model
-    choice = take_model(session, request.model if isinstance(request.model, str) else "default")
+    choice = use_model(session, request.model if isinstance(request.model, str) else "default")
     if choice != before:
-        text = f"<local-command-stdout>Set model to `{choice.shown}`</local-command-stdout>"
-        session.tell(
+        text = f"<local-command-stdout>Set model to `{choice.display_name}`</local-command-stdout>"
+        session.send(
             User(
                 message=UserContent(content=text),
                 parent_tool_use_id=None,
-                timestamp=session.stamp.now(),
+                timestamp=session.clock.now(),
                 isReplay=True,
             )
         )
-    return ask.SetModelAnswer(model=choice.shown)
+    return requests.SetModelAnswer(model=choice.display_name)
 
 
-def take_model(session: Session, name: str) -> Choice:
+def use_model(session: Session, name: str) -> ModelRef:
     """Make a model the session's. Raises NotPossible if there is no such model."""
-    choice = usable_model(session, name)
+    choice = find_model(session, name)
     session.conversation.model = choice
-    session.setup.tool_context.strict_reads = facts(choice.name).reads_first
+    session.config.tool_context.strict_reads = model_info(choice.name).must_read_first
     return choice
 
 
-def usable_model(session: Session, name: str) -> Choice:
-    choice = resolve(session.setup.model_name if name == "default" else name)
+def find_model(session: Session, name: str) -> ModelRef:
+    choice = resolve(session.config.model_name if name == "default" else name)
     try:
         session.open_model(choice)
     except UsageError as exc:
@@ -54,16 +54,16 @@ def usable_model(session: Session, name: str) -> Choice:
     return choice
 
 
-def set_max_thinking_tokens(session: Session, request: ask.SetMaxThinkingTokens) -> None:
+def set_max_thinking_tokens(session: Session, request: requests.SetMaxThinkingTokens) -> None:
     wanted = request.max_thinking_tokens
     if isinstance(wanted, int) and wanted < 0:
         raise NotPossible(f"max_thinking_tokens must be 0 or more, not {wanted}")
     if wanted is not UNSET:
-        tokens = session.setup.thinking.tokens if wanted is None else wanted
-        session.conversation.thinking = msgspec.structs.replace(session.conversation.thinking, tokens=tokens)
+        tokens = session.config.thinking.budget_tokens if wanted is None else wanted
+        session.conversation.thinking = msgspec.structs.replace(session.conversation.thinking, budget_tokens=tokens)
 
 
-def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Json:
+def set_permission_mode(session: Session, request: requests.SetPermissionMode) -> Json:
     if request.mode not in MODES:
         raise NotPossible(
             f"Cannot set permission mode: {request.mode!r} is none of {', '.join(sorted(MODES))}", "invalid_mode"
@@ -71,7 +71,7 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
     if request.mode == "bypassPermissions" and not session.may_bypass():
         raise NotPossible(
             "bypassPermissions is disabled by the settings (disableBypassPermissionsMode)"
-            if session.setup.may_bypass
+            if session.config.may_bypass
             else "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
             "bypass_not_launched",
         )
@@ -79,67 +79,67 @@ def set_permission_mode(session: Session, request: ask.SetPermissionMode) -> Jso
     return {"mode": session.mode}
 
 
-def apply_flag_settings(session: Session, request: ask.ApplyFlagSettings) -> None:
+def apply_flag_settings(session: Session, request: requests.ApplyFlagSettings) -> None:
     change_settings(session, request.settings, lambda held: held.apply(request.settings))
 
 
-def update_settings(session: Session, request: ask.UpdateSettings) -> None:
+def update_settings(session: Session, request: requests.UpdateSettings) -> None:
     change_settings(session, request.settings, lambda held: held.update(request.source, request.settings))
 
 
-def change_settings(session: Session, settings: Json, change: Callable[[Held], Merged]) -> None:
+def change_settings(session: Session, settings: Json, change: Callable[[SettingsAccess], MergedSettings]) -> None:
     """Let a change of the settings take effect: all of it, or nothing. Raises NotPossible."""
-    held = known_settings(session)
+    held = require_settings(session)
     before = held.merged.get("model")
     if isinstance(settings.get("model"), str):
-        usable_model(session, settings["model"])
+        find_model(session, settings["model"])
     try:
         after = change(held)
-    except NotWritten as exc:
+    except SettingsWriteError as exc:
         raise NotPossible(str(exc)) from None
-    session.setup.permits.settle(after)
-    session.listeners.settle(session, after)
+    session.config.policy.settle(after)
+    session.hooks.set_commands(session, after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
         session.permission_mode.change("default")
-    environment = session.setup.tool_context.environment
+    environment = session.config.tool_context.environment
     environment.clear()
     environment.update(held.child_environment())
     if after.get("model") != before:
-        take_model(session, after.get("model", "default"))
+        use_model(session, after.get("model", "default"))
 
 
-def get_settings(session: Session, request: ask.GetSettings) -> Json:
-    held = known_settings(session)
+def get_settings(session: Session, request: requests.GetSettings) -> Json:
+    held = require_settings(session)
     return {
-        "effective": held.merged.plain(),
+        "effective": held.merged.to_json(),
         "sources": [
             {"source": WIRE_NAMES[layer.source], "path": layer.path, "settings": layer.values}
             for layer in reversed(held.layers())
         ],
-        "applied": {"model": session.conversation.model.shown, "effort": session.conversation.effort},
+        "applied": {"model": session.conversation.model.display_name, "effort": session.conversation.effort},
         "inert": [
             {"key": inert.key, "source": WIRE_NAMES[inert.source], "path": inert.path, "reason": inert.reason}
-            for inert in held.merged.inert
+            for inert in held.merged.ignored
         ],
     }
 
 
-def known_settings(session: Session) -> Held:
-    if session.setup.settings is None:
+def require_settings(session: Session) -> SettingsAccess:
+    if session.config.settings is None:
         raise NotPossible("this session has no settings")
-    return session.setup.settings
+    return session.config.settings
 
 
-def list_permission_rules(session: Session, request: ask.ListPermissionRules) -> Json:
-    return {"state": session.setup.permits.listed()}
+def list_permission_rules(session: Session, request: requests.ListPermissionRules) -> Json:
+    return {"state": session.config.policy.listed()}
 
 
-def get_hooks_listing(session: Session, request: ask.GetHooksListing) -> Json:
+def get_hooks_listing(session: Session, request: requests.GetHooksListing) -> Json:
     from parley.hooks.base import EVENTS
 
-    live, merged = session.listeners.live, known_settings(session).merged
-    listed = [hook.listed() for hook in live.all()] if live is not None else []
-    inert = [found for found in merged.inert if found.key == "hooks"]
+    dispatcher, merged = session.hooks.dispatcher, require_settings(session).merged
+    listed = [hook.to_json() for hook in dispatcher.list_hooks()] if dispatcher is not None else []
+    inert = [found for found in merged.ignored if found.key == "hooks"]
     return {
         "events": list(dict.fromkeys(hook["event"] for hook in listed)),
         "hooks": listed,
