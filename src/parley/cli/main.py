@@ -119,7 +119,8 @@ def start(options: CliOptions, prompt: str) -> int:
         if not prompt.strip():
             raise UsageError(
                 "Input must be provided either through stdin or as a prompt argument when using --print "
-                f"(parley has no interactive screen: give a prompt, or --input-format stream-json{describe_greedy_options(options)})"
+                "(parley has no interactive screen: give a prompt, or --input-format stream-json"
+                f"{describe_greedy_options(options)})"
             )
     guest = None
     if over_stdio:

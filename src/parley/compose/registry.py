@@ -24,7 +24,7 @@ TOOLS = {
     "Task": "parley.tools.delegation.agent:Agent",
     "Bash": "parley.tools.shell.bash:Bash",
     "Edit": "parley.tools.files.edit:Edit",
-    "Glob": "parley.tools.search.glob:Glob",
+    "Glob": "parley.tools.search.glob:GlobTool",
     "Grep": "parley.tools.search.grep:Grep",
     "NotebookEdit": "parley.tools.files.notebook:NotebookEdit",
     "AskUserQuestion": "parley.tools.planning.question:AskUserQuestion",
@@ -55,11 +55,11 @@ TRANSPORTS = {
     "http": "parley.mcp.remote:Http",
 }
 STORES = {
-    "claude": "parley.stores.files.claude:Claude",
-    "folder": "parley.stores.files.folder:Folder",
-    "sqlite": "parley.stores.sql.sqlite:Sqlite",
-    "postgres": "parley.stores.sql.postgres:Postgres",
-    "memory": "parley.stores.memory:Memory",
+    "claude": "parley.stores.files.claude:ClaudeStore",
+    "folder": "parley.stores.files.folder:FolderStore",
+    "sqlite": "parley.stores.sql.sqlite:SqliteStore",
+    "postgres": "parley.stores.sql.postgres:PostgresStore",
+    "memory": "parley.stores.memory:MemoryStore",
 }
 OBSERVERS = {"opentelemetry": "parley.telemetry.otel:create_observer"}
 HOOKS = {"callback": "parley.hooks.callback:build_callbacks", "command": "parley.hooks.settings:load_command_hooks"}

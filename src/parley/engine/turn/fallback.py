@@ -38,7 +38,8 @@ class Fallback:
             if choice == conversation.model or not self._can_open(choice):
                 continue
             self._original = self._original or conversation.model
-            text = f"{conversation.model.display_name} does not answer ({error}); this turn goes on with {choice.display_name}"
+            failed, next_name = conversation.model.display_name, choice.display_name
+            text = f"{failed} does not answer ({error}); this turn goes on with {next_name}"
             conversation.send(Informational(content=text, level="warning", tag="model_fallback"))
             conversation.model = self._substitute = choice
             return True

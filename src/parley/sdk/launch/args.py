@@ -206,7 +206,8 @@ def other_flags(options: Options) -> Json:
 
 
 SPECIAL_ROWS: tuple[Callable[[Options], Json], ...] = (
-    tool_flags, allowed_tool_flags, source_flags, prompt_file_flags, prompt_tool_flags, thinking_flags, plugin_flags, other_flags,
+    tool_flags, allowed_tool_flags, source_flags, prompt_file_flags, prompt_tool_flags, thinking_flags,
+    plugin_flags, other_flags,
 )  # fmt: skip
 SPECIAL = frozenset(
     (

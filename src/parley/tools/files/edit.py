@@ -105,7 +105,8 @@ def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
             count = f"{COUNTED_MATCHES} or more" if len(changes) == COUNTED_MATCHES else max(2, len(changes))
             raise ToolError(
                 f"Found {count} matches of the string to replace, but replace_all is false. Set replace_all to change "
-                f"them all, or take in more of the text around the one you mean.\nString: {format_excerpt(call.old_string)}"
+                "them all, or take in more of the text around the one you mean.\n"
+                f"String: {format_excerpt(call.old_string)}"
             )
         if changes:
             return needle, changes
