@@ -8,10 +8,11 @@ Grep; URLs; names of tools, agents and skills. Each is decided under a rule set 
 
 `count`: decisions in this process, with the processor time of the thread and the growth of the peak of resident memory.
 `real`: such calls by a scripted model in the real executable; an interrupt follows each at the end of its message,
-while it is decided on. The report has how long the answers took, and how many interrupts were sent before anything of
-the decision was out. Between two calls the conversation is cleared, so that one process decides on hundreds of them;
-ten thousand take about ten minutes, and stderr has the figures so far. The exit code is 0 if no decision was over a
-limit and each interrupt was answered within 100 ms.
+while it is decided on. The report has how long the answers took, with and without the time that other processes had
+the processors, and how many interrupts were sent before anything of the decision was out. Between two calls the
+conversation is cleared, so that one process decides on hundreds of them; ten thousand take about ten minutes, and
+stderr has the figures so far. The exit code is 0 if no decision was over a limit and each interrupt was answered
+within 100 ms.
 """
 
 from __future__ import annotations
@@ -286,6 +287,8 @@ def report(measured: list[Measured]) -> None:
 
 
 PER_SESSION = 500
+CHUNK_CHARS = 1_000_000
+"""A call comes in one piece: how it is streamed is no part of the decision."""
 TOOLS = ("Bash", "Read", "Edit", "Write", "Glob", "Grep")
 SAFE_RULE_SETS = (0, 1, 2, 3, 6)
 """Without rules that allow: nothing that the grammar makes may run, but for what only reads."""
@@ -297,7 +300,7 @@ def script_of(made: list[Call]) -> str:
     for number, (tool, input) in enumerate(made):
         written = ", ".join(f"{key} = {json.dumps(value)}" for key, value in input.items())
         call = f"{{name = {json.dumps(tool)}, input = {{{written}}}}}"
-        turns.append(f'[[turn]]\nwhen = "CALL {number}."\ntools = [{call}]\n')
+        turns.append(f'[[turn]]\nwhen = "CALL {number}."\nchunk_chars = {CHUNK_CHARS}\ntools = [{call}]\n')
     return "".join(turns)
 
 
@@ -310,14 +313,18 @@ class Answered:
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        """Without the time that others had the processors."""
+        self.wall_seconds: list[float] = []
         self.slowest: Call = ("", {})
         self.undecided = 0
         """Interrupts that were sent before a question, or the result of the call, was out."""
 
-    def note(self, call: Call, seconds: float, undecided: bool) -> None:
-        if seconds >= max(self.seconds, default=0.0):
+    def note(self, call: Call, seconds: float, waited: float, undecided: bool) -> None:
+        own = max(0.0, seconds - waited)
+        if own >= max(self.seconds, default=0.0):
             self.slowest = call
-        self.seconds.append(seconds)
+        self.seconds.append(own)
+        self.wall_seconds.append(seconds)
         self.undecided += undecided
 
     @property
@@ -329,6 +336,7 @@ class Answered:
         text = (
             f"{len(self.seconds):,} interrupts of the executable: {percentiles(self.seconds)}; {self.late} late; "
             f"{self.undecided:,} during the decision\n"
+            f"  with the time that others had the processors: {percentiles(self.wall_seconds)}\n"
         )
         return f"{text}  the slowest: {tool} {str(input)[:120]} ({len(str(input)):,} characters)\n"
 
@@ -343,6 +351,12 @@ class Watched(Engine):
         """Whether no further line is there to be read."""
         assert self._process.stdout is not None
         return not self._rest and not select.select([self._process.stdout], [], [], 0)[0]
+
+    def waited_seconds(self) -> float:
+        """How long the engine was ready to run while others had the processors, if that is known."""
+        with contextlib.suppress(OSError):
+            return int(Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[1]) / 1e9
+        return 0.0
 
 
 def tool_calls(seed: int) -> Iterator[Call]:
@@ -376,9 +390,9 @@ def run_real(folder: Path, count: int, seed: int, command: list[str]) -> Answere
 def interrupt(engine: Watched, number: int, given: Call, answered: Answered) -> None:
     engine.say({"type": "user", "message": {"role": "user", "content": f"CALL {number}."}})
     engine.until(is_end_of_message)
-    undecided, asked_at = engine.is_silent(), time.perf_counter()
+    undecided, waited, asked_at = engine.is_silent(), engine.waited_seconds(), time.perf_counter()
     lines, answered_at = engine.until(is_answer(engine.ask("interrupt")))
-    answered.note(given, answered_at - asked_at, undecided)
+    answered.note(given, answered_at - asked_at, engine.waited_seconds() - waited, undecided)
     if not any(map(is_result, lines)):  # The turn may have ended before it could be cut.
         engine.until(is_result)
     engine.say({"type": "user", "message": {"role": "user", "content": "/clear"}})
