@@ -1,14 +1,18 @@
 """Inputs that are made to cost: none may take a decision longer than 50 ms of processor time, or 50 MB.
 
-    python tests/programmes/costly_decisions.py --count 10000 --real 200 --seed 1
+    python tests/programmes/costly_decisions.py --count 10000 --real 10000 --seed 1
 
 A grammar nests, repeats and lengthens what a decision looks at: commands with `cd` chains, substitutions, loops,
 quotes, here-documents, patterns, wrappers, redirections; paths with links, climbs and depth; patterns of Glob and
 Grep; URLs; names of tools, agents and skills. Each is decided under a rule set and a mode, in a tree with links in it.
 
 `count`: decisions in this process, with the processor time of the thread and the growth of the peak of resident memory.
-`real`: the same calls by a scripted model in the real executable; an interrupt follows each. The report has how long
-the answers took. The exit code is 0 if no decision was over a limit and each interrupt was answered within 100 ms.
+`real`: such calls by a scripted model in the real executable; an interrupt follows each at the end of its message,
+while it is decided on. The report has how long the answers took, with and without the time that other processes had
+the processors, and how many interrupts were sent before anything of the decision was out. Between two calls the
+conversation is cleared, so that one process decides on hundreds of them; ten thousand take about ten minutes, and
+stderr has the figures so far. The exit code is 0 if no decision was over a limit and each interrupt was answered
+within 100 ms.
 """
 
 from __future__ import annotations
@@ -16,10 +20,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import select
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -247,7 +253,7 @@ def measure(world: World, seed: int, count: int) -> Iterator[Measured]:
     for given, number, mode in calls(seed, count):
         with Peak() as peak:
             decision, seconds = timed(world, given, kept[number], mode)
-        if seconds > MOST_SECONDS:  # Processor time grows, too, while others use the same caches: the least counts.
+        if seconds > MOST_SECONDS / 4:  # Processor time grows, too, while others use the same caches: the least counts.
             seconds = min(seconds, *(timed(world, given, kept[number], mode)[1] for _ in range(4)))
         yield Measured(given, number, mode, seconds, peak.grown, decision)
 
@@ -280,7 +286,9 @@ def report(measured: list[Measured]) -> None:
 # The executable.
 
 
-PER_SESSION = 50
+PER_SESSION = 500
+CHUNK_CHARS = 1_000_000
+"""A call comes in one piece: how it is streamed is no part of the decision."""
 TOOLS = ("Bash", "Read", "Edit", "Write", "Glob", "Grep")
 SAFE_RULE_SETS = (0, 1, 2, 3, 6)
 """Without rules that allow: nothing that the grammar makes may run, but for what only reads."""
@@ -292,7 +300,7 @@ def script_of(made: list[Call]) -> str:
     for number, (tool, input) in enumerate(made):
         written = ", ".join(f"{key} = {json.dumps(value)}" for key, value in input.items())
         call = f"{{name = {json.dumps(tool)}, input = {{{written}}}}}"
-        turns.append(f'[[turn]]\nwhen = "CALL {number}."\ntools = [{call}]\n')
+        turns.append(f'[[turn]]\nwhen = "CALL {number}."\nchunk_chars = {CHUNK_CHARS}\ntools = [{call}]\n')
     return "".join(turns)
 
 
@@ -300,29 +308,95 @@ def is_result(line: Json) -> bool:
     return bool(line["type"] == "result")
 
 
-def run_real(folder: Path, count: int, seed: int, command: list[str]) -> list[float]:
-    """Seconds from each interrupt, sent as soon as the call is seen, to its answer."""
-    made = [given for given, _, _ in calls(seed, count) if given[0] in TOOLS]
-    answers: list[float] = []
-    world = World(folder)
-    with running(read_script(script_of(made), "costly decisions")) as server:
-        for first in range(0, len(made), PER_SESSION):
-            rows = RULE_SETS[SAFE_RULE_SETS[first // PER_SESSION % len(SAFE_RULE_SETS)]]
-            settings = json.dumps({"permissions": {kind: texts for kind, texts in rows.items() if kind != "allow"}})
-            engine = Engine([*command, "--settings", settings], world.cwd, server.url, mode="default")
+class Answered:
+    """What came of the interrupts."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        """Without the time that others had the processors."""
+        self.wall_seconds: list[float] = []
+        self.slowest: Call = ("", {})
+        self.undecided = 0
+        """Interrupts that were sent before a question, or the result of the call, was out."""
+
+    def note(self, call: Call, seconds: float, waited: float, undecided: bool) -> None:
+        own = max(0.0, seconds - waited)
+        if own >= max(self.seconds, default=0.0):
+            self.slowest = call
+        self.seconds.append(own)
+        self.wall_seconds.append(seconds)
+        self.undecided += undecided
+
+    @property
+    def late(self) -> int:
+        return sum(seconds > ANSWER_SECONDS for seconds in self.seconds)
+
+    def __str__(self) -> str:
+        tool, input = self.slowest
+        text = (
+            f"{len(self.seconds):,} interrupts of the executable: {percentiles(self.seconds)}; {self.late} late; "
+            f"{self.undecided:,} during the decision\n"
+            f"  with the time that others had the processors: {percentiles(self.wall_seconds)}\n"
+        )
+        return f"{text}  the slowest: {tool} {str(input)[:120]} ({len(str(input)):,} characters)\n"
+
+
+def is_end_of_message(line: Json) -> bool:
+    """The last line before the calls of a message are decided on."""
+    return bool(line["type"] == "stream_event" and line["event"]["type"] == "message_stop")
+
+
+class Watched(Engine):
+    def is_silent(self) -> bool:
+        """Whether no further line is there to be read."""
+        assert self._process.stdout is not None
+        return not self._rest and not select.select([self._process.stdout], [], [], 0)[0]
+
+    def waited_seconds(self) -> float:
+        """How long the engine was ready to run while others had the processors, if that is known."""
+        with contextlib.suppress(OSError):
+            return int(Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[1]) / 1e9
+        return 0.0
+
+
+def tool_calls(seed: int) -> Iterator[Call]:
+    """Calls of the tools that every session has, without end."""
+    dice = Random(seed)
+    while True:
+        made = call(dice)
+        if made[0] in TOOLS:
+            yield made
+
+
+def run_real(folder: Path, count: int, seed: int, command: list[str]) -> Answered:
+    """Interrupt each call while it is decided on."""
+    answered, world, source = Answered(), World(folder), tool_calls(seed)
+    for session, first in enumerate(range(0, count, PER_SESSION)):
+        made = list(islice(source, min(PER_SESSION, count - first)))
+        rows = RULE_SETS[SAFE_RULE_SETS[session % len(SAFE_RULE_SETS)]]
+        settings = json.dumps({"permissions": {kind: texts for kind, texts in rows.items() if kind != "allow"}})
+        with running(read_script(script_of(made), "costly decisions")) as server:
+            engine = Watched([*command, "--settings", settings], world.cwd, server.url, mode="default")
             try:
                 engine.until(is_answer(engine.ask("initialize")))
-                for number in range(first, min(len(made), first + PER_SESSION)):
-                    engine.say({"type": "user", "message": {"role": "user", "content": f"CALL {number}."}})
-                    engine.until(lambda line: line["type"] == "assistant")
-                    asked_at = time.perf_counter()
-                    lines, answered_at = engine.until(is_answer(engine.ask("interrupt")))
-                    answers.append(answered_at - asked_at)
-                    if not any(map(is_result, lines)):  # The turn may have ended before it could be cut.
-                        engine.until(is_result)
+                for number, given in enumerate(made):
+                    interrupt(engine, number, given, answered)
             finally:
                 engine.close()
-    return answers
+        sys.stderr.write(str(answered))
+    return answered
+
+
+def interrupt(engine: Watched, number: int, given: Call, answered: Answered) -> None:
+    engine.say({"type": "user", "message": {"role": "user", "content": f"CALL {number}."}})
+    engine.until(is_end_of_message)
+    undecided, waited, asked_at = engine.is_silent(), engine.waited_seconds(), time.perf_counter()
+    lines, answered_at = engine.until(is_answer(engine.ask("interrupt")))
+    answered.note(given, answered_at - asked_at, engine.waited_seconds() - waited, undecided)
+    if not any(map(is_result, lines)):  # The turn may have ended before it could be cut.
+        engine.until(is_result)
+    engine.say({"type": "user", "message": {"role": "user", "content": "/clear"}})
+    engine.until(is_result)
 
 
 def main() -> int:
@@ -339,10 +413,9 @@ def main() -> int:
             report(measured)
             is_over = any(each.is_over for each in measured)
         if chosen.real:
-            answers = run_real(Path(folder) / "real", chosen.real, chosen.seed, [chosen.engine])
-            late = sum(seconds > ANSWER_SECONDS for seconds in answers)
-            sys.stdout.write(f"{len(answers):,} interrupts of the executable: {percentiles(answers)}; {late} late\n")
-            is_over = is_over or late > 0
+            answered = run_real(Path(folder) / "real", chosen.real, chosen.seed, [chosen.engine])
+            sys.stdout.write(str(answered))
+            is_over = is_over or answered.late > 0
     return 1 if is_over else 0
 
 

@@ -568,8 +568,71 @@ loksh -c 'rm x'
 rksh -c 'rm x'
 ksh2020 -c 'rm x'
 brush -c 'rm x'
+cvs -e 'rm x' commit
+cvs -e rm commit
+dpkg-buildpackage -R /bin/rm
+dpkg-buildpackage --rules-file=/bin/rm
+dpkg-buildpackage --hook-init='rm x'
+dbus-run-session --dbus-daemon=/bin/rm -- ls
+fd --exec=rm a
+fdfind --exec-batch=rm a
+fd -x rm
+rg --pre=rm a
+rg --pre rm a
+rg --hostname-bin rm a
+ld --error-handling-script=/bin/rm a.o
+gcc -Wl,--error-handling-script=/bin/rm a.c
+git lfs merge-driver --program 'rm x'
+git merge-index rm -a
+git merge-index -o /bin/rm -a
+git remote-ext origin 'rm x'
+git -c lfs.customtransfer.x.path=/bin/rm lfs push
+meson test --wrapper 'rm x'
+meson test --wrapper=rm
+mutt -e 'set editor=rm' a
+mutt -e 'set sendmail=/bin/rm' a
+proot -q 'rm x' ls
+proot --qemu='rm x' ls
+ssh-copy-id -o 'ProxyCommand rm x' h
+make RM='rm x'
+make CC=rm
+RM='rm x' make
+make -j4 FOO='rm -rf x' all
+MANOPT='-P "rm x"' man ls
+MANOPT="-P 'rm x'" man ls
+export MANOPT='-Prm' && man ls
+pwsh -EncodedCommand cgBtACAAeAA=
+pwsh -enc cgBtACAAeAA=
+powershell -e cgBtACAAeAA=
+printf '.sy rm x\n' | groff -U
+FZF_DEFAULT_OPTS="--preview 'rm x'" fzf
+VIMINIT=':!rm x' vim
+ZIPOPT="-T -TT 'rm x'" zip a b
+TAR_OPTIONS="--to-command='rm x'" tar xf a
+JAVA_TOOL_OPTIONS='-XX:OnError=rm' java a
+SENDMAIL=/bin/rm darcs send
+CCACHE_PREFIX=rm ccache gcc
+RSYNC_SSL_OPENSSL=/bin/rm rsync-ssl a
+GROFF_AWK_INTERPRETER=rm pdfroff a
+MAKEFLAGS='RM=/bin/rm' make
+pandoc -F rm a.md
+pandoc --filter=/bin/rm a.md
+pandoc --pdf-engine /bin/rm a.md
+mosh --ssh=rm h
+mosh --server='rm x' h
+xetex -output-driver 'rm x' a
+debuild --rootcmd 'rm x'
+duplicity --scp-command rm a b
+restic --password-command 'rm x' ls
+meson test --gdb-path rm
+TS_ONFINISH=/bin/rm tsp ls
+PDSH_SSH_ARGS_APPEND="-o 'ProxyCommand rm x'" pdsh -w h ls
+GPROFNG_SSH_REMOTE_DISPLAY='rm x' gprofng a
 """
 ASKED = r"""
+pwsh -EncodedCommand $X
+pwsh -enc nonsense!
+pwsh -e "$(cat x)"
 printf rm | xargs -I{} {} x
 printf rm | xargs -I % % x
 printf rm | xargs -i {} x
@@ -612,6 +675,23 @@ ip -batch <(echo netns exec a rm x)
 just -f <(echo 'a:; rm x')
 """
 EVERYDAY = r"""
+git stash push -m x
+git lfs ls-files
+git lfs pull
+git subtree add --prefix a b main
+make V=1 test
+make -j4 CFLAGS=-O2 all
+make PREFIX=/usr install
+pandoc --filter pandoc-crossref a.md -o b.pdf
+git --no-pager rm --cached x
+useradd --shell /bin/bash bob
+npm config set editor code
+rg --pre pdftotext a
+docker ps --filter name=x
+git merge-index git-merge-one-file -a
+groff -man -Tascii a.1
+CC=clang make
+fd -e py --exec wc -l
 git push -u origin main
 git log --oneline | head -20
 git commit -m "Fix: don't remove the file (rm -rf)"
@@ -1051,6 +1131,17 @@ def test_an_everyday_line_is_free(command: str) -> None:
 
 
 PUSHES = r"""
+git subtree push -P a origin main
+git subtree -P a push origin main
+git subtree --prefix a push
+git lfs push origin main
+git-lfs push origin
+git send-pack host
+git http-push u
+git -C x lfs push o
+git-send-pack h
+/usr/lib/git-core/git-send-pack h
+git subtree push
 git -c alias.y=push y
 git config alias.y push
 git config alias.y 'push --force'; git y
@@ -1065,3 +1156,9 @@ kcmd --on-exit='git push' a
 @pytest.mark.parametrize("command", rows(PUSHES))
 def test_a_denied_subcommand_is_found_under_another_name(command: str) -> None:
     assert verdict(command, "Bash(git push:*)") == "deny"
+
+
+@pytest.mark.parametrize("request_line", [".sy rm x", ".pso rm x", "'pi rm x"])
+@pytest.mark.parametrize("program", ["groff -U", "troff -U", "nroff -U -man"])
+def test_what_a_formatter_is_told_to_run_is_found(program: str, request_line: str) -> None:
+    assert verdict(f"{program} <<'E'\n{request_line}\nE", "Bash(rm:*)") == "deny"

@@ -18,7 +18,7 @@ import msgspec
 from parley.permissions.assessment import Facts
 from parley.permissions.base import Request, View, Way
 from parley.permissions.git import config
-from parley.permissions.git.repository import HOOKS, READ_HOOKS, candidates, findings, is_recorded
+from parley.permissions.git.repository import HOOKS, READ_HOOKS, candidates, is_recorded, survey
 from parley.permissions.paths import patterns
 from parley.permissions.paths.patterns import beneath
 from parley.permissions.rule import Rule
@@ -58,7 +58,7 @@ def git_words(command: Simple) -> Sequence[str] | None:
     inner = unwrapped(command)
     if inner is None:
         return ("git",)
-    return inner.argv if os.path.basename(inner.argv[0]) == "git" else None
+    return inner.argv if inner.argv[0].rpartition("/")[2] == "git" else None
 
 
 def with_repository(facts: Facts, line: Line, request: Request, rules: Rules, made: Sequence[Way], view: View) -> Facts:
@@ -135,14 +135,12 @@ def _concern_at(
     submodules = call_of(words).subcommand not in NEEDS_NO_INDEX
     against = AGAINST["reader" if reads else "rule"]
     hooks, urls = READ_HOOKS if reads else HOOKS, reads and shows_urls(words)
-    for found in candidates(real, view, made):
+    for found, told in survey(real, view, rules.working(), made=made, hooks=hooks, submodules=submodules):
         known = rules.repository if is_recorded(found, rules.repository, view) else None
         changes = any(beneath(name, place) is not None for name in made for place in (found.common, found.gitdir))
         if changes or (found.bare and (not ruled or known is None)):
             return f"{found.top} looks like a repository (HEAD, objects, refs), and git would obey what is in it"
-        for finding in findings(
-            found, view, lambda way: rules.is_inside(way, view), made=made, hooks=hooks, submodules=submodules
-        ):
+        for finding in told:
             if finding.kind == "secret":
                 if urls:
                     return f"{finding.text}, and git would print it"

@@ -23,8 +23,10 @@ from functools import lru_cache
 
 from parley.permissions.base import Finding, Recorded, View, Way
 from parley.permissions.git import config
-from parley.permissions.paths.filesystem import list_ahead, may_be_in, signature
+from parley.permissions.memo import SETTLED_NANOSECONDS, recall
+from parley.permissions.paths.filesystem import heed, list_ahead, may_be_in, signature
 from parley.permissions.paths.patterns import beneath
+from parley.permissions.rules import lies_in
 from parley.protocol.base import Struct
 
 OWN = ".git"
@@ -36,8 +38,6 @@ MOST_LINE_BYTES = 1 << 13
 MOST_SUBMODULES = 64
 MOST_ALTERNATES = 5
 MOST_KEPT = 16
-SETTLED_NANOSECONDS = 2_000_000_000
-"""A file that changed this long ago would show another change; two in quick succession may have the same time."""
 GITLINK = b"\xe0\0"
 """The mode of a submodule in the index, after two zeros: those are in every entry, and slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
@@ -75,6 +75,9 @@ class Repository(Struct, frozen=True):
     """Git surely takes it, and looks no further."""
     doubt: str = ""
     """Why it is not as git makes it."""
+
+
+Survey = tuple[tuple[Repository, tuple[Finding, ...]], ...]
 
 
 # Where it is.
@@ -140,6 +143,29 @@ def _has_marks(folder: str, view: View, made: Collection[str]) -> bool:
 
 
 # What is in it.
+
+
+def survey(
+    folder: str,
+    view: View,
+    working: tuple[str, ...],
+    *,
+    made: Collection[str] = (),
+    hooks: Collection[str] = HOOKS,
+    submodules: bool = True,
+) -> Survey:
+    """The candidates from a folder with the findings in each, kept for as long as nothing of it changes."""
+
+    def work(view: View) -> Survey:
+        def inside(way: Way) -> bool:
+            return lies_in(way, working, view)
+
+        return tuple(
+            (found, tuple(findings(found, view, inside, made=made, hooks=hooks, submodules=submodules)))
+            for found in candidates(folder, view, made)
+        )
+
+    return work(view) if made else recall(("git", folder, working, hooks, submodules), view, work)
 
 
 def findings(
@@ -218,6 +244,7 @@ class _Search:
 
     def _alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = _in(objects, "info/alternates")
+        heed(self._view, os.path.dirname(file))
         if not self._view.has(file):
             return
         data = self._view.read(file, MOST_LINE_BYTES)
@@ -240,7 +267,9 @@ class _Search:
                 yield Finding("read hook", path, f"core.hooksPath of {found.gitdir} is {path}")
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
-            if self._hook_names != READ_HOOKS:
+            if self._hook_names == READ_HOOKS:
+                heed(self._view, folder)
+            else:
                 list_ahead(self._view, folder)
             there = may_be_in(self._view, folder, self._hook_names)
             for name in self._hook_names if self._made else there:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping
 from itertools import islice
+from typing import Any
 
 from parley.permissions.base import Entry, Links, View, Way
 from parley.permissions.budget import OverBudget, too_much
@@ -30,8 +32,11 @@ MOST_STEPS = 4_000
 
 
 class RealView:
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, now: Callable[[], int] = time.time_ns) -> None:
         self.home = home
+        self.now = now
+        self.kept: dict[Hashable, Any] | None = {}
+        """What memo.py keeps from one decision to the next."""
 
     def link(self, path: str) -> str | None:
         try:
@@ -100,6 +105,14 @@ class RealView:
             return None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
+    def state(self, path: str) -> tuple[int, ...] | None:
+        """As `signature`, of a link itself. Of a folder it changes with the names in it."""
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
     def way(self, path: str) -> Way:
         return follow(path, self.link)
 
@@ -126,18 +139,19 @@ class Glance:
         self._ways: dict[str, Way] = {}
         self._links: dict[str, str | None] = {}
         self._spellings: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._steps = 0
+        self.steps = 0
         self._entries: dict[str, Mapping[str, Entry] | None] = {}
         self._left = MOST_ENTRIES
         self._ahead: dict[str, tuple[Mapping[str, Entry], frozenset[str]]] = {}
         """Folders that were listed ahead: the names in them, and these in the spelling that is compared."""
+        self.real = view if isinstance(view, RealView) else None
         # A view that cannot list folders knows of no folder what is in it.
         self._list = getattr(view, "entries", _unknown)
 
     def spend(self, steps: int) -> None:
         """Raises OverBudget for a call that names more than can be looked at."""
-        self._steps += steps
-        if self._steps > MOST_STEPS:
+        self.steps += steps
+        if self.steps > MOST_STEPS:
             raise OverBudget("It names too many files to judge, or too many for the number of rules")
 
     def link(self, path: str) -> str | None:
@@ -222,6 +236,13 @@ class Glance:
         found: tuple[int, ...] | None = getattr(self._view, "signature", _unknown)(path)
         return found
 
+    def heed(self, folder: str) -> None:
+        getattr(self._view, "heed", _unknown)(folder)
+
+    def state(self, path: str) -> tuple[int, ...] | None:
+        found: tuple[int, ...] | None = getattr(self._view, "state", _unknown)(path)
+        return found
+
     def way(self, path: str) -> Way:
         known = self._ways.get(path)
         if known is None:
@@ -245,6 +266,12 @@ def list_ahead(view: View, folder: str) -> None:
         view.list_ahead(folder)
 
 
+def heed(view: View, folder: str) -> None:
+    """Before single names in a folder are looked at: memo.py can tell by the folder that they are as they were."""
+    if isinstance(view, Glance):
+        view.heed(folder)
+
+
 def may_be_in(view: View, folder: str, names: Collection[str]) -> Collection[str]:
     """Those of some names in lower case that a folder may have, as far as it was listed ahead."""
     return view.may_be_in(folder, names) if isinstance(view, Glance) else names
@@ -259,7 +286,10 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
     """Go along a path as the kernel does, part by part, and keep every name that it had. Raises OverBudget."""
     if len(path) > LONGEST_PATH:
         raise OverBudget(too_much("The path is too long", len(path), LONGEST_PATH, "characters"))
-    names = [plain(path)]
+    name = plain(path)
+    if name == path and path.count("/") <= MOST_PARTS and _has_no_link(path, target_of):
+        return Way((path,), path)
+    names = [name]
     here, rest, links, steps, is_known = "/", parts(path)[::-1], 0, 0, True
     while rest:
         part = rest.pop()
@@ -287,8 +317,20 @@ def follow(path: str, target_of: Callable[[str], str | None]) -> Way:
     return Way(tuple(dict.fromkeys([*names, here])), here if is_known else None)
 
 
+def _has_no_link(path: str, target_of: Callable[[str], str | None]) -> bool:
+    """Whether neither a plain path nor a folder above it is a link."""
+    end = path.find("/", 1)
+    while end > 0:
+        if target_of(path[:end]) is not None:
+            return False
+        end = path.find("/", end + 1)
+    return target_of(path) is None
+
+
 def plain(path: str) -> str:
     """Without dots and doubled slashes; `normpath` would keep two slashes in front."""
+    if path[:1] == "/" and "//" not in path and "/." not in path and path[-1] != "/":
+        return path
     return "/" + os.path.normpath(path).lstrip("/")
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from parley.permissions.base import View
-from parley.permissions.paths.filesystem import MOST_ENTRIES
+from parley.permissions.memo import recall
+from parley.permissions.paths.filesystem import MOST_ENTRIES, heed
 from parley.permissions.paths.protected import KEYS
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, Step
@@ -60,9 +61,17 @@ def keys_below(line: Line, steps: Sequence[Step], view: View) -> list[str]:
         inner = unwrapped(command)
         argv = inner.argv if inner else command.argv
         if searches(argv) and (argv[0] != "rg" or any(map(HIDDEN.fullmatch, argv[1:]))):
-            paths = (f"{folder.rstrip('/')}/{name}" for folder in step.names for name in KEYS)
-            found += filter(view.has, paths)
+            for folder in step.names:
+                found += keys_in(folder.rstrip("/"), view)
     return found
+
+
+def keys_in(folder: str, view: View) -> list[str]:
+    def work(view: View) -> list[str]:
+        heed(view, folder or "/")
+        return [path for name in KEYS if view.has(path := f"{folder}/{name}")]
+
+    return recall(("keys", folder), view, work)
 
 
 def shown(path: str) -> str:

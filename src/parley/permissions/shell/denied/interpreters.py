@@ -9,8 +9,10 @@ nowhere, so it is wide: a word too many asks.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from parley.permissions.shell.ast import names
@@ -32,7 +34,7 @@ SUBRUNNERS = {
     ),
     **dict.fromkeys(names("perf"), names("stat record trace ftrace")),
     **dict.fromkeys(names("trace-cmd rr coverage"), names("record run")),
-    "git": names("run foreach instaweb web--browse"),
+    "git": names("run foreach instaweb web--browse merge-index remote-ext"),
     **dict.fromkeys(names("gh gcloud aws az"), names("ssh --command --")),
     "cargo": names("watch"),
     **dict.fromkeys(
@@ -75,7 +77,7 @@ TEXTS = names(
     "bind entr rsync sg chronic at tsp pwsh powershell capsh man compgen mosh autossh sshpass bpftrace fzf sk pee "
     "mispipe concurrently watchexec nodemon reflex onchange chokidar ansible salt pdsh pssh parallel-ssh clush dsh fab "
     "vagrant adb sops dtach abduco xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal "
-    "i3-msg swaymsg hyprctl scriptlive socat ncat nc netcat scp sftp"
+    "i3-msg swaymsg hyprctl scriptlive socat ncat nc netcat scp sftp ssh-copy-id"
 )
 # Options whose value is a command, or a text for a shell. A long one may be shortened.
 OPTIONS = {
@@ -88,6 +90,16 @@ OPTIONS = {
     ),
     **dict.fromkeys(names("sdiff diff3"), names("--diff-program")),
     "strace": names("-o --output"),
+    "rg": names("--pre --hostname-bin"),
+    **dict.fromkeys(names("fd fdfind"), names("--exec --exec-batch")),
+    "cvs": names("-e"),
+    "ld": names("--error-handling-script"),
+    "meson": names("--wrapper --gdb-path"),
+    "proot": names("-q --qemu"),
+    "pandoc": names("-F --filter --pdf-engine"),
+    "mosh": names("--ssh --server --client"),
+    "xetex": names("-output-driver"),
+    "dbus-run-session": names("--dbus-daemon"),
     **dict.fromkeys(names("iptables ip6tables"), names("--modprobe")),
     "hyperfine": names("--prepare --setup --cleanup --shell --conclude"),
     "pip": names("--python --editor"),
@@ -98,7 +110,10 @@ OPTIONS = {
     "helm": names("--post-renderer"),
     "go": names("-vettool"),
     "mail": names("-E --exec"),
-    **dict.fromkeys(names("dpkg-buildpackage debuild"), names("-r -p --root-command --sign-command --check-command")),
+    **dict.fromkeys(
+        names("dpkg-buildpackage debuild"),
+        names("-r -p -R --root-command --rootcmd --sign-command --check-command --rules-file"),
+    ),
     "debugfs": names("-R"),
     "cpio": names("--rsh-command"),
     "rsync": names("-e --rsh --rsync-path"),
@@ -124,7 +139,7 @@ OPTIONS = {
     "git": names(
         "-x --exec --extcmd --upload-pack --receive-pack -u --sendmail-cmd --to-cmd --cc-cmd --header-cmd "
         "--smtp-server --access-hook --httpd --browser --open-files-in-pager --tree-filter --index-filter --env-filter "
-        "--msg-filter --parent-filter --commit-filter --tag-name-filter --setup"
+        "--msg-filter --parent-filter --commit-filter --tag-name-filter --setup --program"
     ),
     **dict.fromkeys(names("fzf sk"), names("--preview --bind")),
     "make": names("-E --eval"),
@@ -153,15 +168,57 @@ QUOTED = re.compile(
 """With the quotes of Perl and Ruby: `qx{rm x}`, `%x(rm x)`."""
 SUBSTITUTION = re.compile(r"\$\(|`")
 # `--rsh=sh`, `ProxyCommand=sh`, `alias.x=!sh`, `--checkpoint-action=exec=sh`, `APT::Update::Pre-Invoke::=sh`.
+COMMAND_OPTION = re.compile(
+    r"--(?!no-)[\w-]*(?:command|cmd|program|executable|helper|editor|viewer|askpass|wrapper|exec|shell|hook|pager|browser)"
+)
 LONGEST_KEY = 64
+MOST_OPTIONS = 8
 KEY = re.compile(
-    r"(?i)[\w.:/-]*(?:exec|command|cmd|rsh|rsync-path|prog|program|executable|hook|helper|pager|pager\.[\w-]+|editor|visual|askpass|browser|"
+    r"(?i)[\w.:/,-]*(?:exec|command|cmd|rsh|rsync-path|prog|program|executable|hook|helper|pager|pager\.[\w-]+|editor|visual|askpass|browser|"
     r"opener|viewer|alias\.[\w-]+|fsmonitor|diff|external|textconv|filter|filter\.[\w.-]+|driver|shell|_ssh|lessopen|"
     r"lessclose|launcher|wrapper|runner|linker|invoke|invoke::|logger|ps[0124]|fcedit|upload-?pack|receive-?pack|"
     r"entrypoint|tar_options|makeflags|eval|gitproxy|tunnel|httpd|smtpserver|vcs|split-string|(?:tool|man|browser)\.[\w-]+\.path|"
     r"on(?:outofmemory)?error|exec(?:start|stop|reload|condition)\w*|success::|pkgs::|dir::bin::[\w-]+|"
-    r"proxy-?auto-?detect|lessedit|less|more|wrap|call|cc|cxx|rustc|rustdoc|post-renderer)"
+    r"proxy-?auto-?detect|lessedit|less|more|wrap|call|cc|cxx|rustc|rustdoc|post-renderer|error-handling-script|"
+    r"hook-[\w-]+|_interpreter|rsync_ssl_\w+|ts_env|ts_onfinish|mail_reader|ssh_remote_display|autossh_path|ccache_prefix\w*|sendmail|(?:customtransfer|extension)\.[\w-]+\.\w+)"
 )
+# What the built-in rules of make run, and scripts that configure a build.
+TOOLS = names(
+    "AR AS CC CO CPP CTANGLE CWEAVE CXX F77 FC GET INSTALL LD LEX LINT M2C MAKE MAKEINFO NM OBJC OBJCOPY OBJDUMP "
+    "OPENSSL PC RANLIB RM STRIP TANGLE TAR TEX TEXI2DVI WEAVE YACC"
+)
+MAKES = names("make gmake bmake pmake nmake scons waf")
+# Variables with options for a program.
+OPTION_VARIABLES = {
+    "MANOPT": "man",
+    "TAR_OPTIONS": "tar",
+    "FZF_DEFAULT_OPTS": "fzf",
+    "SKIM_DEFAULT_OPTIONS": "sk",
+    "GROFFER_OPT": "groffer",
+    "MAKEFLAGS": "make",
+    "GNUMAKEFLAGS": "make",
+    "MFLAGS": "make",
+    "ZIPOPT": "zip",
+    "ZIP": "zip",
+    "ACK_OPTIONS": "ack",
+    "BAT_OPTS": "bat",
+    "PARALLEL": "parallel",
+    "WATCH_OPTIONS": "watch",
+    "MANROFFOPT": "groff",
+    "GS_OPTIONS": "gs",
+    "PDSH_SSH_ARGS": "ssh",
+    "PDSH_SSH_ARGS_APPEND": "ssh",
+    "VIMINIT": "vim -c",
+    "EXINIT": "vim -c",
+    "GVIMINIT": "vim -c",
+    "NPM_CONFIG_CALL": "npm exec -c",
+    **dict.fromkeys(names("JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS"), "java"),
+}
+# Commands of git that do the work of others: `git lfs push`.
+GIT_FRONTS = names("lfs subtree")
+GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "http-fetch": "fetch"}
+ENCODED = re.compile(r"(?i)[-/]e(?:c|nc?[a-z]*)?")
+POWERSHELL = names("pwsh powershell pwsh-preview")
 ALIAS = re.compile(r"(?i)alias\.")
 PAGERS = names("zless xzless bzless zmore xzmore")
 PLAIN_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:ba|da|z|k|fi)?sh")
@@ -188,18 +245,22 @@ AWK = names("awk gawk mawk nawk original-awk")
 AWK_RUNS_VALUES = re.compile(r"\bsystem\s*\(\s*[^\s\")]|[\w$)\]]\s*\|&?\s*getline|(?<!\|)\|&?\s*(?!getline)[A-Za-z_$(]")
 AWK_TEXT = re.compile(r"/(?:\\.|[^/\\\n])*/|\"(?:\\.|[^\"\\])*\"")
 # What vim runs without a `!`.
-VIM_RUN = re.compile(r"\bterm(?:inal)?!?\s+(?:\+\+\S+\s+)*(.+)|\b\w*(?:prg|shell|mp|gp|ep|fp|kp)=((?:\\.|[^\s\\|])+)")
+VIM_RUN = re.compile(
+    r"\bterm(?:inal)?!?\s+(?:\+\+\S+\s+)*(.+)|\b\w*(?:prg|shell|mp|gp|ep|fp|kp)=((?:\\.|[^\s\\|])+)|"
+    r"\bset\s+(?:\w+_)?(?:editor|pager|sendmail|visual|ispell|command|cmd|tunnel|inews)\s*=\s*(.+)"
+)
 TMUX_RUN = re.compile(r"#\(([^)]{0,100})\)")
 OLD_TAR = re.compile(r"[A-Za-z]*[IF][A-Za-z]*")
 # What debuggers, databases and the like call a shell by, within their own languages.
 SPOKEN = re.compile(
-    r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec|exec-wrapper)\s+(?:-\w+\s+)*|\\!\s*)(.+)|^\s*\.?(?:sh|sys)\w*\s+(.+)|"
+    r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec|exec-wrapper)\s+(?:-\w+\s+)*|\\!\s*)(.+)|^\s*\.?(?:sh|sy)\w*\s+(.+)|"
+    r"^[.']\s*(?:pso|pi)\s+(.+)|"
     r"^\s*(?:\.o\w*\s|\.imp\w*\s|pipe\s|target\s|\|)[^|]*\|\s*[\"']?(.+)",
     re.DOTALL,
 )
 CALLS_LANGUAGES = names("gdb lldb expect vi vim nvim view ex vimdiff tmux mutt gimp")
 """They run code in other languages, with the command within quotes."""
-SPEAKERS = names("gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot")
+SPEAKERS = names("gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot groff troff nroff gtroff pdfroff groffer")
 CODE_FLAGS = names(
     "-f -x -S -u -P -s -F -b -batch -init --file --makefile --justfile --batch --init-file --rcfile --source -c"
 )
@@ -222,6 +283,10 @@ OPEN_ENDED = re.compile(
     r"choom|busybox)"
 )
 CLUSTER = re.compile(r"-[A-Za-z]{0,6}")
+SPECIAL = frozenset(
+    {*TEXTS, *SUBSCRIPTS, *EDITORS, *PAGERS, *MAKES, *POWERSHELL, *CALLS_LANGUAGES, *SPEAKERS, "", "gh", "git", "sed"}
+)
+"""The programs that `_special_texts` knows by name."""
 HAS_PROGRAM = re.compile(r"-\w*[cemrpEf]|--(?:eval|execute|print|version|help|file|command)(?:=.*)?|[^-].*")
 
 
@@ -230,10 +295,26 @@ def texts(name: str, literal: Sequence[str]) -> Iterator[str]:
     return iter(dict.fromkeys(filter(None, _texts(name, literal))))
 
 
+@lru_cache(maxsize=512)
+def _is_special(name: str) -> bool:
+    """Whether more than the options of a program is to be looked at."""
+    if name in SPECIAL or "tar" in name:
+        return True
+    return INTERPRETERS.fullmatch(name) is not None or PIPED.fullmatch(name) is not None
+
+
 def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
     rest = literal[1:]
     yield from (value for word in rest if "=" in word for value in _named(word))
     yield from _values(OPTIONS.get(name, frozenset()), rest)
+    for flag, word in pairwise(rest):
+        if flag[:2] == "--" and COMMAND_OPTION.fullmatch(flag) and not PLAIN_SHELL.fullmatch(word):
+            yield word
+    if _is_special(name):
+        yield from _special_texts(name, rest)
+
+
+def _special_texts(name: str, rest: Sequence[str]) -> Iterator[str]:
     if name in TEXTS:
         yield from (found[1] for word in rest if (found := SSH_OPTION.fullmatch(word)))
         yield from (word for word in rest if " " in word)
@@ -246,6 +327,11 @@ def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
     if name in EDITORS or name in PAGERS:
         yield from (word.rpartition("!")[2] for word in rest if "!" in word)
         yield from (word[3:] for word in rest if word.startswith("+|"))
+    if name in MAKES:
+        values = (word.partition("=")[2] for word in rest if "=" in word)
+        yield from (value for value in values if not PLAIN_SHELL.fullmatch(value))
+    if name in POWERSHELL:
+        yield from (text for flag, word in pairwise(rest) if (text := _decoded(flag, word)))
     if name in CALLS_LANGUAGES:
         yield from ("".join(quoted.groups("")) for word in rest for quoted in QUOTED.finditer(word))
         runs = [found for word in rest for found in VIM_RUN.finditer(word)]
@@ -285,6 +371,10 @@ def _named(word: str) -> Iterator[str]:
     inner, equals, last = value.partition("=")
     if value.startswith("!") or key.lower() in ("less", "more"):
         yield value.rpartition("!")[2]
+    if program := OPTION_VARIABLES.get(key):
+        yield f"{program} {value}"
+    if key in TOOLS:
+        yield value
     if ALIAS.match(key) and not value.startswith("!"):
         yield f"git {value}"
     if len(key) <= LONGEST_KEY and KEY.fullmatch(key) and not PLAIN_SHELL.fullmatch(value):
@@ -308,6 +398,25 @@ def _values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str]:
                 if known[:2] != "--" and letter and CLUSTER.fullmatch(before):
                     text = (value or following).lstrip("|!")
                     yield from (text, text.replace(",", " "))
+
+
+def _decoded(flag: str, word: str) -> str | None:
+    """The text behind `pwsh -EncodedCommand`; None if there is none, or it cannot be read."""
+    if not ENCODED.fullmatch(flag):
+        return None
+    try:
+        return base64.b64decode(word, validate=True).decode("utf-16-le")
+    except ValueError:
+        return None
+
+
+def other_names(literal: Sequence[str]) -> Iterator[str]:
+    """Commands of git that do the same as the one that is given by its words, git first."""
+    name, rest = "".join(literal[1:2]), literal[2:]
+    if name in GIT_FRONTS:
+        yield from (" ".join(["git", *rest[place:]]) for place in range(min(len(rest), MOST_OPTIONS)))
+    if name in GIT_PLUMBING:
+        yield " ".join(["git", GIT_PLUMBING[name], *rest])
 
 
 def places(name: str, literal: Sequence[str]) -> Iterator[int]:
@@ -338,6 +447,8 @@ def runs_what_it_reads(name: str, literal: Sequence[str]) -> bool:
         return any(AWK_RUNS_VALUES.search(AWK_TEXT.sub('""', word)) for word in literal[1:])
     if name in ("fd", "fdfind"):
         return any(flag in SUBRUNNERS[name] and "{}" in word for flag, word in pairwise(literal))
+    if name in POWERSHELL:
+        return any(ENCODED.fullmatch(flag) and _decoded(flag, word) is None for flag, word in pairwise(literal))
     if name not in FILLERS:
         return False
     marks = [] if name == "xargs" else ["{}"]

@@ -296,6 +296,8 @@ class _Search:
         self._part(" ".join([name, *literal[1:]]))
         if name.startswith("git-"):
             self._part(" ".join(["git", name[4:], *literal[1:]]))
+            for other in interpreters.other_names(["git", name[4:], *literal[1:]]):
+                self._part(other)
         self._open(name, Seen(words, spelled), literal, 1)
         self._inside(name, Seen(words, spelled), literal, depth, sure=sure)
 
@@ -329,6 +331,9 @@ class _Search:
             for place in self._few(_reachable(seen, 0)):
                 self._part(" ".join([name, *literal[place:]]))
                 self._open(name, seen, literal, place)
+                if name == "git":
+                    for other in interpreters.other_names([name, *literal[place:]]):
+                        self._part(other)
         if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
             for place in self._few(_reachable(seen, WRAPPERS[name])):
                 self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
