@@ -37,8 +37,7 @@ bench: .venv/ready
 	$(BIN)/python bench/engines.py --only first,warm,one-shot "offline=$(BIN)/parley --model offline"
 
 docs: .venv/ready
-	$(BIN)/python -m parley.protocol.schema
-	$(BIN)/python -m parley.reference
+	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'

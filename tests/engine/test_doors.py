@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from gen_permissions import CWD, RULES, SAMPLES, Sample, verdict
 from room import Json, Room
 
 from parley.cli.door import print_one
@@ -23,7 +24,6 @@ from parley.compose.tools import make_tool
 from parley.engine.setup import Setup
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
-from parley.permissions.table import CWD, RULES, SAMPLES, Sample, verdict
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result, Tool, always_asks
 from parley.tools.shelf import Shelf

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import pytest
+from gen_permissions import RULES, SAMPLES, Sample, verdict
 
-from parley.permissions import table
 from parley.permissions.decision import MODES
-from parley.permissions.table import RULES, SAMPLES, Sample, text, verdict
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "permissions.md"
 WORDS = {"A": "allow", "?": "ask", "D": "deny"}
 
 # A letter a mode: default, acceptEdits, plan, bypassPermissions, dontAsk, auto. Rows: no rule, allow, ask, deny.
@@ -51,13 +46,3 @@ def test_a_call_is_decided_as_the_table_says(sample: Sample, rule: object, mode:
 
 def test_every_kind_has_its_row() -> None:
     assert [sample.kind for sample in SAMPLES] == list(EXPECTED)
-
-
-def test_the_document_is_what_the_code_says() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == text()
-
-
-def test_the_module_writes_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(table.__file__, run_name="__main__")
-
-    assert capsys.readouterr().out == text()

@@ -1,19 +1,38 @@
 """docs/permissions.md, made by asking the decision itself: one row a kind of call and rule, one column a mode.
 
-python -m parley.permissions.table > docs/permissions.md
+python scripts/gen_permissions.py      writes docs/permissions.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from pages import main
 
 from parley.permissions import gitconfig
 from parley.permissions.base import Allow, Deny, Entry, Request
 from parley.permissions.decision import MODES, decide
+from parley.permissions.paths import LONGEST_PATH
 from parley.permissions.protected import FILES, FOLDERS
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell import listing
+from parley.permissions.shell import (
+    allowing,
+    assignments,
+    edits,
+    finder,
+    following,
+    git,
+    runners,
+    special,
+    tables,
+    tree,
+    wrappers,
+)
+from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
+from parley.permissions.shell.inert import INERT
+from parley.permissions.shell.programs import Program
+from parley.permissions.view import MOST_PARTS
 from parley.protocol.base import Json, Struct
 
 CWD = "/work"
@@ -174,8 +193,8 @@ def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
     return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"
 
 
-def text() -> str:
-    return "\n".join(lines()) + "\n"
+def pages() -> dict[str, str]:
+    return {"docs/permissions.md": "\n".join(lines()) + "\n"}
 
 
 def lines() -> Iterator[str]:
@@ -192,19 +211,19 @@ def lines() -> Iterator[str]:
     yield f"Folders: {', '.join(f'`{name}`' for name in sorted(FOLDERS))}."
     yield ""
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
-    yield from listing.lines()
+    yield from command_lines()
     yield from GIT.splitlines()
     keys = {f"{section}.{name}" for section, known in gitconfig.SECTIONS.items() for name in known}
     keys |= {f"{section}.*.{name}" for section, known in gitconfig.SUBSECTIONS.items() for name in known}
     keys |= {f"{section}.*" for section in gitconfig.ANY_KEY}
     keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in gitconfig.VALUES}
-    yield f"Harmless keys, some with certain values only: {listing.listed(keys)}."
+    yield f"Harmless keys, some with certain values only: {listed(keys)}."
 
 
 HEAD = """\
 # Permissions
 
-Made by `python -m parley.permissions.table`; do not edit. Every cell has a test, and is run through one-shot, streaming
+Made by `make docs`; do not edit. Every cell has a test, and is run through one-shot, streaming
 and resumed sessions.
 
 One function decides on every call: `decide(request, rules, mode, view)` in `permissions/decision.py`. The first of
@@ -353,7 +372,83 @@ No rule for a part of a command, no rule for files and no mode but bypassPermiss
 advance, at any depth and in any spelling.
 """
 
-if __name__ == "__main__":
-    import sys
+READERS = """
+## Commands that only read
 
-    sys.stdout.write(text())
+They run without a rule, as long as every file they name lies in a working directory, and with these flags only. A
+colon or `=` means that a flag has a value, two colons or `?` that it may have one.
+"""
+EDITS = (
+    ("mkdir", edits.MKDIR),
+    ("touch", edits.TOUCH),
+    ("rm", edits.RM),
+    ("rmdir", edits.RMDIR),
+    ("mv", edits.MOVE),
+    ("cp", edits.COPY),
+    ("sed -i", edits.SED),
+)
+
+
+def command_lines() -> Iterator[str]:
+    yield from READERS.splitlines()
+    yield ""
+    programs = [*tables.READERS.items(), ("jq", special.JQ)]
+    programs += [(f"git {name}", program) for name, program in (*git.READERS.items(), *git.NESTED.items())]
+    yield from (f"- `{name}`: {flags(program)}" for name, program in sorted(programs, key=lambda row: row[0]))
+    yield f"- `find`: {listed(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
+    yield f"- `test` and `[`: {listed(special.TESTS)}"
+    yield f"- `ps`: {listed(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {listed(special.XXD_SWITCHES)}"
+    yield f"- in forms of their own: {listed(special.CHECKS)}"
+    yield f"- git alone: {listed(' '.join(words) for words in git.ALONE)}, behind {listed(git.GLOBAL_FLAGS)}"
+    yield f"- links in folders are followed by `find` {listed(following.FIND)}, " + ", ".join(
+        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else listed(flags.split())}"
+        for name, (flags, _) in sorted(following.FOLLOWING.items())
+    )
+    yield f"- versions: {listed(' '.join(words) for words in tables.VERSIONS)}"
+    yield ""
+    yield "In a mode that accepts edits also, in the working directories:"
+    yield ""
+    yield from (f"- `{name}`: {flags(program)}" for name, program in EDITS)
+    yield ""
+    yield f"Behind wrappers ({listed(wrappers.WRAPPERS)}) and assignments of {listed(assignments.SAFE)}."
+    yield ""
+    yield "## Commands that no prefix allows"
+    yield ""
+    yield f"Only a rule for exactly the command does: {listed(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
+    yield ""
+    yield "## Where denied commands are searched for"
+    yield ""
+    yield f"- behind {listed(finder.WRAPPERS)}; behind {listed(finder.RUNS_NEXT)} of `find`"
+    yield f"- in the texts of {listed(finder.SHELLS | finder.EVALUATORS | runners.TEXTS | runners.EDITORS)}"
+    yield f"- in subscripts of {listed(runners.SUBSCRIPTS)}"
+    yield from (f"- behind `{name}` {listed(words)}" for name, words in sorted(runners.SUBRUNNERS.items()))
+    yield f"- behind the options of {listed(finder.GIT_LIKE)}"
+    yield from (f"- in the values of `{name}` {listed(words)}" for name, words in sorted(runners.OPTIONS.items()))
+    yield f"- at every word, and in every text, of a program that is not named above and not one of {listed(INERT)}"
+    yield ""
+    yield "A command or a path that would take too long to judge is asked about in every mode: a command of more than"
+    yield f"{tree.MOST_CHARACTERS:,} characters beside its here-documents, or {finder.MOST_CHARACTERS:,} with them, of"
+    yield f"more than {finder.MOST_COMMANDS} commands or deeper than {finder.DEEPEST}; a path of more than"
+    yield f"{LONGEST_PATH:,} characters or {MOST_PARTS} folders."
+    yield ""
+    yield f"Whole folders are read by {listed(SEARCHERS)} and, with a flag for it, by "
+    yield f"{listed(SEARCHERS_IF_RECURSIVE)}: where a rule denies a file, they are asked about."
+
+
+def flags(program: Program) -> str:
+    """The flags of a program, and what its operands are where that is not just files."""
+    parts = [f"`-{program.short}`"] if program.short else []
+    parts += [listed(program.long.split())] if program.long else []
+    parts += ["`-5`"] if program.numbers else []
+    parts += [f"({program.operands})"] if program.operands != "files" else []
+    parts += [f"at most {program.most} operands"] if program.most is not None else []
+    parts += [f"patterns of file names {program.globs}"] if program.globs != "behind a name" else []
+    return " ".join(parts) or "no flags"
+
+
+def listed(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in sorted(names))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(pages()))

@@ -1,6 +1,6 @@
 """The API reference, made from the code.
 
-    python -m parley.reference      writes docs/api.md
+    python scripts/gen_api.py      writes docs/api.md
 
 What a name is, is written down once, in its docstring and its annotations; a test fails while the page says
 something else. A page by task is docs/guide.md.
@@ -16,23 +16,25 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, is_typeddict
 
+from pages import main
+
 import parley
 
 HEAD = """# API reference
 
-Made from the code by `python -m parley.reference`; do not edit. Every name is in `parley`; those of the official SDK
+Made from the code by `make docs`; do not edit. Every name is in `parley`; those of the official SDK
 mean the same. [guide.md](guide.md) goes by task, [sdk.md](sdk.md) says what holds everywhere,
 [sdk-surface.md](sdk-surface.md) compares with the official SDK.
 """
 
 
-def page() -> str:
+def pages() -> dict[str, str]:
     parts = [HEAD]
     for home, names in parley.HOMES.items():
         module = import_module(home)
         parts.append(f"## {home.rpartition('.')[2].replace('_', ' ').capitalize()}\n\n{first_words(module)}\n")
         parts += [section(name, getattr(module, name), comments(module)) for name in names.split()]
-    return "\n".join(parts)
+    return {"docs/api.md": "\n".join(parts)}
 
 
 def first_words(thing: Any) -> str:
@@ -187,5 +189,4 @@ def source_of_alias(name: str, value: Any) -> str:
 
 
 if __name__ == "__main__":
-    with open("docs/api.md", "w", encoding="utf-8") as file:
-        file.write(page())
+    raise SystemExit(main(pages()))

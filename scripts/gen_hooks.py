@@ -1,11 +1,11 @@
 """docs/hooks.md, made from the tables that the code goes by.
 
-python -m parley.hooks.table > docs/hooks.md
+python scripts/gen_hooks.py      writes docs/hooks.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from pages import main, table
 
 from parley.hooks.answer import MOST_REASON_CHARS
 from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
@@ -14,7 +14,7 @@ from parley.hooks.merge import RULES
 INTRODUCTION = f"""\
 # Hooks
 
-Made by `python -m parley.hooks.table`; do not edit. Every row of the second table has a test.
+Made by `make docs`; do not edit. Every row of the second table has a test.
 
 A hook is told of an event and may have a say in it. There are two carriers, for the same events:
 
@@ -125,12 +125,6 @@ Runs for SessionStart are always told. `get_hooks_listing` lists the hooks with 
 """
 
 
-def rows(header: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(header)} |"
-    yield "|---" * len(header) + "|"
-    yield from (f"| {' | '.join(line)} |" for line in lines)
-
-
 def event_row(event: Event) -> tuple[str, ...]:
     mark = "\\*\\*" if event.tells_effort else "\\*" if event.tells_mode else ""
     fields = ", ".join(f"`{name}`" for name in event.fields)
@@ -142,16 +136,14 @@ def event_row(event: Event) -> tuple[str, ...]:
     return (event.name + mark, event.when, matched, fields, effects, block, event.stops)
 
 
-def text() -> str:
-    events = rows(
+def pages() -> dict[str, str]:
+    events = table(
         ("event", "fires", "matched", "input", "`hookSpecificOutput`", "`decision: block`", "`continue: false` ends"),
         map(event_row, EVENTS.values()),
     )
-    merging = rows(("answers", "come to"), ((name, rule) for name, rule in RULES.items()))
-    return "\n".join([INTRODUCTION, *events, OUTPUT, *merging, REST])
+    merging = table(("answers", "come to"), ((name, rule) for name, rule in RULES.items()))
+    return {"docs/hooks.md": "\n".join([INTRODUCTION, *events, OUTPUT, *merging, REST])}
 
 
 if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(text())
+    raise SystemExit(main(pages()))

@@ -1,6 +1,6 @@
 """The JSON Schema and the reference page of the protocol, made from the classes.
 
-    python -m parley.protocol.schema      writes docs/protocol/schema.json and docs/protocol/messages.md
+    python scripts/gen_protocol.py      writes docs/protocol/schema.json and docs/protocol/messages.md
 
 A field is written down once, in its class; a test fails while the two files say something else.
 What the schema cannot say: kinds, subtypes, blocks and fields that nobody knows are passed on, not refused.
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 import msgspec
+from pages import main
 
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
 from parley.protocol.messages.requests import SUBTYPES
 from parley.protocol.rules import ASKERS, SPEAKERS, Role
 
-FOLDER = "docs/protocol"
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
 
 
@@ -81,7 +81,7 @@ def block_schema(cls: type[Block]) -> Json:
 def page() -> str:
     """The reference page: a table for each message, question, block and part."""
     defs = schema()["$defs"]
-    lines = ["# Messages", "", "Made from the classes by `python -m parley.protocol.schema`; do not edit.", ""]
+    lines = ["# Messages", "", "Made from the classes by `make docs`; do not edit.", ""]
     lines += ["## Lines", ""]
     for (kind, subkind), cls in messages().items():
         said = f"`{cls.__name__}`, said by {who(SPEAKERS.get(cls, {Role.ENGINE}))}."
@@ -138,13 +138,10 @@ def words(shape: Json) -> str:
     return "any"
 
 
-def files() -> dict[str, str]:
-    """What is in the folder of the docs, by file name."""
+def pages() -> dict[str, str]:
     pretty = msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
-    return {"schema.json": pretty + "\n", "messages.md": page()}
+    return {"docs/protocol/schema.json": pretty + "\n", "docs/protocol/messages.md": page()}
 
 
 if __name__ == "__main__":
-    for name, text in files().items():
-        with open(f"{FOLDER}/{name}", "w", encoding="utf-8") as file:
-            file.write(text)
+    raise SystemExit(main(pages()))
