@@ -72,7 +72,10 @@ def test_a_generator_writes_its_pages_and_names_those_that_are_not_current(
     assert capsys.readouterr().err == "docs/two.md is not current; run `make docs`\n"
 
 
-PAGES = ["README.md", "examples/README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md")
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
