@@ -220,14 +220,14 @@ def limits() -> Iterator[str]:
     yield fill_text(
         f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
         are {tree.MOST_CHARACTERS:,} characters ({finder.MOST_CHARACTERS:,} with here-documents),
-        {finder.MOST_COMMANDS} commands and {finder.DEEPEST} levels of nesting; for a path, {LONGEST_PATH:,} characters
-        and {MOST_PARTS} directories."""
+        {finder.MOST_COMMANDS} commands, {finder.DEEPEST} levels of nesting and {MOST_NAMES:,} file names, less if there
+        are many rules. The limits for a path are {LONGEST_PATH:,} characters and {MOST_PARTS} directories."""
     )
     yield ""
     yield fill_text(
-        f"""A command needs a rule if it has more than {tokens.MOST_COMMANDS} parts, could run in more than
-        {MOST_FOLDERS} directories, names more than {MOST_NAMES:,} files, or needs more than {MOST_ENTRIES:,}
-        directory entries to be read."""
+        f"""A command that could run in more than {MOST_FOLDERS} directories, or needs more than {MOST_ENTRIES:,}
+        directory entries to be read, is never read-only. With more than {tokens.MOST_COMMANDS} parts, only a bare
+        `Bash` rule allows it."""
     )
 
 
