@@ -20,14 +20,14 @@ from collections.abc import Callable
 
 from parley.permissions.base import Request
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import RealView
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.permissions.shell import Line, allowed_by, finds, is_read_only, read, targets, unresolved
-from parley.permissions.shell.finder import _surveyed
-from parley.permissions.shell.readonly import files_read
-from parley.permissions.shell.tokens import _read
+from parley.permissions.shell.denied.search import _surveyed
+from parley.permissions.shell.readonly.check import files_read
+from parley.permissions.shell.strict_parser import _read
 from parley.permissions.shell.wrappers import unwrapped
-from parley.permissions.view import RealView
 
 PLAIN = ("npm test", "ls -la", "touch x.txt")
 GIT = ("git status", "git log --oneline -5", "git commit -m x")

@@ -29,12 +29,12 @@ from typing import Any
 import msgspec
 
 from parley.compose.composer import Composer
-from parley.engine.history import tokens, weight
-from parley.engine.hub import Hub
-from parley.engine.setup import Setup
+from parley.engine.context.history import tokens, weight
+from parley.engine.session.config import Setup
+from parley.engine.session.hub import Hub
 from parley.memory.base import Keeper, Recall
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.dialects import Consolidation

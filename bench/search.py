@@ -25,12 +25,12 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.tools.base import Context, Tool, read_input
-from parley.tools.glob import Glob
-from parley.tools.grep import Grep
-from parley.workspace import ripgrep
+from parley.tools.search.glob import Glob
+from parley.tools.search.grep import Grep
 from parley.workspace.base import Reach
-from parley.workspace.processes import Processes
-from parley.workspace.search import LocalSearch
+from parley.workspace.process.processes import Processes
+from parley.workspace.search import ripgrep
+from parley.workspace.search.search import LocalSearch
 
 WORDS = ("engine", "session", "tool", "result", "model", "stream", "line", "path", "read", "write", "value", "index")
 ENDINGS = (".py", ".py", ".py", ".ts", ".ts", ".js", ".md", ".json", ".txt", ".html")

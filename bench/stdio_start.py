@@ -26,8 +26,8 @@ import time
 from pathlib import Path
 
 from parley.stores.base import Entry
-from parley.stores.line import Context
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.sqlite import Sqlite
 
 STATUS = b'{"type":"control","action":"status"}\n'
 PROMPT = b'{"type":"user","message":{"role":"user","content":"say Hi"}}\n'

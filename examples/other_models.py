@@ -9,7 +9,7 @@ Prints:
 import asyncio
 
 from parley import Client, Options
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 
 HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello from %s."'

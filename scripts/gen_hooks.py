@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from pages import fill, main, table
 
-from parley.hooks.answer import MOST_REASON_CHARS
 from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
 from parley.hooks.merge import RULES
+from parley.hooks.output import MOST_REASON_CHARS
 
 PAGE = "docs/hooks.md"
 

@@ -10,32 +10,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from pages import fill, main, table
 
-from parley.permissions import gitconfig
 from parley.permissions.base import Allow, Deny, Entry, Request
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths import LONGEST_PATH
-from parley.permissions.protected import FILES, FOLDERS, PLACES
+from parley.permissions.git import config
+from parley.permissions.paths.filesystem import MOST_ENTRIES, MOST_PARTS
+from parley.permissions.paths.patterns import LONGEST_PATH
+from parley.permissions.paths.protected import FILES, FOLDERS, PLACES
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell import (
-    allowing,
-    assignments,
-    edits,
-    finder,
-    following,
-    git,
-    runners,
-    special,
-    tables,
-    tokens,
-    tree,
-    wrappers,
-)
-from parley.permissions.shell.glimpse import SEARCHERS, SEARCHERS_IF_RECURSIVE
-from parley.permissions.shell.inert import INERT
-from parley.permissions.shell.programs import Program
+from parley.permissions.shell import allowing, assignments, edits, strict_parser, treesitter, wrappers
+from parley.permissions.shell.arguments import Program
+from parley.permissions.shell.denied import interpreters, search
+from parley.permissions.shell.denied.inert import INERT
+from parley.permissions.shell.denied.mentions import SEARCHERS, SEARCHERS_IF_RECURSIVE
+from parley.permissions.shell.readonly import following, git, special, tables
 from parley.permissions.shell.targets import MOST_FOLDERS, MOST_NAMES
-from parley.permissions.view import MOST_ENTRIES, MOST_PARTS
 from parley.protocol.base import Json, Struct
 
 CWD = "/work"
@@ -219,15 +208,15 @@ def mode_table() -> Iterator[str]:
 def limits() -> Iterator[str]:
     yield fill_text(
         f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
-        are {tree.MOST_CHARACTERS:,} characters ({finder.MOST_CHARACTERS:,} with here-documents),
-        {finder.MOST_COMMANDS} commands, {finder.DEEPEST} levels of nesting and {MOST_NAMES:,} file names, less if there
+        are {treesitter.MOST_CHARACTERS:,} characters ({search.MOST_CHARACTERS:,} with here-documents),
+        {search.MOST_COMMANDS} commands, {search.DEEPEST} levels of nesting and {MOST_NAMES:,} file names, less if there
         are many rules. The limits for a path are {LONGEST_PATH:,} characters and {MOST_PARTS} directories."""
     )
     yield ""
     yield fill_text(
         f"""A command that could run in more than {MOST_FOLDERS} directories, or needs more than {MOST_ENTRIES:,}
-        directory entries to be read, is never read-only. With more than {tokens.MOST_COMMANDS} parts, only a bare
-        `Bash` rule allows it."""
+        directory entries to be read, is never read-only. With more than {strict_parser.MOST_COMMANDS} parts, only a
+        bare `Bash` rule allows it."""
     )
 
 
@@ -259,10 +248,10 @@ def reference() -> Iterator[str]:
         "Keys that are known to be harmless, some only with certain values:",
         "",
     )
-    keys = {f"{section}.{name}" for section, known in gitconfig.SECTIONS.items() for name in known}
-    keys |= {f"{section}.*.{name}" for section, known in gitconfig.SUBSECTIONS.items() for name in known}
-    keys |= {f"{section}.*" for section in gitconfig.ANY_KEY}
-    keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in gitconfig.VALUES}
+    keys = {f"{section}.{name}" for section, known in config.SECTIONS.items() for name in known}
+    keys |= {f"{section}.*.{name}" for section, known in config.SUBSECTIONS.items() for name in known}
+    keys |= {f"{section}.*" for section in config.ANY_KEY}
+    keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in config.VALUES}
     yield listed(keys)
 
 
@@ -324,12 +313,15 @@ def command_tables() -> Iterator[str]:
     yield ""
     yield "## Where denied commands are found"
     yield ""
-    yield f"- after {listed(finder.WRAPPERS)}, and after {listed(finder.RUNS_NEXT)} of `find`"
-    yield f"- in the arguments of {listed(finder.SHELLS | finder.EVALUATORS | runners.TEXTS | runners.EDITORS)}"
-    yield f"- in subscripts in {listed(runners.SUBSCRIPTS)}"
-    yield f"- after the options of {listed(finder.GIT_LIKE)}"
-    yield from (f"- after {listed(names)}: {listed(words)}" for words, names in grouped(runners.SUBRUNNERS))
-    yield from (f"- in option values of {listed(names)}: {listed(words)}" for words, names in grouped(runners.OPTIONS))
+    yield f"- after {listed(search.WRAPPERS)}, and after {listed(search.RUNS_NEXT)} of `find`"
+    texts = search.SHELLS | search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS
+    yield f"- in the arguments of {listed(texts)}"
+    yield f"- in subscripts in {listed(interpreters.SUBSCRIPTS)}"
+    yield f"- after the options of {listed(search.GIT_LIKE)}"
+    yield from (f"- after {listed(names)}: {listed(words)}" for words, names in grouped(interpreters.SUBRUNNERS))
+    yield from (
+        f"- in option values of {listed(names)}: {listed(words)}" for words, names in grouped(interpreters.OPTIONS)
+    )
     yield f"- in every argument of a program that is not named above and not one of {listed(INERT)}"
     yield ""
     yield "## Directory searches"

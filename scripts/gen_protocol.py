@@ -14,7 +14,7 @@ from pages import main
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
 from parley.protocol.messages.requests import SUBTYPES
-from parley.protocol.rules import ASKERS, SPEAKERS, Role
+from parley.protocol.roles import ASKERS, SPEAKERS, Role
 
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
 

@@ -16,11 +16,11 @@ SOURCE = Path(__file__).parent.parent / "src"
 HELPER = "parley.workspace.private_files"
 ALLOWED = {
     "parley.workspace.atomic": "files of the working tree, by the descriptor of a folder within reach",
-    "parley.settings.folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
-    "parley.cli.sessions": "an export goes where the person says, be it a pipe or a device",
+    "parley.settings.safe_folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
+    "parley.cli.commands.sessions": "an export goes where the person says, be it a pipe or a device",
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
-    "parley.cli.streams": "/dev/null in place of a closed stream",
-    "parley.sdk.materialised": "in a new folder of its own, from mkdtemp",
+    "parley.cli.stdio": "/dev/null in place of a closed stream",
+    "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",
     "parley.testing.plugin": "the folders of a test",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})

@@ -62,16 +62,21 @@ def test_no_heavy_module_is_loaded_for_an_offline_turn(tmp_path: Path) -> None:
 
 def test_nothing_of_hooks_is_loaded_where_there_are_none(tmp_path: Path) -> None:
     loaded = loaded_for(tmp_path, "--print", "--model", "offline", 'call Bash {"command": "echo one"}')
-    assert [name for name in loaded if name.startswith(("parley.hooks", "parley.engine.hooking"))] == []
+    assert [name for name in loaded if name.startswith(("parley.hooks", "parley.engine.hooks.dispatcher"))] == []
 
 
 def test_nothing_of_a_memory_is_loaded_where_there_is_none(tmp_path: Path) -> None:
     for more in ((), ("--db", "kept.db", "--memory", "off")):
         loaded = loaded_for(tmp_path, "--print", "--model", "offline", *more, "say Hi")
-        names = ("parley.memory", "parley.engine.remembering", "parley.engine.distill", "parley.settings.remembering")
+        names = (
+            "parley.memory",
+            "parley.engine.memory.worker",
+            "parley.engine.distill",
+            "parley.settings.memory_options",
+        )
         assert [name for name in loaded if name.startswith(names)] == []
 
 
 def test_the_version_is_told_without_loading_the_engine(tmp_path: Path) -> None:
     loaded = loaded_for(tmp_path, "--version")
-    assert not {"asyncio", "msgspec", "typing", "parley.engine.session"} & set(loaded)
+    assert not {"asyncio", "msgspec", "typing", "parley.engine.session.session"} & set(loaded)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # fmt: off
     # isort: off
     from parley.sdk.attach import Attached as Attached, attach as attach
-    from parley.sdk.blocks import (
+    from parley.sdk.types.blocks import (
         ContentBlock as ContentBlock, OtherBlock as OtherBlock, ServerToolName as ServerToolName,
         ServerToolResultBlock as ServerToolResultBlock, ServerToolUseBlock as ServerToolUseBlock,
         TextBlock as TextBlock, ThinkingBlock as ThinkingBlock, ToolResultBlock as ToolResultBlock,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ControlTimeout as ControlTimeout, NotConnected as NotConnected, ProcessError as ProcessError,
         ResultError as ResultError,
     )
-    from parley.sdk.hook_shapes import (
+    from parley.sdk.types.hooks import (
         HookInput as HookInput, BaseHookInput as BaseHookInput, PreToolUseHookInput as PreToolUseHookInput,
         PostToolUseHookInput as PostToolUseHookInput,
         PostToolUseFailureHookInput as PostToolUseFailureHookInput,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput, HookJSONOutput as HookJSONOutput,
     )
     from parley.sdk.hooks import HookCallback as HookCallback, HookContext as HookContext, HookMatcher as HookMatcher
-    from parley.sdk.messages import (
+    from parley.sdk.types.messages import (
         AssistantMessage as AssistantMessage, ConversationResetMessage as ConversationResetMessage,
         DeferredToolUse as DeferredToolUse, HookEventMessage as HookEventMessage, Message as Message,
         MirrorErrorMessage as MirrorErrorMessage, Notice as Notice, RateLimitEvent as RateLimitEvent,
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
         rename_session as rename_session, tag_session as tag_session, delete_session as delete_session,
         fork_session as fork_session, ForkSessionResult as ForkSessionResult,
     )
-    from parley.sdk.shapes import (
+    from parley.sdk.types.shapes import (
         PermissionMode as PermissionMode, EffortLevel as EffortLevel, McpServerConfig as McpServerConfig,
         McpSdkServerConfig as McpSdkServerConfig, McpServerStatus as McpServerStatus,
         McpServerStatusConfig as McpServerStatusConfig, McpServerConnectionStatus as McpServerConnectionStatus,
@@ -113,11 +113,11 @@ if TYPE_CHECKING:
         SdkBeta as SdkBeta, SandboxSettings as SandboxSettings, SandboxNetworkConfig as SandboxNetworkConfig,
         SandboxIgnoreViolations as SandboxIgnoreViolations,
     )
-    from parley.sdk.store import (
+    from parley.sdk.store.interface import (
         SessionStore as SessionStore, InMemorySessionStore as InMemorySessionStore,
         fold_session_summary as fold_session_summary,
     )
-    from parley.sdk.store_sessions import (
+    from parley.sdk.store.sessions import (
         import_session_to_store as import_session_to_store,
         list_sessions_from_store as list_sessions_from_store,
         get_session_info_from_store as get_session_info_from_store,
@@ -132,14 +132,14 @@ if TYPE_CHECKING:
         SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations,
         create_sdk_mcp_server as create_sdk_mcp_server, tool as tool,
     )
-    from parley.sdk.turns import Turn as Turn
-    from parley.sdk.wire import Ended as Ended, Transport as Transport, Wire as Wire
+    from parley.sdk.runtime.turns import Turn as Turn
+    from parley.sdk.runtime.transport import Ended as Ended, Transport as Transport, Wire as Wire
     # isort: on
     # fmt: on
 
 HOMES: dict[str, str] = {
     "parley.sdk.attach": "Attached attach",
-    "parley.sdk.blocks": (
+    "parley.sdk.types.blocks": (
         "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock "
         "ThinkingBlock ToolResultBlock ToolUseBlock"
     ),
@@ -148,7 +148,7 @@ HOMES: dict[str, str] = {
         "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
         "NotConnected ProcessError ResultError"
     ),
-    "parley.sdk.hook_shapes": (
+    "parley.sdk.types.hooks": (
         "HookInput BaseHookInput PreToolUseHookInput PostToolUseHookInput PostToolUseFailureHookInput "
         "PostToolUseFailureHookSpecificOutput UserPromptSubmitHookInput StopHookInput SubagentStopHookInput "
         "PreCompactHookInput NotificationHookInput SubagentStartHookInput PermissionRequestHookInput "
@@ -162,7 +162,7 @@ HOMES: dict[str, str] = {
         "MessageDisplayHookSpecificOutput HookJSONOutput"
     ),
     "parley.sdk.hooks": "HookCallback HookContext HookMatcher",
-    "parley.sdk.messages": (
+    "parley.sdk.types.messages": (
         "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message "
         "MirrorErrorMessage Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage "
         "TERMINAL_TASK_STATUSES TaskNotificationMessage TaskProgressMessage TaskStartedMessage "
@@ -180,7 +180,7 @@ HOMES: dict[str, str] = {
         "SDKSessionInfo SessionMessage project_key_for_directory rename_session tag_session delete_session "
         "fork_session ForkSessionResult"
     ),
-    "parley.sdk.shapes": (
+    "parley.sdk.types.shapes": (
         "PermissionMode EffortLevel McpServerConfig McpSdkServerConfig McpServerStatus McpServerStatusConfig "
         "McpServerConnectionStatus McpServerInfo McpStatusResponse McpToolAnnotations McpToolInfo "
         "SystemInitData SystemInitMcpServer SystemInitPlugin SystemInitPluginError FastModeState "
@@ -191,16 +191,16 @@ HOMES: dict[str, str] = {
         "SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta "
         "SandboxSettings SandboxNetworkConfig SandboxIgnoreViolations"
     ),
-    "parley.sdk.store": "SessionStore InMemorySessionStore fold_session_summary",
-    "parley.sdk.store_sessions": (
+    "parley.sdk.store.interface": "SessionStore InMemorySessionStore fold_session_summary",
+    "parley.sdk.store.sessions": (
         "import_session_to_store list_sessions_from_store get_session_info_from_store "
         "get_session_messages_from_store list_subagents_from_store get_subagent_messages_from_store "
         "rename_session_via_store tag_session_via_store delete_session_via_store fork_session_via_store"
     ),
     "parley.sdk.sync": "SyncClient SyncTurn query_sync",
     "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
-    "parley.sdk.turns": "Turn",
-    "parley.sdk.wire": "Ended Transport Wire",
+    "parley.sdk.runtime.turns": "Turn",
+    "parley.sdk.runtime.transport": "Ended Transport Wire",
 }
 """Where each name lives."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from parley.sdk.blocks import *  # noqa: F403
-from parley.sdk.hook_shapes import *  # noqa: F403
 from parley.sdk.hooks import *  # noqa: F403
-from parley.sdk.messages import *  # noqa: F403
 from parley.sdk.options import *  # noqa: F403
 from parley.sdk.permissions import *  # noqa: F403
-from parley.sdk.shapes import *  # noqa: F403
+from parley.sdk.types.blocks import *  # noqa: F403
+from parley.sdk.types.hooks import *  # noqa: F403
+from parley.sdk.types.messages import *  # noqa: F403
+from parley.sdk.types.shapes import *  # noqa: F403
 
 
 def __getattr__(name: str) -> object:

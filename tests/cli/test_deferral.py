@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from parley.cli.deferral import DEFERRED
+from parley.cli.lazy_imports import DEFERRED
 
 YEAR = timedelta(days=365)
-BEGIN = "import sys; from parley.cli.deferral import DEFERRED, Waiting, defer; defer(); "
+BEGIN = "import sys; from parley.cli.lazy_imports import DEFERRED, Waiting, defer; defer(); "
 
 
 def told_by(program: str, cwd: Path) -> str:
@@ -50,7 +50,7 @@ def certify(host: str, folder: Path) -> None:
 
 def test_a_turn_of_the_offline_model_touches_none_of_them(tmp_path: Path) -> None:
     program = (
-        "import sys; from parley.cli.deferral import DEFERRED, Waiting; from parley.cli.main import main\n"
+        "import sys; from parley.cli.lazy_imports import DEFERRED, Waiting; from parley.cli.main import main\n"
         "main(['--print', '--model', 'offline', 'say Hi'])\n"
         "named = DEFERRED & sys.modules.keys()\n"
         "print([name for name in named if type(sys.modules[name]) is not Waiting], {'ssl', 'inspect'} <= named)\n"
@@ -162,6 +162,6 @@ def test_encrypted_connections_of_asyncio_work(tmp_path: Path) -> None:
 def test_a_program_that_imports_parley_keeps_its_modules(tmp_path: Path) -> None:
     program = (
         "import sys, parley; parley.ClaudeAgentOptions, parley.query\n"
-        "import inspect; print(type(inspect).__name__, 'parley.cli.deferral' in sys.modules)\n"
+        "import inspect; print(type(inspect).__name__, 'parley.cli.lazy_imports' in sys.modules)\n"
     )
     assert told_by(program, tmp_path) == "module False\n"

@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import PARLEY, PATIENCE_SECONDS
 from parley.memory.base import CURATOR, Source
 from parley.memory.database import Database
-from parley.memory.tree import Draft, Tree
+from parley.memory.knowledge_tree import Draft, Tree
 
 ID = "11111111-1111-4111-8111-111111111111"
 HERE = ("--db", "agent.db")

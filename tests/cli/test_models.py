@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 
 # Reports every look-up and connection of the process, on the way to which nothing can hide from an audit hook.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.judge import Judge
+from parley.cli.commands.permission_check import Judge
 from parley.protocol.options import Options
 
 Json = dict[str, Any]

@@ -95,7 +95,7 @@ def test_the_key_still_reaches_the_model(tmp_path: Path, run: Any, keys: dict[st
 
 def test_other_processes_of_the_user_cannot_read_our_memory() -> None:
     code = (
-        "import ctypes; from parley.workspace.family import hide_memory; hide_memory(); "
+        "import ctypes; from parley.workspace.process.tree import hide_memory; hide_memory(); "
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

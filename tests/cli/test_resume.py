@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import PARLEY
-from parley.models.script import Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 
 OLD = "11111111-1111-4111-8111-111111111111"

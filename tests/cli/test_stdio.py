@@ -158,7 +158,7 @@ def test_nothing_of_the_engine_is_loaded_for_a_status(tmp_path: Path, environmen
         check=True,
     )
 
-    assert not {"asyncio", "parley.engine.session", "parley.cli.door"} & set(done.stderr.split())
+    assert not {"asyncio", "parley.engine.session.session", "parley.cli.run"} & set(done.stderr.split())
     assert read(done)[0]["subtype"] == "status"
 
 

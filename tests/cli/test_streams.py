@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.streams import Complaints
+from parley.cli.stdio import Complaints
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = (PARLEY, "--output-format", "stream-json", "--verbose", "--input-format", "stream-json", "--model", "offline")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.cli.text import Printer
+from parley.cli.output import Printer
 from parley.protocol.messages.system import ApiRetry
 
 

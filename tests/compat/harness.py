@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from install import Client, Unavailable, ensure, say
 
-from parley.models.script import Fault, Script, ScriptedTurn
+from parley.models.fake.script import Fault, Script, ScriptedTurn
 from parley.testing.model_server import Exchange, running
 
 ENGINE = Path(sys.executable).with_name("parley")

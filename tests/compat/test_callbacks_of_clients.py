@@ -8,7 +8,7 @@ import pytest
 from harness import Stage, installed
 from install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
 
-from parley.models.script import ScriptedTurn
+from parley.models.fake.script import ScriptedTurn
 
 CALLS = 32
 CELLS = [(form, kind) for form in ("string", "list", "generator") for kind in ("hook", "can_use_tool")]

@@ -29,7 +29,7 @@ import pytest
 from harness import installed
 from install import CURRENT_PYTHON
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.testing.model_server import ModelServer, running
 
 HERE = Path(__file__).parent

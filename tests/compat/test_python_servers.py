@@ -8,7 +8,7 @@ import pytest
 from harness import Report, Stage, installed
 from install import CURRENT_PYTHON
 
-from parley.models.script import Call, ScriptedTurn
+from parley.models.fake.script import Call, ScriptedTurn
 
 COUNT = 32
 

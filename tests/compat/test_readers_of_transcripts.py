@@ -12,7 +12,7 @@ import pytest
 from harness import ENGINE, finish, installed
 from install import CCUSAGE, CODE_LOG
 
-from parley.models.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Call, Script, ScriptedTurn
 from parley.testing.model_server import running
 
 MODEL = "claude-sonnet-4-5"

@@ -10,7 +10,7 @@ import pytest
 from harness import Report, Stage, blocks, conversation, installed, said
 from install import CURRENT_PYTHON, TYPESCRIPT
 
-from parley.models.script import Call, ScriptedTurn
+from parley.models.fake.script import Call, ScriptedTurn
 
 YES = ScriptedTurn(text="Yes.")
 ERRAND = Call(name="Agent", input={"description": "look around", "prompt": "Look for plums."})

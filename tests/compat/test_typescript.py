@@ -29,7 +29,7 @@ from harness import (
 )
 from install import Client
 
-from parley.models.script import Fault, ScriptedTurn
+from parley.models.fake.script import Fault, ScriptedTurn
 from parley.version import PROTOCOL_LEVEL, __version__
 
 pytest_plugins = ["clients"]

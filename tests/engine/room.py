@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from parley.compose.composer import Composer
-from parley.compose.rows import dialect
-from parley.engine.hub import Hub
-from parley.engine.serve import Pump, serve
-from parley.engine.session import Session
-from parley.engine.setup import Setup
-from parley.engine.stamp import Stamp
+from parley.compose.registry import dialect
+from parley.engine.clock import Stamp
+from parley.engine.session.config import Setup
+from parley.engine.session.hub import Hub
+from parley.engine.session.pump import Pump, serve
+from parley.engine.session.session import Session
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.transports.memory import pair
 
 Json = dict[str, Any]

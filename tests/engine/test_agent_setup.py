@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.agent_setup import is_meant, is_offered, mode_for, model_for
-from parley.models.names import resolve
+from parley.engine.agents.setup import is_meant, is_offered, mode_for, model_for
+from parley.models.catalog import resolve
 
 
 @pytest.mark.parametrize(

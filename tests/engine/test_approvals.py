@@ -16,9 +16,10 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import approvals  # programmes are no package: their folder must be on the path first
 
-from parley.engine import serve, tool_call
-from parley.engine.asking import Asker
-from parley.engine.digest import digest
+from parley.engine.approval.gate import Asker
+from parley.engine.approval.input_digest import digest
+from parley.engine.session import pump as serve
+from parley.engine.turn import tool_executor
 from parley.permissions.base import Allow
 from parley.protocol.messages.requests import PermissionAnswer
 from parley.tools.base import read_input
@@ -70,7 +71,7 @@ def test_the_laws_catch_a_tool_that_is_given_something_else(tmp_path: Path, monk
     def other(tool: Any, input: Json) -> Any:
         return read_input(tool, {**input, "numbers": [1000]} if "numbers" in input else input)
 
-    monkeypatch.setattr(tool_call, "read_input", other)
+    monkeypatch.setattr(tool_executor, "read_input", other)
     with pytest.raises(approvals.Broken, match="ran without an approval"):
         approvals.run(tmp_path, schedules=20, seed=7)
 

@@ -12,10 +12,10 @@ import pytest
 from room import Json, Room
 
 from parley.compose.composer import Composer
-from parley.engine.digest import digest
+from parley.engine.approval.input_digest import digest
 from parley.errors import UsageError
 from parley.protocol.options import Options
-from parley.stores.claude import project_key
+from parley.stores.files.claude import project_key
 
 WRITE = "{ name = 'Write', id = 't1', input = { file_path = 'new.txt', content = 'x' } }"
 TOUCH = "{ name = 'Bash', id = 't1', input = { command = 'touch made', description = 'Make it' } }"

@@ -8,7 +8,7 @@ import pytest
 from room import Json, Room
 from yard import script, visit
 
-from parley.engine import attended
+from parley.engine.tasks import foreground
 
 UNTIL = "echo early; while ! test -e go.txt; do sleep 0.02; done; echo late"
 BASH = ("Bash", {"command": UNTIL, "description": "A long job"})
@@ -17,7 +17,7 @@ BASH = ("Bash", {"command": UNTIL, "description": "A long job"})
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command is told as a task as soon as it has begun."""
-    monkeypatch.setattr(attended, "TOLD_AFTER_SECONDS", 0)
+    monkeypatch.setattr(foreground, "TOLD_AFTER_SECONDS", 0)
 
 
 def tasks(room: Room) -> list[Json]:

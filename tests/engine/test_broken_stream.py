@@ -9,7 +9,7 @@ from pathlib import Path
 from models.loopback import loopback, stream
 from room import Json, Room
 
-from parley.models.render import event_objects, message_json
+from parley.models.event_synthesis import event_objects, message_json
 
 USAGE = {"input_tokens": 1, "output_tokens": 1}
 

@@ -11,14 +11,14 @@ import pytest
 from models.loopback import loopback, stream
 from room import Json, Room
 
-from parley.engine.budget import Budget, Spent, check, warnings
-from parley.engine.errand import Errand
-from parley.engine.usage import Ledger
+from parley.engine.accounting.budget import Budget, Spent, check, warnings
+from parley.engine.accounting.ledger import Ledger
+from parley.engine.side.query import Errand
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import Event, ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
+from parley.models.event_synthesis import event_objects, events_of, message_json
 from parley.models.prices import Prices
-from parley.models.render import event_objects, events_of, message_json
 
 WORK = """
 [[turn]]

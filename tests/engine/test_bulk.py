@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.bulk import ENVELOPE_BYTES, fitted, fitted_input
+from parley.engine.turn.result_spill import ENVELOPE_BYTES, fitted, fitted_input
 from parley.protocol.base import spell
 from parley.tools.base import Result
 

@@ -17,8 +17,8 @@ import pytest
 from models.loopback import Answer, loopback, stream
 from room import Json, Room
 
-from parley.models.names import CHARS_PER_TOKEN
-from parley.models.render import event_objects, message_json
+from parley.models.catalog import CHARS_PER_TOKEN
+from parley.models.event_synthesis import event_objects, message_json
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 DAY_SECONDS = 86_400

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.client_tools import HUNG_UP, declared
+from parley.engine.turn.client_tools import HUNG_UP, declared
 from parley.errors import UsageError
-from parley.stores.claude import project_key
+from parley.stores.files.claude import project_key
 
 WEATHER = {
     "name": "weather",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.compaction import Gauge, Policy, is_paired, keep_from, policy, threshold
-from parley.engine.history import History
+from parley.engine.context.compaction import Gauge, Policy, is_paired, keep_from, policy, threshold
+from parley.engine.context.history import History
 from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.stores.base import Entry

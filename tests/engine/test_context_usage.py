@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.context_usage import COLUMNS, ROWS, Contents, Row, context_usage, grid
-from parley.models.names import resolve
+from parley.engine.context.usage_report import COLUMNS, ROWS, Contents, Row, context_usage, grid
+from parley.models.catalog import resolve
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import ContextUsage
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine import answers
+from parley.engine.control.handlers import session as answers
 from parley.protocol.messages import requests
 from parley.workspace.base import Rewound
 from parley.workspace.local import LocalFiles

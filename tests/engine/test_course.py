@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.called import Called
-from parley.engine.course import CUT_OFF, Course
+from parley.engine.turn.in_flight import CUT_OFF, Course
+from parley.engine.turn.tool_outcome import Called
 from parley.tools.base import Result
 
 GIVEN = Called(result=Result(content="secret"))

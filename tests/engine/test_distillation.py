@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_compaction import assistant, boundary, call, heard, result, talks, text, user
 
-from parley.engine.compaction import is_paired, spoken_weight
-from parley.engine.distillation import (
+from parley.engine.context.compaction import is_paired, spoken_weight
+from parley.engine.context.history import tokens
+from parley.engine.memory.summary_levels import (
     FAN,
     LEAD,
     ROW_SHARE,
@@ -26,7 +27,6 @@ from parley.engine.distillation import (
     summary_tokens,
     tail_from,
 )
-from parley.engine.history import tokens
 from parley.memory.base import Summary
 from parley.stores.base import Entry
 

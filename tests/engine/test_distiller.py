@@ -10,7 +10,7 @@ from typing import Any
 from room import Json, Room
 from test_remembering import CREATE, Held, Remembering, run, says, told
 
-from parley.engine.history import weight
+from parley.engine.context.history import weight
 from parley.memory.base import Summary
 from parley.memory.database import Database
 from parley.memory.summaries import Summaries

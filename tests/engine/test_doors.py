@@ -17,16 +17,16 @@ import pytest
 from gen_permissions import CWD, RULES, SAMPLES, Sample, verdict
 from room import Json, Room
 
-from parley.cli.door import print_one
-from parley.cli.text import Printer
-from parley.compose.rows import TOOLS
+from parley.cli.output import Printer
+from parley.cli.run import print_one
+from parley.compose.registry import TOOLS
 from parley.compose.tools import make_tool
-from parley.engine.setup import Setup
+from parley.engine.session.config import Setup
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result, Tool, always_asks
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.workspace.base import Reach
 
 SESSION = "00000000-0000-4000-8000-00000000000a"

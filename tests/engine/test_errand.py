@@ -11,13 +11,13 @@ import pytest
 from models.loopback import loopback, whole
 from room import Json, Room
 
-from parley.engine.errand import Errand
-from parley.engine.usage import Ledger
+from parley.engine.accounting.ledger import Ledger
+from parley.engine.side.query import Errand
 from parley.errors import ModelError
 from parley.models.base import Event, Model, ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
+from parley.models.fake.script import read_script
 from parley.models.prices import Prices
-from parley.models.script import read_script
 from parley.testing.model_server import Exchange, ModelServer
 
 PAGE = whole(200, b"<p>page text</p>", {"content-type": "text/html"})

@@ -12,7 +12,7 @@ import msgspec
 from models.loopback import Answer, cut_off, loopback, stream
 from room import Json, Room, texts
 
-from parley.models.render import event_objects, message_json
+from parley.models.event_synthesis import event_objects, message_json
 
 CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "echo once >> ran"}}
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.extension_fields import level
+from parley.engine.session.extension_fields import level
 
 TODO = (
     "[[turn]]\ntools = [{ name = 'TodoWrite', id = 't1', input = { todos = ["

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from room import Json, Room, texts
 
-from parley.engine.fallback import is_unavailable
+from parley.engine.turn.fallback import is_unavailable
 from parley.errors import ModelError
 
 BUSY = '[[turn]]\nerror = { status = 529, type = "overloaded_error", message = "busy", retry_after_seconds = 0 }\n'

@@ -11,9 +11,9 @@ import pytest
 from models.loopback import loopback, stream
 from room import Json, Room
 
-from parley.engine.form import Form, read_form
+from parley.engine.turn.structured_output import Form, read_form
 from parley.errors import UsageError
-from parley.models.render import event_objects, message_json
+from parley.models.event_synthesis import event_objects, message_json
 
 NUMBER = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
 GIVES = """

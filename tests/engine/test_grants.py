@@ -11,8 +11,8 @@ import pytest
 from room import Json, Room
 
 from parley.stores.base import Entry
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 
 SESSION = "00000000-0000-4000-8000-00000000000a"
 DENY = {"behavior": "deny", "message": "no"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.history import History
+from parley.engine.context.history import History
 from parley.protocol.base import Json
 from parley.stores.base import Entry
 

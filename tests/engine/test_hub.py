@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from room import Room
 
-from parley.engine.hub import Hub
+from parley.engine.session.hub import Hub
 from parley.errors import SessionError
 
 

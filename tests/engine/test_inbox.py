@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from parley.engine.inbox import Inbox, Prompt, Rejected, TakenUp, join
+from parley.engine.session.prompt_queue import Inbox, Prompt, Rejected, TakenUp, join
 from parley.protocol.base import Json
 
 T = TypeVar("T")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine.serve import Pump
-from parley.models.render import event_objects, message_json
+from parley.engine.session.pump import Pump
+from parley.models.event_synthesis import event_objects, message_json
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.transports.memory import pair
 
 DONE = '[[turn]]\ntext = "Done."\n'

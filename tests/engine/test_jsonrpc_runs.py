@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 import jsonrpc_runs  # programmes are no package: their folder must be on the path first
 from schedules import Broken
 
-from parley.engine.session import Session
+from parley.engine.session.session import Session
 
 
 def test_every_run_has_one_end_and_every_cancel_one_answer(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from room import Room
 from test_commands import heard, put, saying, user_command
 from yard import own, results, script, visit
 
-from parley.engine.lead import agents_in
-from parley.engine.prompt import DEFAULT, Instructions, render
+from parley.engine.agents.main_agent import agents_in
+from parley.engine.context.system_prompt import DEFAULT, Instructions, render
 
 
 def lead(**fields: Any) -> Any:

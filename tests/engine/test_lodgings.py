@@ -13,7 +13,7 @@ import pytest
 from room import Json, Room
 from yard import visit
 
-from parley.engine.agent_task import AgentTask
+from parley.engine.agents.task import AgentTask
 
 AGENT = (
     '[[turn]]\nwhen = "%s"\ntools = [{ name = "Agent", id = "%s", input = { description = "d", prompt = "%s"%s } }]\n'

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from room import Json, Room
 
-from parley.engine.lost_tasks import LeftBehind, TaskBook
-from parley.engine.owed import Owed
+from parley.engine.recovery.orphaned_tasks import LeftBehind, TaskBook
+from parley.engine.tasks.delivery import Owed
 from parley.protocol.base import Message, plain
 from parley.stores.base import Entry
 

@@ -12,9 +12,9 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 import miriad_queue  # programmes are no package: their folder must be on the path first
 from schedules import Broken
 
-from parley.engine import prompts
-from parley.engine.inbox import Inbox, join
-from parley.engine.session import Session
+from parley.engine.session import prompts
+from parley.engine.session.prompt_queue import Inbox, join
+from parley.engine.session.session import Session
 
 
 def test_no_message_is_lost_or_doubled_and_every_turn_has_one_result(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.outcome import (
+from parley.engine.turn.outcome import (
     Outcome,
     aborted,
     api_failed,

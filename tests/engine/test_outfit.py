@@ -112,7 +112,7 @@ def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path, scop
 
 def test_a_smaller_window_makes_an_agent_compact_earlier(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
-        from parley.engine.agent_setup import compaction
+        from parley.engine.agents.setup import compaction
 
         policy = room.session.setup.compaction
         assert [compaction(policy, 1000, wish).window for wish in (500, 2000, 0, "x")] == [500, None, None, None]

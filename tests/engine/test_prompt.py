@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.prompt import DEFAULT, Instructions, render, system_blocks
+from parley.engine.context.system_prompt import DEFAULT, Instructions, render, system_blocks
 
 FACTS = ("Working directory: /work", "Platform: linux")
 SURROUNDINGS = "Surroundings:\n- Working directory: /work\n- Platform: linux"

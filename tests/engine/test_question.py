@@ -9,7 +9,7 @@ from pathlib import Path
 
 from room import Json, Room
 
-from parley.engine.digest import digest
+from parley.engine.approval.input_digest import digest
 
 PROGRAM = Path(__file__).parent.parent / "mcp" / "programs" / "gatekeeper.py"
 NAME = "mcp__gate__decide"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.readable import content_of
+from parley.engine.hooks.output_blocks import content_of
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 TEXT = {"type": "text", "text": "a"}

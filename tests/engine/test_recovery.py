@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.engine import recovery
+from parley.engine.recovery import interrupted_calls
 from parley.workspace.base import Reach
 
 BYPASS = {"permission_mode": "bypassPermissions"}
@@ -18,30 +18,35 @@ BYPASS = {"permission_mode": "bypassPermissions"}
 @pytest.mark.parametrize(
     ("tool", "allowed", "reads_only", "changes", "text"),
     [
-        ("Bash", False, False, None, recovery.NOT_RUN),
-        ("Write", False, False, ["/f"], recovery.NOT_RUN),
-        ("Read", True, True, None, recovery.READ_ONLY),
-        ("Bash", True, False, [], recovery.UNKNOWN),
-        ("mcp__s__t", True, False, [], recovery.UNKNOWN),
-        ("Write", True, False, None, recovery.UNKNOWN),
-        ("Write", True, False, [], recovery.NOT_DONE),
-        ("Edit", True, False, ["/f"], recovery.DONE.format(paths="/f")),
+        ("Bash", False, False, None, interrupted_calls.NOT_RUN),
+        ("Write", False, False, ["/f"], interrupted_calls.NOT_RUN),
+        ("Read", True, True, None, interrupted_calls.READ_ONLY),
+        ("Bash", True, False, [], interrupted_calls.UNKNOWN),
+        ("mcp__s__t", True, False, [], interrupted_calls.UNKNOWN),
+        ("Write", True, False, None, interrupted_calls.UNKNOWN),
+        ("Write", True, False, [], interrupted_calls.NOT_DONE),
+        ("Edit", True, False, ["/f"], interrupted_calls.DONE.format(paths="/f")),
     ],
 )
 def test_only_what_is_certain_is_told(
     tool: str, allowed: bool, reads_only: bool, changes: list[str] | None, text: str
 ) -> None:
     assert (
-        recovery.verdict(tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes) == text
+        interrupted_calls.verdict(tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes)
+        == text
     )
 
 
 @pytest.mark.parametrize(
     ("tool", "reads_only", "text"),
-    [("Bash", False, recovery.UNKNOWN), ("Write", False, recovery.UNKNOWN), ("Read", True, recovery.READ_ONLY)],
+    [
+        ("Bash", False, interrupted_calls.UNKNOWN),
+        ("Write", False, interrupted_calls.UNKNOWN),
+        ("Read", True, interrupted_calls.READ_ONLY),
+    ],
 )
 def test_of_a_call_of_another_engine_only_its_kind_is_certain(tool: str, reads_only: bool, text: str) -> None:
-    told = recovery.verdict(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
+    told = interrupted_calls.verdict(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
     assert told == text
 
 
@@ -89,13 +94,13 @@ def result_after_resume(folder: Path, session_id: str) -> Json:
 def test_a_call_that_was_never_allowed_did_not_run(tmp_path: Path) -> None:
     session_id = left_behind(tmp_path, call("Bash", command="touch made"), at="assistant")
 
-    assert result_after_resume(tmp_path, session_id)["content"] == recovery.NOT_RUN
+    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.NOT_RUN
 
 
 def test_nobody_knows_what_became_of_a_command(tmp_path: Path) -> None:
     session_id = left_behind(tmp_path, call("Bash", command="touch made"), at="permission")
 
-    assert result_after_resume(tmp_path, session_id)["content"] == recovery.UNKNOWN
+    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.UNKNOWN
 
 
 def test_a_file_that_was_written_is_known_to_be_written(tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ def test_a_file_that_was_written_is_known_to_be_written(tmp_path: Path) -> None:
     session_id = left_behind(tmp_path, call("Write", file_path=str(made), content="x"), at="permission")
 
     assert made.read_text() == "x"
-    assert result_after_resume(tmp_path, session_id)["content"] == recovery.DONE.format(paths=made)
+    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.DONE.format(paths=made)
 
 
 def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) -> None:
@@ -111,7 +116,7 @@ def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) -> None:
     script = call("Write", file_path=str(tmp_path / "folder"), content="x")
     session_id = left_behind(tmp_path, script, at="permission")
 
-    assert result_after_resume(tmp_path, session_id)["content"] == recovery.NOT_DONE
+    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.NOT_DONE
 
 
 def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Any, Self
 import pytest
 from room import Json, Room
 
-from parley.engine.setup import Setup
+from parley.engine.session.config import Setup
 from parley.errors import UsageError
 from parley.memory.base import CURATOR, Entry, Source
 from parley.memory.database import Database
-from parley.memory.tree import Tree
+from parley.memory.knowledge_tree import Tree
 from parley.models.base import Model, ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 
 LONG = "My sister Ada keeps bees on a roof in Turin. " * 50
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from room import Json, Room
 
-from parley.engine.repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, blamed, repaired
+from parley.engine.context.history_repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, blamed, repaired
 
 PNG = "iVBORw0KGgo="
 REFUSAL = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "Could not process image" }\n'

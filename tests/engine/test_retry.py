@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.retry import DEFAULT_RETRIES, delay_seconds
+from parley.engine.turn.retry import DEFAULT_RETRIES, delay_seconds
 from parley.errors import ModelError
 
 PASSING = ModelError("busy", retryable=True)

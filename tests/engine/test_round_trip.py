@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from room import Json, Room
 
-from parley.models.script import Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer
 
 SEARCH: Json = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}

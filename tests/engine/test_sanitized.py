@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from room import Json, Room
 
-from parley.engine.sanitized import sanitized
+from parley.engine.text import sanitized
 from parley.protocol.base import spell
 
 

@@ -15,7 +15,7 @@ import interrupts  # programmes are no package: their folder must be on the path
 import schedules
 import stage
 
-from parley.engine.inbox import Inbox
+from parley.engine.session.prompt_queue import Inbox
 
 
 def test_no_schedule_loses_doubles_or_reorders_a_prompt(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from room import Json, Room
 from yard import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
 
 from parley.compose.composer import Composer
-from parley.compose.servers import proxy_before
+from parley.compose.mcp import proxy_before
 from parley.errors import UsageError
 from parley.mcp.naming import qualified
 from parley.protocol.options import Options

@@ -15,12 +15,12 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 from stage import Stage  # programmes are no package: their folder must be on the path first
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.limits import deadlines, limits
 from parley.errors import UsageError
 from parley.models.base import Event, ModelRequest
-from parley.models.http import Deadlines
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
+from parley.models.http.call import Deadlines
 from parley.protocol.options import Options
 
 WORDS = "word " * 20

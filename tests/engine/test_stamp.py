@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from parley.engine.stamp import Stamp, iso, random_uuids
+from parley.engine.clock import Stamp, iso, random_uuids
 from parley.protocol.base import Message
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Result

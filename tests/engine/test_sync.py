@@ -9,7 +9,7 @@ import pytest
 from room import Room
 
 from parley.errors import SessionError, UsageError
-from parley.settings.variables import sync_policy
+from parley.settings.env_vars import sync_policy
 
 SCRIPT = """
 [[turn]]

@@ -13,9 +13,9 @@ import pytest
 from room import Json, Room
 
 from parley.compose.composer import Composer
-from parley.engine.heartbeat import Heartbeat
-from parley.engine.inbox import NOTIFICATION, Inbox, Prompt
-from parley.engine.session import Session
+from parley.engine.session.prompt_queue import NOTIFICATION, Inbox, Prompt
+from parley.engine.session.session import Session
+from parley.engine.turn.heartbeat import Heartbeat
 from parley.host import HostGone
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.thinking import Wish, thinking_field
-from parley.models.names import Facts
+from parley.engine.models.thinking import Wish, thinking_field
+from parley.models.catalog import Facts
 from parley.protocol.base import Json
 
 ADAPTIVE: Json = {"type": "adaptive"}

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.permissions import permits
 from parley.compose.tools import tool_context
-from parley.engine.asking import Asker
-from parley.engine.called import Called
-from parley.engine.digest import digest
-from parley.engine.tool_call import Caller
+from parley.engine.approval.gate import Asker
+from parley.engine.approval.input_digest import digest
+from parley.engine.turn.tool_executor import Caller
+from parley.engine.turn.tool_outcome import Called
 from parley.permissions.base import Decision, Request
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse

@@ -27,9 +27,9 @@ from hooked import (
 )
 from room import Json, Room
 
-from parley.engine import tool_hooks
-from parley.engine.course import CUT_OFF
-from parley.engine.tool_hooks import replaced
+from parley.engine.hooks import tool_hooks
+from parley.engine.hooks.tool_hooks import replaced
+from parley.engine.turn.in_flight import CUT_OFF
 from parley.tools.base import Result
 
 

@@ -10,8 +10,8 @@ import pytest
 from hooked import SILENCE, asked, contexts, matcher, play, questions, register, reply, results, specific, until_result
 from room import Json, Room, texts
 
-from parley.engine import turn_hooks
-from parley.engine.bulk import LINE_CAP_BYTES
+from parley.engine.hooks import turn_hooks
+from parley.engine.turn.result_spill import LINE_CAP_BYTES
 
 ONE = "[[turn]]\ntext = 'One.'"
 TWO = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'\n[[turn]]\ntext = 'Three.'"

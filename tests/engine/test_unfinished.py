@@ -14,7 +14,7 @@ from typing import Any
 from room import Json, Room
 from yard import own
 
-from parley.engine import recovery
+from parley.engine.recovery import interrupted_calls
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 ARGV = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -202,7 +202,7 @@ def test_a_fork_leaves_the_question_to_the_session_it_comes_from(tmp_path: Path)
     lines = engine.end()
 
     assert [line for line in lines if line["type"] == "control_request"] == []
-    assert recovery.NOT_RUN.encode() in transcript(home, fork)
+    assert interrupted_calls.NOT_RUN.encode() in transcript(home, fork)
 
 
 def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -> None:
@@ -281,4 +281,4 @@ def test_a_question_of_a_server_that_ended_with_its_engine_is_told_and_not_asked
     assert not any(line["type"] == "control_request" for line in lines)
     kept = transcript(home, session_id).decode()
     assert kept.count("The MCP server workshop had asked") == 1
-    assert recovery.UNKNOWN in kept
+    assert interrupted_calls.UNKNOWN in kept

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.usage import Ledger, added, blank
+from parley.engine.accounting.ledger import Ledger, added, blank
 from parley.models.prices import Prices
 from parley.protocol.base import Json
 from parley.protocol.messages.result import ModelUsage

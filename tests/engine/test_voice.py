@@ -7,12 +7,12 @@ from pathlib import Path
 
 from room import Room
 
-from parley.engine.agent_task import AgentTask
-from parley.engine.voice import Voice
+from parley.engine.agents.forwarding import Voice
+from parley.engine.agents.task import AgentTask
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.system import Status
-from parley.tools.delegation import AgentInput
+from parley.tools.delegation.calls import AgentInput
 
 
 def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_sessions_own(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.weighing import Opinion, weighed
+from parley.engine.approval.hook_opinion import Opinion, weighed
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.workspace.base import Reach
 

@@ -6,9 +6,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from parley.hooks.answer import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
+from parley.hooks.output import MOST_REASON_CHARS, HookFailed, Output, read_answer, read_output, unknown_keys
 from parley.protocol.base import UNSET
-from parley.sdk.hook_shapes import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
+from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 
 
 @pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from parley.hooks import command as module
-from parley.hooks.answer import HookFailed, Output, read_output
 from parley.hooks.base import EVENTS, Fired, Ran
 from parley.hooks.command import KEPT_BYTES, Command, Entry, Place
+from parley.hooks.output import HookFailed, Output, read_output
 from parley.protocol.base import UNSET
-from parley.workspace.processes import Processes
+from parley.workspace.process.processes import Processes
 
 PATIENCE_SECONDS = 90
 

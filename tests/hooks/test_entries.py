@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.entries import entries
+from parley.hooks.settings import entries
 from parley.settings.base import Value
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.answer import read_output
 from parley.hooks.base import EVENTS, OnFailure, Ran
 from parley.hooks.merge import RULES, Answer, Verdict, merge
+from parley.hooks.output import read_output
 
 
 def said(output: Any = None, *, on_failure: OnFailure = "continue", **ran: Any) -> Answer:

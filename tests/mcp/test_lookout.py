@@ -6,7 +6,7 @@ import asyncio
 
 from played import played
 
-from parley.mcp.lookout import Lookout
+from parley.mcp.list_changed import Lookout
 
 
 def test_announcements_that_come_together_are_one_look_and_one_that_comes_during_it_is_another() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from parley.memory.base import Entry, Line
 from parley.memory.outline import ordered, outline
-from parley.memory.stretch import lines, pieces, told
+from parley.memory.transcript_excerpt import lines, pieces, told
 from parley.protocol.base import Json
 from parley.stores.base import Entry as LogEntry
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from parley.errors import Refusal, SessionError
 from parley.memory.base import PERSON, Entry, Source
 from parley.memory.database import Database
-from parley.memory.tree import CHANGEABLE, Draft, Tree
+from parley.memory.knowledge_tree import CHANGEABLE, Draft, Tree
 
 SOURCE = Source(session="s", seq=3, uuid="u3")
 

@@ -29,10 +29,10 @@ from models.loopback import (
     whole,
 )
 from parley.errors import ModelError
-from parley.models.anthropic import Anthropic, headers
+from parley.models.backends.anthropic import Anthropic, headers
 from parley.models.base import Event, ModelRequest, read_event
 from parley.models.endpoint import Endpoint, is_loopback
-from parley.models.http import BAD_PROXY, Deadlines
+from parley.models.http.call import BAD_PROXY, Deadlines
 from parley.protocol.base import Json
 
 START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from models.asking import asking, assistant, text, user
-from parley.models.chat_body import body
+from parley.models.backends.chat_request import body
 from parley.protocol.base import Json
 
 PIXEL: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

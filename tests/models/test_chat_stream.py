@@ -9,8 +9,8 @@ import pytest
 
 from models.asking import counting
 from parley.errors import ModelError
-from parley.models.chat_stream import DONE, ChatStream
-from parley.models.growth import Growing
+from parley.models.accumulator import Growing
+from parley.models.backends.chat_stream import DONE, ChatStream
 from parley.protocol.base import Json
 
 USAGE = {"prompt_tokens": 30, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 10}}

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from models.asking import asking, run, user
 from models.loopback import EVENT_STREAM, Line, loopback, self_signed
 from models.test_sse import cut
-from parley.models.anthropic import Anthropic
+from parley.models.backends.anthropic import Anthropic
 from parley.models.base import Event
-from parley.models.chunks import LONGEST_HEAD_BYTES, Merger
 from parley.models.endpoint import Endpoint
-from parley.models.http import Pool, refusal
+from parley.models.http.call import Pool, refusal
+from parley.models.http.chunk_merging import LONGEST_HEAD_BYTES, Merger
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"

@@ -12,12 +12,12 @@ from models.asking import asking, counting, user
 from models.asking import text as says
 from models.test_record import Said, answer
 from parley.errors import ModelError, UsageError
+from parley.models.accumulator import Growing
 from parley.models.base import Model
-from parley.models.fault import FOR_EVER, ROWS, Fault, Plan, read_fault
-from parley.models.faulty import Faulty
-from parley.models.growth import Growing
-from parley.models.http import Deadlines
-from parley.models.scripted import Scripted
+from parley.models.fake.scripted import Scripted
+from parley.models.faults.catalog import FOR_EVER, ROWS, Fault, Plan, read_fault
+from parley.models.faults.model import Faulty
+from parley.models.http.call import Deadlines
 
 CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "rm -rf everything"}}
 ANSWER = answer(says("Let me see."), CALL, chunk_chars=10)

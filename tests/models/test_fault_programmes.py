@@ -15,8 +15,8 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 import broken_streams  # programmes are no package: their folder must be on the path first
 import fault_storm
 
-from parley.engine.exchange import Exchange
-from parley.engine.usage import Ledger
+from parley.engine.accounting.ledger import Ledger
+from parley.engine.turn.model_call import Exchange
 
 
 def twice(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from parley.errors import ModelError
+from parley.models.accumulator import Growing, is_unreadable
 from parley.models.base import Event, read_event
-from parley.models.growth import Growing, is_unreadable
 from parley.protocol.base import Json
 from parley.protocol.blocks import Block, Text, Thinking, ToolUse, UnknownBlock
 

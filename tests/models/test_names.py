@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.models.names import ALIASES, Choice, Facts, facts, listing, resolve
+from parley.models.catalog import ALIASES, Choice, Facts, facts, listing, resolve
 from parley.protocol.base import Json
 
 BIG = Facts(1_000_000, 128_000, takes_effort=True, takes_task_budget=True)

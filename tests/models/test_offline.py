@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from models.asking import asking, assistant, counting, flaw, heard, refusal, run, text, user
-from parley.models.growth import Growing
-from parley.models.offline import GREETING, Offline, answer
-from parley.models.script import Call, Fault, ScriptedTurn
+from parley.models.accumulator import Growing
+from parley.models.fake.offline import GREETING, Offline, answer
+from parley.models.fake.script import Call, Fault, ScriptedTurn
 from parley.protocol.base import Json
 
 READ: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}

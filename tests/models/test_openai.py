@@ -11,9 +11,9 @@ import pytest
 
 from models.asking import asking, assistant, counting, flaw, heard, refusal, run, user
 from models.loopback import Answer, Loopback, Request, cut_off, loopback, silence, stream, whole
+from parley.models.backends.openai import OpenAI
 from parley.models.base import Event, ModelRequest
 from parley.models.endpoint import Endpoint
-from parley.models.openai import OpenAI
 from parley.protocol.base import Json
 
 KEY = ("authorization", "Bearer sk-secret")

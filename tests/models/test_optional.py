@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import ModelError
-from parley.models.optional import Dropped, blamed
+from parley.models.backends.unsupported_fields import Dropped, blamed
 
 SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_control")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from models.asking import run
-from parley.models.patience import Patience
+from parley.models.http.timeouts import Patience
 
 SOON = 0.01
 NEVER = 3600.0

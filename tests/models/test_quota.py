@@ -8,9 +8,9 @@ import pytest
 
 from models.asking import asking, heard, refusal, run, user
 from models.loopback import loopback, stream, whole
-from parley.models.anthropic import Anthropic
+from parley.models.backends.anthropic import Anthropic
+from parley.models.backends.rate_limits import PREFIX, quota
 from parley.models.endpoint import Endpoint
-from parley.models.quota import PREFIX, quota
 from parley.protocol.messages.notices import RateLimitInfo
 
 SAID = {

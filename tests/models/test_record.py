@@ -18,11 +18,11 @@ from models.asking import asking, counting, heard, refusal, run, user
 from models.asking import text as says
 from parley.errors import ModelError, UsageError
 from parley.models.base import Event, ModelRequest
-from parley.models.record import Recorder, Writer
+from parley.models.event_synthesis import events_of, message_json
+from parley.models.recording.format import Head
+from parley.models.recording.recorder import Recorder, Writer
+from parley.models.recording.replay import Replay
 from parley.models.redaction import Redaction
-from parley.models.render import events_of, message_json
-from parley.models.replay import Replay
-from parley.models.tape import Head
 
 USAGE = {"input_tokens": 1, "output_tokens": 1}
 SECRET = "open-sesame-please"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.models.growth import Growing
-from parley.models.render import events_of, message_json
+from parley.models.accumulator import Growing
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Json
 from parley.protocol.blocks import Text
 

@@ -10,8 +10,8 @@ from played import played
 
 from models.asking import asking, heard, refusal, run, user
 from parley.errors import ModelError
-from parley.models.replay import Replay
-from parley.models.tape import Asked, Ended, Head, Told
+from parley.models.recording.format import Asked, Ended, Head, Told
+from parley.models.recording.replay import Replay
 
 STOP = msgspec.Raw(b'{"type":"message_stop"}')
 

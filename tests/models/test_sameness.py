@@ -8,7 +8,7 @@ import pytest
 
 from models.asking import assistant, user
 from models.asking import text as says
-from parley.models.sameness import departure, normal, unmarked
+from parley.models.recording.request_matching import departure, normal, unmarked
 
 TAPE = {"cwd": "/home/me/one", "home": "/home/me", "tmp": "/tmp"}
 HERE = {"cwd": "/srv/two", "home": "/home/you", "tmp": "/var/tmp"}

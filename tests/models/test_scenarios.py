@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from room import Json, Room
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.protocol.base import Struct
 from parley.testing.model_server import ModelServer
 

@@ -9,8 +9,8 @@ import pytest
 
 from models.asking import asking, assistant, counting, flaw, text, user
 from parley.errors import ModelError, UsageError
-from parley.models import script
-from parley.models.script import Call, Fault, Player, Script, ScriptedTurn, last_text, read_script
+from parley.models.fake import script
+from parley.models.fake.script import Call, Fault, Player, Script, ScriptedTurn, last_text, read_script
 from parley.protocol.base import Json
 
 EVERYTHING = """

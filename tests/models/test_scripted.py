@@ -9,8 +9,8 @@ import pytest
 
 from models.asking import asking, counting, flaw, heard, refusal, run, user
 from parley.errors import UsageError
-from parley.models.render import events_of, message_json
-from parley.models.scripted import Scripted
+from parley.models.event_synthesis import events_of, message_json
+from parley.models.fake.scripted import Scripted
 from parley.protocol.base import Json
 
 USAGE = "{ input_tokens = 3, output_tokens = 2 }"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.models.sse import EventReader
+from parley.models.http.sse import EventReader
 
 
 def read(*chunks: bytes) -> list[bytes]:

@@ -8,7 +8,7 @@ import pytest
 
 from models.asking import user
 from parley.errors import UsageError
-from parley.models.tape import read_tape
+from parley.models.recording.format import read_tape
 
 HEAD = b'{"type":"tape","version":1}\n'
 ASKED = (

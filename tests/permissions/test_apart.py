@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tree import Tree
 
-from parley.permissions.apart import Apart
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.decision import decide
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
+from parley.permissions.worktree_rules import Apart
 from parley.workspace.base import Worktree
 
 OWN = "/w/.claude/worktrees/a"

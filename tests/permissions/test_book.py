@@ -6,7 +6,7 @@ import pytest
 from tree import Tree
 
 from parley.permissions.base import Allow, Ask, BadUpdate, Deny, Request
-from parley.permissions.book import Book, Given
+from parley.permissions.policy import Book, Given
 from parley.settings.base import Merged, NotWritten, RuleText, Value
 
 TOUCH = Request(tool="Bash", input={"command": "touch x"}, cwd="/w")

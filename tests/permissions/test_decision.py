@@ -9,7 +9,7 @@ from tree import Tree
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.decision import decide
-from parley.permissions.doubts import CLIMBS_A_LINK
+from parley.permissions.paths.hazards import CLIMBS_A_LINK
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
 from parley.workspace.base import Reach

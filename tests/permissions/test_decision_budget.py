@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tree import Tree
 
-from parley.permissions import hosts, wildcards
+from parley.permissions import web_hosts, wildcards
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.budget import OverBudget
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths import LONGEST_PATH
+from parley.permissions.paths.filesystem import MOST_PARTS, Glance, follow
+from parley.permissions.paths.patterns import LONGEST_PATH
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import MOST_PARTS, Glance, follow
 
 
 def decided(tool: str, value: str, mode: str, *denied: str, links: dict[str, str] | None = None) -> Decision:
@@ -119,4 +119,4 @@ def test_stars_stand_for_any_text(pattern: str, text: str, expected: bool) -> No
 
 
 def test_a_host_that_is_too_long_is_none() -> None:
-    assert hosts.host_of("https://" + "é." * 20_000 + "org") is None
+    assert web_hosts.host_of("https://" + "é." * 20_000 + "org") is None

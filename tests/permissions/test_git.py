@@ -17,10 +17,10 @@ import pytest
 from hostile_git import ENVIRONMENT, NAMING, RUNNING, Ground, broken_head, git, has_git, make_repository, plant
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
-from parley.permissions.book import Book, Given
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import RealView
+from parley.permissions.policy import Book, Given
 from parley.permissions.rules import Rules
-from parley.permissions.view import RealView
 
 Json = dict[str, Any]
 PATIENCE_SECONDS = 120

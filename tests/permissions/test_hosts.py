@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.hosts import fits, host_of, is_near
+from parley.permissions.web_hosts import fits, host_of, is_near
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from parley.permissions.base import Allow, Request
-from parley.permissions.book import Book, Given
-from parley.permissions.later import Later
-from parley.permissions.view import RealView
+from parley.permissions.lazy import Later
+from parley.permissions.paths.filesystem import RealView
+from parley.permissions.policy import Book, Given
 from parley.settings.base import Merged
 
 

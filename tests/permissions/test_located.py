@@ -18,9 +18,9 @@ import path_canary
 
 from parley.permissions.base import Allow, Ask, Decision, Request
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import RealView
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import RealView
 from parley.workspace.search_path import DEFAULT, folders, with_absolute_path
 
 SYSTEM = "/usr/bin:/bin"

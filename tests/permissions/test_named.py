@@ -9,7 +9,7 @@ from parley.permissions.base import Allow, Ask, Decision, Request
 from parley.permissions.decision import decide
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell.prefixed import edits_lines
+from parley.permissions.shell.prefix_rules import edits_lines
 
 
 def decided(command: str, *allow: str, cwd: str = "/w", session: str = "/w", deny: str = "") -> Decision:

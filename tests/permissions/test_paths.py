@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions import paths
+from parley.permissions.paths import patterns
 
 
 def denies(spec: str, path: str, *more: str) -> bool:
-    return paths.denies(spec, path, root="/repo", cwds=("/w", *more), home="/home/me")
+    return patterns.denies(spec, path, root="/repo", cwds=("/w", *more), home="/home/me")
 
 
 def allows(spec: str, path: str) -> bool:
-    return paths.allows(spec, path, root="/repo", cwd="/w", home="/home/me")
+    return patterns.allows(spec, path, root="/repo", cwd="/w", home="/home/me")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from tree import Tree
 from parley.permissions.base import Allow, Ask, Decision, Deny, Request
 from parley.permissions.command import MOVED_A_LINK
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import RealView
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import RealView
 
 LINKS = {"/w/d/out": "/etc/x", "/w/d/near": "../x", "/w/d/folder": "/etc/folder"}
 

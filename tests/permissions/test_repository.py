@@ -9,10 +9,10 @@ from tree import Tree
 
 from parley.permissions.base import Allow, Ask, Decision, Request
 from parley.permissions.decision import decide
-from parley.permissions.repository import MARKS, record
+from parley.permissions.git.repository import MARKS, record
+from parley.permissions.paths.filesystem import Glance, RealView
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import Glance, RealView
 
 PLANTED = ["/w/.git", "/w/sub/HEAD", "/w/sub/objects", "/w/sub/refs", "/w/sub/config"]
 

@@ -6,7 +6,7 @@ import pytest
 from tree import Tree
 
 from parley.permissions.base import Way
-from parley.permissions.view import MOST_LINKS, MOST_LISTED, Glance, RealView, follow
+from parley.permissions.paths.filesystem import MOST_LINKS, MOST_LISTED, Glance, RealView, follow
 
 
 @pytest.fixture

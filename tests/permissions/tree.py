@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from parley.permissions.base import Entry, Way
-from parley.permissions.view import follow
+from parley.permissions.paths.filesystem import follow
 
 
 class Tree:

@@ -24,12 +24,12 @@ from typing import Any, ClassVar
 import msgspec
 from stage import Json, Stage
 
-from parley.engine.digest import digest
+from parley.engine.approval.input_digest import digest
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Result
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.workspace.base import Reach
 
 FORBIDDEN = "forbidden"

@@ -4,8 +4,8 @@
 
 Each stream is an answer of random blocks, recorded on a real tape and read from it again. Each case is a session of its
 own on a stage where time is played (stage.py): its first answer is the stream, reset or stalled behind so many events
-(models/fault.py, with the deadlines of a real backend); whatever is asked after that is answered shortly. Then a second
-prompt must work as if nothing had been. The exit code is 0 if the laws below held in every case.
+(models/faults/catalog.py, with the deadlines of a real backend); whatever is asked after that is answered shortly.
+Then a second prompt must work as if nothing had been. The exit code is 0 if the laws below held in every case.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import msgspec
 from stage import Json, Stage, Work, WorkInput
 
 from parley.models.base import Event, ModelRequest
-from parley.models.fault import Fault
-from parley.models.faulty import struck
-from parley.models.http import Deadlines
-from parley.models.record import Recorder, Writer
+from parley.models.event_synthesis import events_of, message_json
+from parley.models.faults.catalog import Fault
+from parley.models.faults.model import struck
+from parley.models.http.call import Deadlines
+from parley.models.recording.format import Head
+from parley.models.recording.recorder import Recorder, Writer
+from parley.models.recording.replay import Replay
 from parley.models.redaction import Redaction
-from parley.models.render import events_of, message_json
-from parley.models.replay import Replay
-from parley.models.tape import Head
 from parley.tools.base import Context, Result
 from parley.workspace.base import Reach
 

@@ -37,8 +37,8 @@ import canary_contexts
 import canary_everyday
 
 from parley.permissions.shell import Line, Simple, allowed_by, is_read_only, read
-from parley.permissions.shell.special import CHECKS
-from parley.permissions.shell.tables import READERS, VERSIONS
+from parley.permissions.shell.readonly.special import CHECKS
+from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import unwrapped
 
 GENERATORS = {"contexts": canary_contexts.commands, "everyday": canary_everyday.commands}

@@ -27,8 +27,8 @@ import canary
 
 from parley.permissions.base import Allow, Request
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import RealView
 from parley.permissions.rules import Rules
-from parley.permissions.view import RealView
 
 CONTENT, NAME, SIZE = "CONTENT-TOKEN-7f3a", "NAME-TOKEN-91c4", 77_777
 LIMIT_SECONDS = 10.0

@@ -31,7 +31,7 @@ from random import Random
 
 import canary
 
-from parley.cli.judge import Judge
+from parley.cli.commands.permission_check import Judge
 from parley.protocol.options import Options
 
 DENY = ("Read(.env)", "Read(docs/secret.md)")

@@ -23,12 +23,12 @@ from mutate_lines import BATCH, CAP_BYTES, Dice, chunks, golden_lines, mutate
 
 from parley import ClaudeSDKError, HookMatcher, Message, Options, PermissionResultAllow, create_sdk_mcp_server
 from parley.protocol.messages.requests import GetSettings
-from parley.sdk.answering import Answerer
-from parley.sdk.inbox import Inbox
-from parley.sdk.link import Link
-from parley.sdk.servers import hosted
-from parley.sdk.turns import Turn
-from parley.sdk.wire import Ended
+from parley.sdk.runtime.connection import Link
+from parley.sdk.runtime.mcp_servers import hosted
+from parley.sdk.runtime.message_router import Inbox
+from parley.sdk.runtime.request_handlers import Answerer
+from parley.sdk.runtime.transport import Ended
+from parley.sdk.runtime.turns import Turn
 
 CLASSES = get_args(Message)
 

@@ -26,14 +26,14 @@ from typing import Any
 
 from interrupts import Engine, is_answer, percentiles
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.permissions.base import Allow, Decision, Deny, Request
 from parley.permissions.decision import MODES, decide
+from parley.permissions.paths.filesystem import RealView
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell.finder import _surveyed as surveyed
-from parley.permissions.shell.tokens import _read as read
-from parley.permissions.view import RealView
+from parley.permissions.shell.denied.search import _surveyed as surveyed
+from parley.permissions.shell.strict_parser import _read as read
 from parley.testing.model_server import running
 
 Json = dict[str, Any]

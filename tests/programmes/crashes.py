@@ -24,17 +24,17 @@ import msgspec
 from worker import ENDED, Step, Worker
 
 from parley.compose.composer import Composer
-from parley.engine.serve import Pump
-from parley.engine.session import Session
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
+from parley.engine.session.pump import Pump
+from parley.engine.session.session import Session
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.stores.base import Entry, Log
 from parley.tools.base import Context, Result, Tool
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.transports.memory import pair
 from parley.workspace.base import Reach
 

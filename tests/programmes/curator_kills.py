@@ -28,7 +28,7 @@ from random import Random
 from typing import Any
 
 from parley.memory.database import Database
-from parley.memory.tree import Tree
+from parley.memory.knowledge_tree import Tree
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))

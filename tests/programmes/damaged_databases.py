@@ -24,8 +24,8 @@ from damaged_logs import SESSION, Wrong, cut, entry, flip, zero
 
 from parley.errors import DamagedSession, SessionError
 from parley.stores.base import Entry
-from parley.stores.line import Context
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.sqlite import Sqlite
 
 FIELDS = ("kind", "at", "message", "context", "checksum")
 

@@ -23,8 +23,8 @@ import msgspec
 from parley.errors import DamagedSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 KINDS = ("user", "assistant", "assistant", "usage", "result", "permission", "prompt")

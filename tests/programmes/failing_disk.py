@@ -31,15 +31,15 @@ from worker import ENDED, Step, Worker
 
 from parley.compose.composer import Composer
 from parley.compose.tools import make_tool
-from parley.engine.serve import Pump
-from parley.engine.session import Session
+from parley.engine.session.pump import Pump
+from parley.engine.session.session import Session
 from parley.errors import SessionError
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.tools.base import Tool
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.transports.memory import pair
 
 Json = dict[str, Any]

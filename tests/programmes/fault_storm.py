@@ -20,8 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from parley.models.fault import Plan
-from parley.models.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Call, Script, ScriptedTurn
+from parley.models.faults.catalog import Plan
 from parley.testing.model_server import ModelServer
 
 PARLEY = str(Path(sys.executable).with_name("parley"))

@@ -28,7 +28,7 @@ from typing import Any
 from schedules import LAWS, Broken, Script
 from stage import Json, Stage
 
-from parley.models.script import read_script
+from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 
 PER_SESSION = 20

@@ -28,8 +28,8 @@ from typing import Any
 
 from worker import ENDED, Step, Worker
 
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from parley.testing.model_server import ModelServer
 from parley.testing.source import FromModel
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 
 from parley.errors import SessionBusy
-from parley.stores.lease import take
+from parley.stores.files.lease import take
 
 RACERS = 6
 

@@ -25,7 +25,7 @@ from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.framing import BOM
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.rules import Role, may_say
+from parley.protocol.roles import Role, may_say
 
 FOLDER = Path(__file__).parents[1] / "golden"
 CAP_BYTES = 50_000

@@ -32,10 +32,10 @@ from uuid import UUID
 import msgspec
 from worker import flaw_in
 
-from parley.engine.summary import ASK
+from parley.engine.context.summary import ASK
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.testing.model_server import ModelServer
 from parley.testing.source import FromModel
 

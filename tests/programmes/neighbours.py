@@ -21,9 +21,9 @@ from typing import Any
 from uuid import UUID
 
 from parley.stores.base import Entry, Store
-from parley.stores.claude import Claude
-from parley.stores.line import Context
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.sqlite import Sqlite
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 120

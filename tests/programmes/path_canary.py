@@ -27,9 +27,9 @@ import canary
 
 from parley.permissions.base import Allow, Request
 from parley.permissions.decision import decide
+from parley.permissions.paths.filesystem import RealView
 from parley.permissions.rule import Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.view import RealView
 from parley.workspace.search_path import with_absolute_path
 
 EVIL = "tools/evil"

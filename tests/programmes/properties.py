@@ -27,10 +27,10 @@ from hypothesis import strategies as some
 
 from parley.permissions.base import Allow, Deny, Entry, Request, Way
 from parley.permissions.decision import MODES, decide
+from parley.permissions.paths.filesystem import follow
 from parley.permissions.rule import Behavior, Rule, read_rule
 from parley.permissions.rules import Rules
-from parley.permissions.shell.tree import parse
-from parley.permissions.view import follow
+from parley.permissions.shell.treesitter import parse
 
 CORPORA = Path(__file__).parents[1] / "permissions"
 CWD = "/w"

@@ -24,9 +24,9 @@ from pathlib import Path
 from random import Random
 
 from parley.errors import ToolError
-from parley.workspace import kernel
+from parley.workspace import syscalls
 from parley.workspace.base import Reach
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
 from parley.workspace.local import LocalFiles
 
 SECRET = b"SECRET: lies outside"
@@ -200,7 +200,7 @@ def main() -> int:
         Racer(Path(given.be_the_racer), Random(given.seed)).run(given.swaps)
         return 0
     if given.walk:
-        kernel.has_openat2 = lambda: False  # type: ignore[assignment]  # as on other systems
+        syscalls.has_openat2 = lambda: False  # type: ignore[assignment]  # as on other systems
     with tempfile.TemporaryDirectory(prefix="racer-") as base:
         try:
             outcomes = run(Path(base), given.swaps, given.seed, Naive if given.naive else Victim)

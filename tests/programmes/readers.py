@@ -21,8 +21,9 @@ from pathlib import Path
 
 from canary import Ground
 
-from parley.permissions.shell import Line, git, is_read_only, read, tables
-from parley.permissions.shell.programs import Program, _long, _short
+from parley.permissions.shell import Line, is_read_only, read
+from parley.permissions.shell.arguments import Program, _long, _short
+from parley.permissions.shell.readonly import git, tables
 
 REAL = "/usr/bin:/bin"
 REPOSITORY = (

@@ -20,9 +20,9 @@ from pathlib import Path
 from random import Random
 
 from parley.workspace.base import Reach
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
+from parley.workspace.checkpoint.tree_snapshot import Tree
 from parley.workspace.local import LocalFiles
-from parley.workspace.tree import Tree
 
 NAMES = ("a", "b", "c", "sub/d", "sub/deep/e", "sub/deep/f")
 SESSION_STEPS = 1_000

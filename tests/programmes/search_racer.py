@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from parley.workspace.base import Area, Query, Reach
-from parley.workspace.search import LocalSearch
+from parley.workspace.search.search import LocalSearch
 
 FOLDERS = 200
 SWAPPER = """

@@ -28,18 +28,18 @@ import msgspec
 from played import PlayedLoop
 
 from parley.compose.composer import Composer
-from parley.compose.rows import dialect
-from parley.engine.serve import Pump, serve
-from parley.engine.session import Session
-from parley.engine.stamp import Stamp
+from parley.compose.registry import dialect
+from parley.engine.clock import Stamp
+from parley.engine.session.pump import Pump, serve
+from parley.engine.session.session import Session
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection
 from parley.protocol.options import Options
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 from parley.tools.base import Context, Result
-from parley.tools.shelf import Shelf
+from parley.tools.registry import Shelf
 from parley.transports.memory import pair
 from parley.workspace.base import Reach
 

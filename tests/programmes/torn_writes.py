@@ -22,9 +22,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parley.workspace import kernel
+from parley.workspace import syscalls
 from parley.workspace.base import Reach
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
 from parley.workspace.local import LocalFiles
 
 OS_CALLS = (
@@ -144,7 +144,7 @@ class Bomb:
         self.torn = torn
 
     def plant(self) -> None:
-        for module, names in ((os, OS_CALLS), (kernel, KERNEL_CALLS)):
+        for module, names in ((os, OS_CALLS), (syscalls, KERNEL_CALLS)):
             for name in names:
                 setattr(module, name, self.armed(name, getattr(module, name)))
 

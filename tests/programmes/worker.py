@@ -14,17 +14,17 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 from typing import Any
 
-from parley.engine import recovery
+from parley.engine.recovery import interrupted_calls
 from parley.errors import ModelError
 from parley.models.base import Event, ModelRequest
-from parley.models.render import events_of, message_json
+from parley.models.event_synthesis import events_of, message_json
 
 Json = dict[str, Any]
 Step = Callable[[str], tuple[str, Json]]
 ENDED = "All done."
-AGAIN = (recovery.NOT_RUN, recovery.READ_ONLY, recovery.NOT_DONE)
+AGAIN = (interrupted_calls.NOT_RUN, interrupted_calls.READ_ONLY, interrupted_calls.NOT_DONE)
 """What a call can be answered with that may simply be made again."""
-DONE = recovery.DONE.partition("{")[0]
+DONE = interrupted_calls.DONE.partition("{")[0]
 AT_A_TIME = 2
 MOST_LOOKS = 50
 """More than can be cut off, each by the death of its engine."""
@@ -75,7 +75,7 @@ class Worker:
             return None
         if said in AGAIN:
             return called(again, step)
-        if said != recovery.UNKNOWN and not self._lenient:
+        if said != interrupted_calls.UNKNOWN and not self._lenient:
             self.flaws.append(f"{last} has the result {said!r}")
             return None
         looks = [id for id in made if id.startswith(f"look_{last}_")]

@@ -25,7 +25,7 @@ from parley.protocol.messages.conversation import Assistant, AssistantContent, U
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import CanUseTool, Initialize, Interrupt, McpMessage, UnknownRequest
 from parley.protocol.messages.result import Result
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 
 PROMPT = User(message=UserContent(content="Hello"))
 ANSWER = Assistant(message=AssistantContent(content=[Text.of("Hi")]))

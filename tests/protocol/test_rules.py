@@ -8,7 +8,7 @@ from golden_lines import CATALOGUE, Sample, each
 from parley.protocol.base import Refused, Unknown, decode
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import SUBTYPES, Request, UnknownRequest
-from parley.protocol.rules import Role, may_say
+from parley.protocol.roles import Role, may_say
 
 SAID_BY_BOTH = {"user", "control_request", "control_response", "control_cancel_request", "keep_alive", "jsonrpc"}
 SAID_BY_THE_HOST = {"control", "update_environment_variables"}

@@ -9,7 +9,7 @@ import pytest
 
 import parley as sdk
 from parley.protocol.base import decode
-from parley.sdk.reading import read
+from parley.sdk.runtime.message_parser import read
 
 
 def got(line: dict[str, Any]) -> Any:

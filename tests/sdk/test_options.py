@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from parley import AgentDefinition, Client, HookMatcher, Options, PermissionResultAllow, ResultError
-from parley.sdk.checking import RULES
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
-from parley.sdk.spelling import Spelled, spelled
+from parley.sdk.launch.args import Spelled, spelled
+from parley.sdk.launch.validation import RULES
 
 
 async def may(*asked: Any) -> PermissionResultAllow:

@@ -27,8 +27,8 @@ from parley import (
     UserMessage,
 )
 from parley.protocol.base import decode
-from parley.protocol.rules import Role, may_say
-from parley.sdk.reading import read
+from parley.protocol.roles import Role, may_say
+from parley.sdk.runtime.message_parser import read
 from sdk.stage import Stage, run
 from sdk.test_life import fake_engine
 from sdk.test_tapes import Tape, heard

@@ -14,8 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
+from parley.sdk.runtime.mcp_servers import Server
 from parley.sdk.schema import of_input, of_type
-from parley.sdk.servers import Server
 
 
 class Sought(TypedDict):

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from parley import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
+from parley.sdk.runtime.mcp_servers import hosted
 from parley.sdk.schema import of_input
-from parley.sdk.servers import hosted
 from sdk.stage import run
 
 Json = dict[str, Any]

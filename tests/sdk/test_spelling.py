@@ -14,7 +14,7 @@ from parley import AgentDefinition, CLIConnectionError, HookMatcher, Options, cr
 from parley.protocol.base import UNSET, plain
 from parley.protocol.options import parse
 from parley.sdk.hooks import Registry
-from parley.sdk.spelling import Spelled, spelled
+from parley.sdk.launch.args import Spelled, spelled
 
 
 def named(part: dict[str, Any]) -> str:

@@ -188,7 +188,7 @@ async def of_ask(options: Options) -> list[Any]:
 def test_a_store_that_fails_is_told_of_and_harms_nothing(
     stage: Stage, engine: str, turn: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("parley.sdk.mirror.PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("parley.sdk.store.mirror.PAUSES_SECONDS", (0.0, 0.0))
 
     told = run("asyncio", turn, stage.options(engine, HELLO, session_store=Broken()))
 

@@ -10,8 +10,8 @@ import pytest
 from parley import Turn
 from parley.protocol.base import decode
 from parley.sdk.errors import ClaudeSDKError
-from parley.sdk.inbox import Inbox
-from parley.sdk.turns import Turns
+from parley.sdk.runtime.message_router import Inbox
+from parley.sdk.runtime.turns import Turns
 from sdk.stage import run
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s"}

@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from parley import CLIConnectionError, Client, Ended, Options, query
 from parley.protocol.options import Options as Flags
 from parley.protocol.options import spell
-from parley.sdk.local import Seat
+from parley.sdk.launch.in_process import Seat
 from sdk.stage import Stage, kinds, run
 from sdk.test_client import TURN
 from sdk.test_tapes import Tape

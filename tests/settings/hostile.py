@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parley.models.script import Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 
 PARLEY = str(Path(sys.executable).with_name("parley"))

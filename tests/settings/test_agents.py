@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.settings.agents import NOT_TRUSTED, gather, on_command_line
+from parley.settings.files.agents import NOT_TRUSTED, gather, on_command_line
 
 WHOLE = """\
 ---

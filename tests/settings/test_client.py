@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.settings.client import takes_rate_limits
+from parley.settings.client_profile import takes_rate_limits
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from parley.protocol.base import UNSET
 from parley.settings.base import CHANGED, NotWritten, Style, Value
-from parley.settings.desk import Desk
-from parley.settings.layers import Wanted
+from parley.settings.session_settings import Desk
+from parley.settings.sources import Wanted
 
 BASE = {"HOME": "/home/ann", "A": "0", "SECRET": "hush"}
 

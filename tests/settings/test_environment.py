@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.settings.base import Merged, Source, Value
-from parley.settings.environment import OURS_FROM_TREE, for_commands, for_us, is_refused
+from parley.settings.env_policy import OURS_FROM_TREE, for_commands, for_us, is_refused
 
 
 def merged(source: Source, **variables: str) -> Merged:

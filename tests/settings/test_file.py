@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.settings.file import Absent, Unfit, json_object, read
+from parley.settings.safe_read import Absent, Unfit, json_object, read
 
 
 def test_a_regular_file_is_read_with_its_real_place(tmp_path: Path) -> None:

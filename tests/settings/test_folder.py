@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parley.settings.base import NotWritten
-from parley.settings.folder import LOCK_FILE, Folder, opened
+from parley.settings.safe_folder import LOCK_FILE, Folder, opened
 
 FLOCK = fcntl.flock
 
@@ -26,7 +26,7 @@ def cannot_lock_folders(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.EBADF, "Bad file descriptor")
         FLOCK(descriptor, how)
 
-    monkeypatch.setattr("parley.settings.folder.fcntl.flock", flock)
+    monkeypatch.setattr("parley.settings.safe_folder.fcntl.flock", flock)
 
 
 def names(folder: Path) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
     (tmp_path / "x").write_text("old")
     with opened(tmp_path) as folder:
-        monkeypatch.setattr(f"parley.settings.folder.os.{call}", full)
+        monkeypatch.setattr(f"parley.settings.safe_folder.os.{call}", full)
         with pytest.raises(NotWritten, match="No space left"):
             folder.replace("x", b"new")
 
@@ -88,7 +88,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
 def locked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a second writer hears."""
-    monkeypatch.setattr("parley.settings.folder.LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
     with opened(path) as second, pytest.raises(NotWritten) as raised, second.locked():
         pass
     return str(raised.value)

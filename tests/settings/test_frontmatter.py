@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.settings.frontmatter import Broken, names, read
+from parley.settings.files.frontmatter import Broken, names, read
 
 
 def head(*lines: str) -> dict[str, object]:

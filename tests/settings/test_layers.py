@@ -10,7 +10,7 @@ import pytest
 
 from parley.errors import UsageError
 from parley.settings.base import Flaw, Layer
-from parley.settings.layers import LOSS, UNSAFE, Read, Wanted, config_folder, home, read
+from parley.settings.sources import LOSS, UNSAFE, Read, Wanted, config_folder, home, read
 
 PROJECT = '{"model": "opus"}'
 NOTHING = Path("/no/such/file")

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from parley.settings.memory import HEADING, MOST_BYTES, MOST_FILE_BYTES, Memory, Places, folders, gather, imported
+from parley.settings.files.memory_files import (
+    HEADING,
+    MOST_BYTES,
+    MOST_FILE_BYTES,
+    Memory,
+    Places,
+    folders,
+    gather,
+    imported,
+)
 
 
 @pytest.fixture

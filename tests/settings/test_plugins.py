@@ -10,7 +10,7 @@ import pytest
 
 from parley.protocol.messages.requests import AgentDefinition
 from parley.settings.base import Plugin, Value
-from parley.settings.plugins import gather
+from parley.settings.files.plugins import gather
 
 HOOKS = {"Stop": [{"hooks": [{"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/stop.sh"}]}]}
 

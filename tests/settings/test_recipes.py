@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from parley.settings.base import Recipe
-from parley.settings.recipes import Place, gather
+from parley.settings.files.commands_and_skills import Place, gather
 
 
 def put(folder: Path, **files: str) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from parley.memory.base import Policy
 from parley.settings.base import Layer
 from parley.settings.keys import vetted
-from parley.settings.remembering import MEMORY, fits, policy_fields
+from parley.settings.memory_options import MEMORY, fits, policy_fields
 
 ALL = {
     "enabled": True,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from parley.settings import layers, trust
+from parley.settings import sources, trust
 from parley.settings.base import NotWritten
-from parley.settings.folder import opened
 from parley.settings.merge import merge
-from parley.settings.store import Store
+from parley.settings.safe_folder import opened
+from parley.settings.writer import Store
 
 FILES = {
     "userSettings": "config/settings.json",
@@ -171,7 +171,7 @@ def test_no_writers_change_is_lost(store: Store, tmp_path: Path) -> None:
 def test_whoever_holds_the_lock_for_ever_is_not_waited_for_for_ever(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley.settings.folder.LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
     store.add_rules("userSettings", "deny", ["A"])
 
     with (
@@ -202,12 +202,12 @@ def test_the_next_session_believes_what_was_written_and_nothing_else(
 
 def believed(tmp_path: Path) -> Any:
     """The permissions that count in a new session."""
-    wanted = layers.Wanted(
+    wanted = sources.Wanted(
         config=tmp_path / "config", project=str(tmp_path / "project"), managed_file=tmp_path / "none"
     )
     judged, _ = trust.judge(wanted.config, wanted.project, None)
 
-    return merge(layers.read(wanted).layers, judged).plain()["permissions"]
+    return merge(sources.read(wanted).layers, judged).plain()["permissions"]
 
 
 def test_the_persons_own_file_needs_no_consent(store: Store, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.settings.base import Style
-from parley.settings.style import find
+from parley.settings.files.output_styles import find
 
 
 @pytest.fixture

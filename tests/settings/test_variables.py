@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import ModelError, UsageError
-from parley.settings.variables import child_environment, custom_headers, extra_body, state_events, whole, whole_or
+from parley.settings.env_vars import child_environment, custom_headers, extra_body, state_events, whole, whole_or
 
 
 def test_children_see_everything_but_keys_and_passwords() -> None:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from parley.protocol.base import Json
-from parley.stores.branches import abandoned, is_straight
-from parley.stores.claude import Claude
-from parley.stores.line import Context
-from parley.stores.opening import Wanted, open_session
+from parley.stores.files.branches import abandoned, is_straight
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
+from parley.stores.session_open import Wanted, open_session
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 TEXT: list[Json] = [{"type": "text", "text": "x"}]

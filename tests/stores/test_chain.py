@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.stores import content
-from parley.stores.chain import Hole, Seal, checksum, has_shape
+from parley.stores import canonical_json
+from parley.stores.checksum_chain import Hole, Seal, checksum, has_shape
 
 BODIES = [msgspec.json.encode({"number": number, "text": "x" * number}) for number in range(6)]
 
@@ -80,8 +80,8 @@ def test_an_altered_record_ends_the_chain_before_it(at: int, place: float, bit: 
 
 
 def summed_up(line: bytes) -> tuple[bytes, int] | None:
-    found = content.marks(line)
-    return (content.of(line), found[0]) if found is not None else None
+    found = canonical_json.marks(line)
+    return (canonical_json.of(line), found[0]) if found is not None else None
 
 
 def test_a_record_is_known_by_its_end_whatever_became_of_the_name_of_its_checksum() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from parley.errors import UsageError
 from parley.protocol.options import Options
-from parley.stores.choice import Chosen, choose, has_password, parse
+from parley.stores.selection import Chosen, choose, has_password, parse
 
 
 @pytest.mark.parametrize(

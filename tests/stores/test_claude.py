@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.claude import Claude, project_key
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude, project_key
+from parley.stores.files.entry_codec import Context
 from stores.conformance import (
     CALL,
     CONVERSATION,

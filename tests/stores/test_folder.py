@@ -11,8 +11,8 @@ import pytest
 
 from parley.errors import DamagedSession
 from parley.protocol.base import Json
-from parley.stores.folder import Folder
-from parley.stores.line import Context
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.folder import Folder
 from stores.conformance import CONVERSATION, FIRST, Place, assistant, every_claim, kept, note, user, write
 
 

@@ -18,10 +18,10 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 
 import interchange  # programmes are no package: their folder must be on the path first
 
-from parley.models.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Call, Script, ScriptedTurn
 from parley.stores.base import Entry, later
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from parley.testing.model_server import running
 from stores.recorded import RECORDED
 

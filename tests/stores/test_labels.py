@@ -9,9 +9,9 @@ import pytest
 
 from parley.errors import SessionError
 from parley.stores.base import Entry, Info
-from parley.stores.claude import Claude
-from parley.stores.labels import REACH
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.title_tags import REACH
 from stores.conformance import FIRST, note, user, write
 
 MUCH = "x" * (REACH // 4)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionBusy, SessionError
-from parley.stores import lease
-from parley.stores.lease import is_held, take
+from parley.stores.files import lease
+from parley.stores.files.lease import is_held, take
 
 HOLD = """
 import sys
 from pathlib import Path
-from parley.stores.lease import take
+from parley.stores.files.lease import take
 from parley.errors import SessionBusy
 try:
     lease = take(Path(sys.argv[1]), "s")
@@ -167,7 +167,7 @@ def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_pat
 RELEASE = """
 import os, sys
 from pathlib import Path
-from parley.stores.lease import take
+from parley.stores.files.lease import take
 
 def at_removal(event, given):
     if event == "os.remove" and os.path.basename(os.fsdecode(given[0])) == "s":

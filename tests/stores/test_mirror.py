@@ -8,8 +8,8 @@ import msgspec
 
 from parley.protocol.base import Json, Message, plain
 from parley.stores.base import Entry
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from parley.stores.memory import Memory
 from parley.stores.mirror import Mirror
 from stores.conformance import FIRST, TEXT, uuid

@@ -10,10 +10,10 @@ import pytest
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from parley.stores.memory import Memory
-from parley.stores.opening import Opened, Wanted, open_session
+from parley.stores.session_open import Opened, Wanted, open_session
 
 OLD = "11111111-1111-4111-8111-111111111111"
 NEW = "22222222-2222-4222-8222-222222222222"

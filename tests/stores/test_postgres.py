@@ -13,15 +13,15 @@ import psycopg
 import pytest
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.stores.line import Context
-from parley.stores.postgres import Postgres
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.postgres import Postgres
 from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 from stores.server import free_port, programs, server
 
 HOLD = """
 import sys
-from parley.stores.line import Context
-from parley.stores.postgres import Postgres
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.postgres import Postgres
 from parley.errors import SessionBusy
 from stores.conformance import user
 try:

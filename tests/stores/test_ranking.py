@@ -9,9 +9,9 @@ import pytest
 
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Ranking
-from parley.stores.line import Context
-from parley.stores.sqlite import Sqlite
-from parley.stores.words import passage, queries, telling
+from parley.stores.files.entry_codec import Context
+from parley.stores.search_text import passage, queries, telling
+from parley.stores.sql.sqlite import Sqlite
 
 ID, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import DamagedSession
-from parley.stores.rows import Damage, Row, Rows, damage, follow
+from parley.stores.sql.rows import Damage, Row, Rows, damage, follow
 
 TEXTS = (b'{"text":"one"}', b'{"text":"two"}', b'{"text":"three"}')
 

@@ -8,7 +8,7 @@ import pytest
 
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.shape import oddity
+from parley.stores.entry_validation import oddity
 from stores.conformance import CONVERSATION
 
 

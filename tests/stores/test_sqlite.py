@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from parley.errors import DamagedSession, SessionError
-from parley.stores.line import Context
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.sqlite import Sqlite
 from stores.conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 
 WRITER = """
 import sys
 from pathlib import Path
-from parley.stores.line import Context
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.entry_codec import Context
+from parley.stores.sql.sqlite import Sqlite
 from stores.conformance import user
 log = Sqlite(Path(sys.argv[1]), Context(cwd="/", version="")).create(sys.argv[2])
 for seq in range(int(sys.argv[3])):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionError
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from parley.stores.titles import titled
 from stores.conformance import FIRST, SECOND, user, write
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from parley.errors import DamagedSession
 from parley.stores.base import Entry
-from parley.stores.claude import Claude
-from parley.stores.line import Context
+from parley.stores.files.claude import Claude
+from parley.stores.files.entry_codec import Context
 from stores.conformance import CONVERSATION, FIRST, user, write
 
 TALK = [user(seq, f"prompt {seq} " + "x" * (seq * 7)) for seq in range(8)]

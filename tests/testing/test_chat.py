@@ -12,9 +12,9 @@ import pytest
 
 from parley.errors import ModelError
 from parley.models.base import Event
-from parley.models.render import events_of, message_json
-from parley.models.sse import EventReader
-from parley.testing.chat import Chat
+from parley.models.event_synthesis import events_of, message_json
+from parley.models.http.sse import EventReader
+from parley.testing.chat_completions import Chat
 
 USAGE = {"input_tokens": 7, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 1, "output_tokens": 3}
 ANSWER = message_json(

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from parley.models.fault import Plan
-from parley.models.script import Call, Script, ScriptedTurn
+from parley.models.fake.script import Call, Script, ScriptedTurn
+from parley.models.faults.catalog import Plan
 from parley.testing.model_server import ModelServer, running
 
 ANSWER = ScriptedTurn(text="Hello there.", tools=[Call(name="Read", input={"path": "x" * 50})], chunk_chars=8)

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from parley.errors import ModelError
-from parley.models.anthropic import Anthropic
+from parley.models.backends.anthropic import Anthropic
 from parley.models.base import Event, ModelRequest
 from parley.models.endpoint import Endpoint
-from parley.models.script import Fault, Script, ScriptedTurn, read_script
-from parley.models.sse import EventReader
+from parley.models.fake.script import Fault, Script, ScriptedTurn, read_script
+from parley.models.http.sse import EventReader
 from parley.testing.model_server import ModelServer, running
 
 HELLO = Script(turn=[ScriptedTurn(text="Hello there.", usage={"input_tokens": 7, "output_tokens": 3})])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from parley.errors import UsageError
-from parley.models.script import Script, ScriptedTurn
+from parley.models.fake.script import Script, ScriptedTurn
 
 pytest_plugins = ["parley.testing.plugin"]
 

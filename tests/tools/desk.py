@@ -16,9 +16,9 @@ from typing import Any
 from parley.errors import ToolError
 from parley.tools.base import Context, Result, Tool, read_input
 from parley.workspace.base import Reach
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
 from parley.workspace.local import LocalFiles
-from parley.workspace.processes import Processes
+from parley.workspace.process.processes import Processes
 
 
 class Desk:

@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
+from parley._threads import aside
 from parley.errors import ToolError
-from parley.tools.aside import aside
 
 
 def test_the_loop_goes_on_while_the_work_is_done() -> None:

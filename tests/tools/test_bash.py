@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from parley.errors import ToolError
 from parley.tools.base import Context, Result, read_input, schema
-from parley.tools.bash import (
+from parley.tools.shell.bash import (
     LONGEST_TIMEOUT_MS,
     MOST_KEPT_BYTES,
     Bash,
@@ -23,7 +23,7 @@ from parley.tools.bash import (
     whole_characters,
 )
 from parley.workspace.base import Reach
-from parley.workspace.processes import Finished, Processes
+from parley.workspace.process.processes import Finished, Processes
 
 PATIENCE_SECONDS = 90
 DONE = Finished(exit_code=0, output=b"", total_bytes=0, spilled_to=None, last_words="", timed_out=False)
@@ -321,7 +321,7 @@ def test_the_model_is_shown_four_fields() -> None:
 
 
 def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
-    from parley.settings.variables import child_environment
+    from parley.settings.env_vars import child_environment
 
     async def talk(shell: Shell) -> None:
         shell.context.environment = child_environment(

@@ -7,7 +7,7 @@ import pytest
 
 from parley.protocol.base import Json
 from parley.tools.base import input_schema
-from parley.tools.delegation import AgentInput, SkillInput
+from parley.tools.delegation.calls import AgentInput, SkillInput
 
 
 def test_an_agent_needs_a_description_and_a_prompt() -> None:

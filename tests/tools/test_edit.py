@@ -13,9 +13,9 @@ from hypothesis import strategies as some
 
 from parley.errors import ToolError
 from parley.tools.base import Result
-from parley.tools.edit import Edit
-from parley.tools.read import Read
-from parley.tools.write import Write
+from parley.tools.files.edit import Edit
+from parley.tools.files.read import Read
+from parley.tools.files.write import Write
 from tools.desk import Desk
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from parley.tools.base import Result, read_input
-from parley.tools.glob import MOST_FILES, Glob, timeout_seconds
+from parley.tools.search.glob import MOST_FILES, Glob, timeout_seconds
 from parley.workspace.base import Area, Listing, Reach
-from parley.workspace.search import LocalSearch
+from parley.workspace.search.search import LocalSearch
 from tools.desk import Desk
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.tools import grep
 from parley.tools.base import BadInput, Result, read_input, schema
-from parley.tools.grep import Grep, GrepInput, split_globs
+from parley.tools.search import grep
+from parley.tools.search.grep import Grep, GrepInput, split_globs
 from parley.workspace.base import Reach
-from parley.workspace.search import LocalSearch
+from parley.workspace.search.search import LocalSearch
 from tools.desk import Desk
 
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.tools import hits
 from parley.tools.base import Result
-from parley.tools.hits import PAGE_CHARS, Page
+from parley.tools.search import output
+from parley.tools.search.output import PAGE_CHARS, Page
 
 ALL = Page(0, None)
 
 
 def content(found: list[tuple[str, list[bytes]]], page: Page = ALL, *, complete: bool = True, **how: bool) -> Result:
-    return hits.content(found, page, complete, **{"numbered": True, "gaps": False, **how})
+    return output.content(found, page, complete, **{"numbered": True, "gaps": False, **how})
 
 
 def test_files_are_counted_and_listed() -> None:
-    assert hits.files(["b", "a"], ALL, True) == Result(
+    assert output.files(["b", "a"], ALL, True) == Result(
         content="Found 2 files\nb\na",
         detail={"mode": "files_with_matches", "filenames": ["b", "a"], "numFiles": 2, "totalFiles": 2},
     )
 
 
 def test_a_page_of_files_tells_how_to_go_on() -> None:
-    assert hits.files(["a", "b", "c", "d"], Page(1, 2), True) == Result(
+    assert output.files(["a", "b", "c", "d"], Page(1, 2), True) == Result(
         content="Found 4 files\nb\nc\n(Showing 2-3 of 4. Go on with offset 3.)",
         detail={
             "mode": "files_with_matches",
@@ -38,20 +38,20 @@ def test_a_page_of_files_tells_how_to_go_on() -> None:
 
 
 def test_a_last_page_has_no_note() -> None:
-    result = hits.files(["a", "b"], Page(1, 1), True)
+    result = output.files(["a", "b"], Page(1, 1), True)
 
     assert result.content == "Found 2 files\nb"
     assert "appliedLimit" not in result.detail
 
 
 def test_an_offset_behind_the_end_is_told() -> None:
-    assert hits.files(["a"], Page(5, 2), True).content == "Nothing at offset 5: there are only 1."
-    assert hits.files([], Page(5, 2), True).content == "No files found"
+    assert output.files(["a"], Page(5, 2), True).content == "Nothing at offset 5: there are only 1."
+    assert output.files([], Page(5, 2), True).content == "No files found"
     assert "did not come as far as offset 5" in str(content([("a", [b"1:x"])], Page(5, 2), complete=False).content)
 
 
 def test_counts_have_totals_over_all_pages() -> None:
-    assert hits.counts([("a", 1), ("b", 2)], Page(0, 1), True) == Result(
+    assert output.counts([("a", 1), ("b", 2)], Page(0, 1), True) == Result(
         content="a:1\n\nFound 3 total occurrences across 2 files.\n(Showing 1-1 of 2. Go on with offset 1.)",
         detail={
             "mode": "count",
@@ -62,8 +62,8 @@ def test_counts_have_totals_over_all_pages() -> None:
             "appliedLimit": 1,
         },
     )
-    assert hits.counts([("a", 1)], ALL, True).content == "a:1\n\nFound 1 total occurrence across 1 file."
-    assert hits.counts([], ALL, True).content == "No matches found"
+    assert output.counts([("a", 1)], ALL, True).content == "a:1\n\nFound 1 total occurrence across 1 file."
+    assert output.counts([], ALL, True).content == "No matches found"
 
 
 def test_lines_are_told_with_path_and_number() -> None:
@@ -119,7 +119,7 @@ def test_pages_put_together_are_the_whole(lines: list[str], limit: int) -> None:
 
 
 def test_a_search_that_was_stopped_says_why() -> None:
-    late = hits.marked_late(hits.files(["a"], ALL, False), "It took too long.")
+    late = output.marked_late(output.files(["a"], ALL, False), "It took too long.")
 
     assert late.content == "Found more than 1 file\na\n(It took too long.)"
     assert late.detail["timedOut"] is True

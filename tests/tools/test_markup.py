@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.tools.markup import MOST_PENDING_CHARS, Reader, text_of
+from parley.tools.web.html import MOST_PENDING_CHARS, Reader, text_of
 
 URL = "https://example.com/docs/page.html"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from parley.tools.base import BadInput, Result
-from parley.tools.notebook import NotebookEdit
-from parley.tools.read import Read
+from parley.tools.files.notebook import NotebookEdit
+from parley.tools.files.read import Read
 from tools.desk import Desk
 
 CODE = {

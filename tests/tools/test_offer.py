@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
-from parley.compose.rows import TOOLS
+from parley.compose.registry import TOOLS
 from parley.protocol.options import Options
 from parley.tools.base import schema
-from parley.tools.offer import MODEL_NAMES, NEED_A_PERSON, ONLY_WHEN_ASKED_FOR, TASKS, Wishes, canonical, offered
+from parley.tools.selection import MODEL_NAMES, NEED_A_PERSON, ONLY_WHEN_ASKED_FOR, TASKS, Wishes, canonical, offered
 
 KNOWN = ("Write", "Read", "Task", "Bash", "TodoWrite", "WebFetch", *TASKS, *NEED_A_PERSON, *ONLY_WHEN_ASKED_FOR)
 DEFAULT = ["Task", "Bash", "Read", "TodoWrite", "WebFetch", "Write"]

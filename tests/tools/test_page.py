@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.tools.page import decoded, is_text, readable
+from parley.tools.web.page import decoded, is_text, readable
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.tools import patch
-from parley.tools.patch import NO_NEWLINE, Change
+from parley.tools.files import diff
+from parley.tools.files.diff import NO_NEWLINE, Change
 
 TEXT = some.lists(some.sampled_from(["a", "b", "c", "\n", "\n"]), max_size=60).map("".join)
 
@@ -45,7 +45,7 @@ def applied(old: str, hunks: list[dict[str, Any]]) -> str:
 
 @given(old=TEXT, new=TEXT)
 def test_hunks_lead_from_the_old_text_to_the_new_one(old: str, new: str) -> None:
-    hunks = patch.rewritten(old.encode(), new.encode())
+    hunks = diff.rewritten(old.encode(), new.encode())
     assert applied(old, hunks) == new
     assert (hunks == []) == (old == new)
 
@@ -54,34 +54,34 @@ def test_hunks_lead_from_the_old_text_to_the_new_one(old: str, new: str) -> None
 def test_hunks_of_changes_lead_to_the_changed_text(old: str, cuts: list[int], new: str) -> None:
     places = sorted({min(cut, len(old)) for cut in cuts})
     changes = [Change(start, end, new.encode()) for start, end in zip(places[::2], places[1::2], strict=False)]
-    after = patch.replaced(old.encode(), changes).decode()
-    assert applied(old, patch.edited(old.encode(), changes)) == after
+    after = diff.replaced(old.encode(), changes).decode()
+    assert applied(old, diff.edited(old.encode(), changes)) == after
 
 
 def test_three_lines_stand_around_a_change_and_near_changes_share_a_hunk() -> None:
     old = [f"{number}" for number in range(1, 41)]
     new = ["X" if number in (10, 17, 25) else text for number, text in enumerate(old, 1)]
-    hunks = patch.rewritten("\n".join(old).encode(), "\n".join(new).encode())
+    hunks = diff.rewritten("\n".join(old).encode(), "\n".join(new).encode())
     assert [(hunk["oldStart"], hunk["oldLines"]) for hunk in hunks] == [(7, 14), (22, 7)]
     assert hunks[1]["lines"] == [" 22", " 23", " 24", "-25", "+X", " 26", " 27", " 28"]
 
 
 def test_a_missing_final_newline_is_marked() -> None:
-    [hunk] = patch.rewritten(b"a", b"a\n")
+    [hunk] = diff.rewritten(b"a", b"a\n")
     assert hunk["lines"] == ["-a", NO_NEWLINE, "+a"]
 
 
 def test_texts_that_differ_over_many_lines_make_one_coarse_hunk() -> None:
     old = "".join(f"{number}\n" for number in range(1500))
     new = "".join(f"{number}\n" for number in range(2, 3000, 2))
-    [hunk] = patch.rewritten(old.encode(), new.encode())
+    [hunk] = diff.rewritten(old.encode(), new.encode())
     assert (hunk["oldLines"], hunk["newLines"]) == (1500, 1499)
     assert applied(old, [hunk]) == new
 
 
 def test_more_than_a_host_can_show_is_left_out() -> None:
-    assert patch.rewritten(b"a" * 300_000, b"b" * 300_000) == []
+    assert diff.rewritten(b"a" * 300_000, b"b" * 300_000) == []
 
 
 def test_line_endings_are_no_difference() -> None:
-    assert patch.rewritten(b"a\r\nb\r\n", b"a\nb\n") == []
+    assert diff.rewritten(b"a\r\nb\r\n", b"a\nb\n") == []

@@ -14,7 +14,7 @@ from room import Room
 
 from parley.protocol.base import Json
 from parley.tools.base import Context, Result
-from parley.tools.plan import EnterPlanMode, ExitPlanMode
+from parley.tools.planning.plan import EnterPlanMode, ExitPlanMode
 from tools.desk import Desk
 
 EXIT = "[[turn]]\ntools = [{ name = 'ExitPlanMode', id = 'toolu_p', input = { plan = '1. do' } }]\n"

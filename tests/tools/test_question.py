@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from room import Room
 
-from parley.engine.digest import digest
+from parley.engine.approval.input_digest import digest
 from parley.protocol.base import Json
 from parley.tools.base import BadInput, read_input, schema
-from parley.tools.question import AskUserQuestion
+from parley.tools.planning.question import AskUserQuestion
 
 A, B = {"label": "A", "description": "first"}, {"label": "B", "description": "second"}
 ONE = {"question": "Which one?", "header": "Pick", "options": [A, B], "multiSelect": False}

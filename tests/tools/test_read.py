@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from parley.tools.base import BadInput, Result
-from parley.tools.lines import LONGEST_LINE_CHARS, MOST_CHARS
-from parley.tools.read import Read
+from parley.tools.files.lines import LONGEST_LINE_CHARS, MOST_CHARS
+from parley.tools.files.read import Read
 from tools.desk import Desk
 
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from parley.memory.base import Source, Summary
 from parley.memory.database import Database
+from parley.memory.knowledge_tree import Draft, Tree
 from parley.memory.recall import LocalRecall
 from parley.memory.summaries import Summaries
-from parley.memory.tree import Draft, Tree
+from parley.memory.tools import MemoryRead, MemorySearch
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
-from parley.stores.folder import Folder
-from parley.stores.line import Context as LineContext
-from parley.stores.sqlite import Sqlite
+from parley.stores.files.entry_codec import Context as LineContext
+from parley.stores.files.folder import Folder
+from parley.stores.sql.sqlite import Sqlite
 from parley.tools.base import BadInput
-from parley.tools.recollection import MemoryRead, MemorySearch
 from tools.desk import Desk
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -118,7 +118,7 @@ def test_messages_of_another_session_are_shown_by_its_id(desk: Desk) -> None:
 
 
 def test_what_is_too_much_says_where_to_go_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parley.tools.recollection.MOST_CHARS", 60)
+    monkeypatch.setattr("parley.memory.tools.MOST_CHARS", 60)
 
     shown = str(desk.call(MemoryRead(), messages="0-3").content)
 

@@ -9,7 +9,7 @@ import pytest
 from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.tools.base import Result
-from parley.tools.resources import ListMcpResources, ReadMcpResource
+from parley.tools.mcp_resources import ListMcpResources, ReadMcpResource
 from tools.desk import Desk
 
 

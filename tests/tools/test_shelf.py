@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parley.tools.base import Tool
-from parley.tools.shelf import Shelf
-from parley.tools.todo import TodoWrite
+from parley.tools.planning.todo import TodoWrite
+from parley.tools.registry import Shelf
 
 
 def test_a_tool_is_made_when_it_is_taken_and_once() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.tools.base import BadInput, Result
-from parley.tools.task_list import Board, TaskCreate, TaskGet, TaskList, TaskUpdate
+from parley.tools.planning.task_list import Board, TaskCreate, TaskGet, TaskList, TaskUpdate
 from tools.desk import Desk
 
 

@@ -10,7 +10,7 @@ import pytest
 from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.tools.base import BadInput, Result, schema
-from parley.tools.todo import TodoWrite
+from parley.tools.planning.todo import TodoWrite
 from tools.desk import Desk
 
 

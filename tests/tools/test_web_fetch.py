@@ -11,7 +11,7 @@ from models.loopback import Answer, loopback, whole
 
 from parley.errors import ModelError, ToolError
 from parley.tools.base import Result, read_input
-from parley.tools.web_fetch import ASKED_CHARS, SHOWN_CHARS, WebFetch
+from parley.tools.web.fetch import ASKED_CHARS, SHOWN_CHARS, WebFetch
 from parley.workspace.web import Web
 from tools.desk import Desk
 

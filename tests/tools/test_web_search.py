@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from models.loopback import Answer, Loopback, loopback, whole
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.tools import web
 from parley.errors import ModelError, ToolError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import Options
-from parley.settings.variables import child_environment
+from parley.settings.env_vars import child_environment
 from parley.tools.base import Result, read_input
-from parley.tools.web_search import WebSearch
+from parley.tools.web.search import WebSearch
 from parley.workspace.web import Web
 from tools.desk import Desk
 

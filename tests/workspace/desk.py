@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from parley.workspace.base import Reach
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint.store import Checkpoints
 from parley.workspace.local import LocalFiles
 
 

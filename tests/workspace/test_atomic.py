@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace import atomic, kernel, opening
-from parley.workspace.opening import Place, Swapped
+from parley.workspace import atomic, safe_open, syscalls
+from parley.workspace.safe_open import Place, Swapped
 
 BESIDE = ".parley-1.tmp"
 
 
 @contextmanager
 def place_of(path: Path) -> Iterator[Place]:
-    with opening.at(str(path)) as place:
+    with safe_open.at(str(path)) as place:
         yield place
 
 
@@ -119,7 +119,7 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_one_step: bool
 ) -> None:
     if not in_one_step:
-        monkeypatch.setattr(kernel, "rename_to_free_name", lambda *names: False)
+        monkeypatch.setattr(syscalls, "rename_to_free_name", lambda *names: False)
 
     with place_of(tmp_path / "new") as place, pytest.raises(FileExistsError):
         atomic.replace(place, b"ours", BESIDE, lambda: (tmp_path / "new").write_bytes(b"theirs"))
@@ -130,7 +130,7 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(
 def test_a_new_file_is_made_where_the_system_cannot_do_it_in_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel, "rename_to_free_name", lambda *names: False)
+    monkeypatch.setattr(syscalls, "rename_to_free_name", lambda *names: False)
     replace(tmp_path / "new", b"new")
 
     assert (tmp_path / "new").read_bytes() == b"new"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.checkpoints import INDEX, Change, Checkpoints, Damaged, Message, State, fingerprint
+from parley.workspace.checkpoint.store import INDEX, Change, Checkpoints, Damaged, Message, State, fingerprint
 
 
 @pytest.fixture

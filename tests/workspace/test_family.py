@@ -7,7 +7,7 @@ import sys
 
 TURNS_INTO_ANOTHER = """
 import os, signal
-from parley.workspace.family import Tree
+from parley.workspace.process.tree import Tree
 
 heard, says = os.pipe()
 wait, go = os.pipe()

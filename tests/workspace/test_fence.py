@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.fence import READ, READ_FILE, RUN, Gap, can_fence, fenced
+from parley.workspace.landlock import READ, READ_FILE, RUN, Gap, can_fence, fenced
 
 RG = str(Path(sys.executable).parent / "rg")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace import kernel
+from parley.workspace import syscalls
 
 FLAGS = os.O_RDONLY | os.O_CLOEXEC
-needs_openat2 = pytest.mark.skipif(not kernel.has_openat2(), reason="this kernel has no openat2")
+needs_openat2 = pytest.mark.skipif(not syscalls.has_openat2(), reason="this kernel has no openat2")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 @needs_openat2
 def test_openat2_opens_beneath_a_descriptor(folder: int) -> None:
-    with open(kernel.openat2(folder, "sub/file", FLAGS)) as file:
+    with open(syscalls.openat2(folder, "sub/file", FLAGS)) as file:
         assert file.read() == "inside"
 
 
@@ -38,12 +38,12 @@ def test_openat2_follows_nothing_out(folder: int, tmp_path: Path, name: str, cod
     (tmp_path / "link").symlink_to("sub")
 
     with pytest.raises(OSError, match=os.strerror(code)):
-        kernel.openat2(folder, name, FLAGS)
+        syscalls.openat2(folder, name, FLAGS)
 
 
 def test_a_name_that_is_free_is_taken(folder: int, tmp_path: Path) -> None:
     (tmp_path / "new").write_text("new")
-    if not kernel.rename_to_free_name(folder, "new", "name"):
+    if not syscalls.rename_to_free_name(folder, "new", "name"):
         pytest.skip("this system cannot do it")
 
     assert (tmp_path / "name").read_text() == "new"
@@ -54,7 +54,7 @@ def test_a_name_that_is_taken_is_left_alone(folder: int, tmp_path: Path) -> None
     (tmp_path / "name").write_text("theirs")
 
     with pytest.raises(FileExistsError):
-        kernel.rename_to_free_name(folder, "new", "name")
+        syscalls.rename_to_free_name(folder, "new", "name")
     assert (tmp_path / "name").read_text() == "theirs"
 
 
@@ -62,7 +62,7 @@ def test_the_birth_time_is_that_of_the_file_system(tmp_path: Path, folder: int) 
     told = subprocess.run(["stat", "-c", "%W", tmp_path], capture_output=True, text=True, check=True).stdout
     if int(told) == 0:
         pytest.skip("this file system has no birth times")
-    born = kernel.birth_time_ns(folder)
+    born = syscalls.birth_time_ns(folder)
 
     assert born is not None
     assert born // 1_000_000_000 == int(told)
@@ -72,6 +72,6 @@ def test_the_birth_time_is_that_of_the_file_system(tmp_path: Path, folder: int) 
 def test_where_there_is_no_birth_time_there_is_none() -> None:
     descriptor = os.open("/proc/self", os.O_RDONLY)
     try:
-        assert kernel.birth_time_ns(descriptor) is None
+        assert syscalls.birth_time_ns(descriptor) is None
     finally:
         os.close(descriptor)

@@ -9,7 +9,7 @@ from desk import Desk
 
 from parley.errors import ToolError
 from parley.workspace.base import Reach, Rewound
-from parley.workspace.checkpoints import INDEX, Change, Checkpoints
+from parley.workspace.checkpoint.store import INDEX, Change, Checkpoints
 
 
 @pytest.fixture

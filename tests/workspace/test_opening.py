@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace import kernel, opening
+from parley.workspace import safe_open, syscalls
 from parley.workspace.base import Reach
-from parley.workspace.opening import Pins, Swapped
+from parley.workspace.safe_open import Pins, Swapped
 
 
 @pytest.fixture(params=["openat2", "walk"], autouse=True)
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test holds with openat2 and without."""
     if request.param == "walk":
-        monkeypatch.setattr(kernel, "has_openat2", lambda: False)
-    elif not kernel.has_openat2():
+        monkeypatch.setattr(syscalls, "has_openat2", lambda: False)
+    elif not syscalls.has_openat2():
         pytest.skip("this kernel has no openat2")
 
 
@@ -35,7 +35,7 @@ def base(tmp_path: Path) -> Path:
 
 def read(path: str | Path, reach: Reach, pins: Pins | None = None) -> str:
     """The content of what a name leads to."""
-    with opening.find(str(path), reach, pins or Pins()) as place:
+    with safe_open.find(str(path), reach, pins or Pins()) as place:
         descriptor = place.open()
         try:
             return os.read(descriptor, 1000).decode()
@@ -55,7 +55,7 @@ def test_every_spelling_of_a_file_within_reach_is_opened(base: Path, name: str) 
 def test_a_place_has_the_real_path(base: Path) -> None:
     (base / "root/link").symlink_to("sub")
 
-    with opening.find(f"{base}/root/link/../sub//file", within(base), Pins()) as place:
+    with safe_open.find(f"{base}/root/link/../sub//file", within(base), Pins()) as place:
         assert place.path == str(base / "root/sub/file")
 
 
@@ -148,7 +148,7 @@ def test_a_link_that_appears_behind_the_check_is_not_followed(base: Path, monkey
 
 
 def test_a_link_in_the_place_of_the_file_is_not_followed(base: Path) -> None:
-    with opening.find(str(base / "root/file"), within(base), Pins()) as place:
+    with safe_open.find(str(base / "root/file"), within(base), Pins()) as place:
         (base / "root/file").unlink()
         (base / "root/file").symlink_to("../secret")
         with pytest.raises(Swapped):
@@ -168,14 +168,14 @@ def test_another_name_of_the_same_object_may_be_read_but_not_written(base: Path)
     reach = Reach(files=(str(base / "root/file"),))
 
     assert read(base / "alias", reach) == "root/file"
-    with pytest.raises(ToolError, match="outside"), opening.find(str(base / "alias"), reach, Pins(), to_write=True):
+    with pytest.raises(ToolError, match="outside"), safe_open.find(str(base / "alias"), reach, Pins(), to_write=True):
         pass
 
 
 def test_another_name_that_is_swapped_is_not_opened(base: Path) -> None:
     (base / "alias").hardlink_to(base / "root/file")
 
-    with opening.find(str(base / "alias"), Reach(files=(str(base / "root/file"),)), Pins()) as place:
+    with safe_open.find(str(base / "alias"), Reach(files=(str(base / "root/file"),)), Pins()) as place:
         (base / "alias").unlink()
         (base / "alias").write_text("another")
         with pytest.raises(Swapped):
@@ -192,18 +192,18 @@ def test_a_file_of_a_reach_that_is_a_link_by_now_is_refused(base: Path) -> None:
 def test_a_file_to_be_made_is_judged_by_its_place(base: Path) -> None:
     reach = Reach(files=(str(base / "new"),))
 
-    with opening.find(str(base / "new"), reach, Pins(), to_write=True) as place:
+    with safe_open.find(str(base / "new"), reach, Pins(), to_write=True) as place:
         assert place.status() is None
-    with pytest.raises(ToolError, match="outside"), opening.find(str(base / "newer"), reach, Pins(), to_write=True):
+    with pytest.raises(ToolError, match="outside"), safe_open.find(str(base / "newer"), reach, Pins(), to_write=True):
         pass
 
 
 def test_folders_are_made_beneath_the_reach_only(base: Path) -> None:
-    with opening.find(str(base / "root/a/b/c"), within(base), Pins(), make_folders=True) as place:
+    with safe_open.find(str(base / "root/a/b/c"), within(base), Pins(), make_folders=True) as place:
         assert place.path == str(base / "root/a/b/c")
     assert (base / "root/a/b").is_dir()
 
-    with pytest.raises(ToolError), opening.find(str(base / "new/file"), within(base), Pins(), make_folders=True):
+    with pytest.raises(ToolError), safe_open.find(str(base / "new/file"), within(base), Pins(), make_folders=True):
         pass
     assert not (base / "new").exists()
 
@@ -211,7 +211,7 @@ def test_folders_are_made_beneath_the_reach_only(base: Path) -> None:
 def test_a_very_deep_path_is_made(base: Path) -> None:
     deep = "/".join(["a"] * 1_200)
 
-    with opening.find(f"{base}/root/{deep}/file", within(base), Pins(), make_folders=True) as place:
+    with safe_open.find(f"{base}/root/{deep}/file", within(base), Pins(), make_folders=True) as place:
         assert place.status() is None
     subprocess.run(["rm", "-rf", base / "root/a"], check=True)  # too deep for what clears up behind tests
 
@@ -247,7 +247,7 @@ def test_what_is_no_regular_file_is_refused_by_its_kind(base: Path) -> None:
 
 
 def test_a_pipe_that_takes_the_place_of_a_file_does_not_hang(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opening.find(str(base / "root/file"), within(base), Pins()) as place:
+    with safe_open.find(str(base / "root/file"), within(base), Pins()) as place:
         regular = os.stat(base / "root/file")
         (base / "root/file").unlink()
         os.mkfifo(base / "root/file")
@@ -257,7 +257,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_does_not_hang(base: Path, monkeyp
 
 
 def test_a_link_that_takes_the_place_of_a_file_is_not_followed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opening.find(str(base / "root/file"), within(base), Pins()) as place:
+    with safe_open.find(str(base / "root/file"), within(base), Pins()) as place:
         regular = os.stat(base / "root/file")
         (base / "root/file").unlink()
         (base / "root/file").symlink_to("../secret")
@@ -288,7 +288,7 @@ def test_a_target_that_is_no_unicode_is_refused(base: Path) -> None:
 
 
 def test_a_folder_that_was_moved_is_noticed(base: Path) -> None:
-    with opening.find(str(base / "root/sub/file"), within(base), Pins()) as place:
+    with safe_open.find(str(base / "root/sub/file"), within(base), Pins()) as place:
         assert not place.has_moved()
         (base / "root/sub").rename(base / "moved")
         assert place.has_moved()
@@ -302,7 +302,7 @@ def test_no_descriptor_is_left_open(base: Path) -> None:
     for name in ("root/file", "root/link", "root/none/file", "root/file/x", "secret", "root/sub"):
         with suppress(ToolError, OSError):
             read(base / name, within(base))
-    with opening.find(f"{base}/root/x/y/z", within(base), Pins(), make_folders=True):
+    with safe_open.find(f"{base}/root/x/y/z", within(base), Pins(), make_folders=True):
         pass
 
     assert len(os.listdir("/proc/self/fd")) == before

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace import output as module
-from parley.workspace.output import Output, Record, private_folder
+from parley.workspace.process import output as module
+from parley.workspace.process.output import Output, Record, private_folder
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace import processes as module
-from parley.workspace.command import spelled
-from parley.workspace.output import Output
-from parley.workspace.processes import Command, End, Finished, Processes
+from parley.workspace.process import processes as module
+from parley.workspace.process.command import spelled
+from parley.workspace.process.output import Output
+from parley.workspace.process.processes import Command, End, Finished, Processes
 
 sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.program import COMPLAINT_BYTES, Heard, hear
+from parley.workspace.search.program import COMPLAINT_BYTES, Heard, hear
 
 
 def shell(

@@ -17,14 +17,14 @@ import racer  # programmes are no package: their folder must be on the path firs
 import rewind_walk
 import torn_writes
 
-from parley.workspace import kernel
+from parley.workspace import syscalls
 
 
 @pytest.mark.parametrize("openat2", [True, False])
 def test_no_swap_leads_a_read_or_a_write_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, openat2: bool) -> None:
     if not openat2:
-        monkeypatch.setattr(kernel, "has_openat2", lambda: False)
-    elif not kernel.has_openat2():
+        monkeypatch.setattr(syscalls, "has_openat2", lambda: False)
+    elif not syscalls.has_openat2():
         pytest.skip("this kernel has no openat2")
     outcomes = racer.run(tmp_path, swaps=1_000, seed=1)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from parley.workspace.base import Rewound
-from parley.workspace.checkpoints import Change, Message, State
-from parley.workspace.rewinding import COUNTED_BYTES, Goal, Tally, Verdict, goals, line_counts
+from parley.workspace.checkpoint.plan import COUNTED_BYTES, Goal, Tally, Verdict, goals, line_counts
+from parley.workspace.checkpoint.store import Change, Message, State
 
 
 def state(content: str) -> State:

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace import ripgrep
 from parley.workspace.base import Found, Query, Reach
-from parley.workspace.fence import can_fence
-from parley.workspace.opening import Pins
-from parley.workspace.ripgrep import Conditions, arguments, programs, search
-from parley.workspace.root import Root, opened
+from parley.workspace.landlock import can_fence
+from parley.workspace.safe_open import Pins
+from parley.workspace.search import ripgrep
+from parley.workspace.search.ripgrep import Conditions, arguments, programs, search
+from parley.workspace.search.root import Root, opened
 
 NO_PATH = {"PATH": ""}
 

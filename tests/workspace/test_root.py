@@ -9,8 +9,8 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import Reach
-from parley.workspace.opening import Pins
-from parley.workspace.root import Missing, Root, opened, printable
+from parley.workspace.safe_open import Pins
+from parley.workspace.search.root import Missing, Root, opened, printable
 
 ANYWHERE = Reach(anywhere=True)
 

@@ -11,7 +11,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import Area, Found, Listing, Query, Reach
-from parley.workspace.search import LocalSearch
+from parley.workspace.search.search import LocalSearch
 
 
 def plant(folder: Path, files: dict[str, str]) -> None:

@@ -8,10 +8,17 @@ import pytest
 from desk import as_nobody
 
 from parley.errors import ToolError
-from parley.workspace import opening
+from parley.workspace import safe_open
 from parley.workspace.base import Snapshot
-from parley.workspace.opening import Swapped
-from parley.workspace.snapshots import CHUNK_BYTES, LARGEST_BYTES, must_be, must_be_writable, snapshot, snapshot_at
+from parley.workspace.checkpoint.file_snapshot import (
+    CHUNK_BYTES,
+    LARGEST_BYTES,
+    must_be,
+    must_be_writable,
+    snapshot,
+    snapshot_at,
+)
+from parley.workspace.safe_open import Swapped
 
 
 @pytest.fixture
@@ -22,12 +29,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def take(path: Path, limit_bytes: int | None = None) -> Snapshot:
-    with opening.at(str(path)) as place:
+    with safe_open.at(str(path)) as place:
         return snapshot(place, limit_bytes)
 
 
 def check(path: Path, expected: Snapshot | None) -> None:
-    with opening.at(str(path)) as place:
+    with safe_open.at(str(path)) as place:
         must_be(place, expected)
 
 
@@ -143,5 +150,5 @@ def test_a_file_where_there_should_be_none_is_told(file: Path) -> None:
 def test_a_read_only_file_is_left_alone(file: Path) -> None:
     file.chmod(0o444)
 
-    with as_nobody(file.parent), opening.at(str(file)) as place, pytest.raises(ToolError, match="it is read-only"):
+    with as_nobody(file.parent), safe_open.at(str(file)) as place, pytest.raises(ToolError, match="it is read-only"):
         must_be_writable(place)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from parley.errors import ToolError
-from parley.workspace import ripgrep
 from parley.workspace.base import Found, Query, Reach
-from parley.workspace.opening import Pins
-from parley.workspace.root import opened
+from parley.workspace.safe_open import Pins
+from parley.workspace.search import ripgrep
+from parley.workspace.search.root import opened
 
 
 def searched(path: Path, query: Query, *, by_ripgrep: bool, timeout_seconds: float = 15) -> Found:

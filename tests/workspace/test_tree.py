@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace import tree as module
 from parley.workspace.base import Reach, Rewound
-from parley.workspace.checkpoints import Checkpoints
+from parley.workspace.checkpoint import tree_snapshot as module
+from parley.workspace.checkpoint.store import Checkpoints
+from parley.workspace.checkpoint.tree_snapshot import Tree
 from parley.workspace.local import LocalFiles
-from parley.workspace.tree import Tree
 
 
 class Shop:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from parley.workspace import walk as module
 from parley.workspace.globs import Glob
-from parley.workspace.walk import Newest, Walk, newest
+from parley.workspace.search import walk as module
+from parley.workspace.search.walk import Newest, Walk, newest
 
 RG = str(Path(sys.executable).parent / "rg")
 

@@ -11,7 +11,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import Worktree
-from parley.workspace.processes import Processes
+from parley.workspace.process.processes import Processes
 from parley.workspace.worktrees import GitWorktrees
 
 PATIENCE_SECONDS = 90

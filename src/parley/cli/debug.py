@@ -20,13 +20,13 @@ from pathlib import Path
 
 import msgspec
 
-from parley.engine.serve import Pump
-from parley.engine.session import Session
-from parley.engine.setup import Setup
-from parley.engine.stamp import Stamp
+from parley.engine.clock import Stamp
+from parley.engine.session.config import Setup
+from parley.engine.session.pump import Pump
+from parley.engine.session.session import Session
 from parley.errors import ModelError, UsageError
 from parley.models.base import Event, Model, ModelRequest
-from parley.models.names import Choice
+from parley.models.catalog import Choice
 from parley.protocol.base import Message
 from parley.protocol.connection import Connection
 from parley.protocol.messages.control import ControlRequest

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 
-from parley.cli.streams import STDIN_PATIENCE_SECONDS, complain, mend, read_stdin, write
+from parley.cli.stdio import STDIN_PATIENCE_SECONDS, complain, mend, read_stdin, write
 from parley.version import PROTOCOL_LEVEL, __version__
 
 TYPE_CHECKING = False  # typing takes 10 ms to load, and Ctrl-C would end in a traceback for as long
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from parley.protocol.options import Options
 
 SUBCOMMANDS = {
-    "attach": "parley.cli.attach",
-    "memory": "parley.cli.memory",
-    "model-server": "parley.cli.model_server",
-    "models": "parley.cli.models",
-    "permissions": "parley.cli.permissions",
-    "sessions": "parley.cli.sessions",
-    "trust": "parley.cli.trust",
+    "attach": "parley.cli.commands.attach",
+    "memory": "parley.cli.commands.memory",
+    "model-server": "parley.cli.commands.model_server",
+    "models": "parley.cli.commands.models",
+    "permissions": "parley.cli.commands.permissions",
+    "sessions": "parley.cli.commands.sessions",
+    "trust": "parley.cli.commands.trust",
 }
 """What the first word may be, and the module whose `main` takes the rest."""
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     if argv and argv[0] in ("--version", "-v"):
         return told(VERSION_LINE + "\n")
     gc.disable()  # collecting while modules load finds nothing and takes 5 ms
-    from parley.cli.deferral import defer
+    from parley.cli.lazy_imports import defer
 
     defer()
     from parley.errors import SessionError, UsageError
@@ -110,7 +110,7 @@ def start(options: Options, prompt: str) -> int:
     if options.api_key:
         complain("warning: --api-key shows the key on the process list; ANTHROPIC_API_KEY does not")
     if options.store and "://" in options.store:
-        from parley.stores.choice import has_password
+        from parley.stores.selection import has_password
 
         if has_password(options.store):
             complain("warning: --store shows the password on the process list; PARLEY_STORE does not")
@@ -123,13 +123,13 @@ def start(options: Options, prompt: str) -> int:
             )
     guest = None
     if over_stdio:
-        from parley.cli.foyer import welcome
+        from parley.cli.handshake import welcome
 
         guest = welcome(options)
         if guest is None:
             return 0
         options = guest.options
-    from parley.cli import door
+    from parley.cli import run as door
 
     return door.enter(options, None if streaming_in else prompt, guest)
 
@@ -153,7 +153,7 @@ def with_stdin(prompt: str, options: Options) -> str:
         return prompt
     try:
         if options.dialect == "spec001" and options.output_format in ("stream-json", "message", "json"):
-            from parley.cli.cancelled import waiting
+            from parley.cli.early_interrupt import waiting
 
             with waiting(options) as woken:
                 data = read_stdin(needed=not prompt.strip(), woken=woken)

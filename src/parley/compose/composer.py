@@ -6,25 +6,25 @@ import os
 from collections.abc import Callable
 
 from parley.compose import limits, memory, permissions, tools
-from parley.compose.basis import Basis
-from parley.compose.extensions import Extensions
 from parley.compose.instructions import instructions
+from parley.compose.launch_context import Basis
+from parley.compose.mcp import servers
 from parley.compose.models import Models
 from parley.compose.observers import observer
-from parley.compose.places import task_place
-from parley.compose.rows import manners, partial
-from parley.compose.servers import servers
-from parley.compose.sessions import Sessions
-from parley.engine.setup import Setup
-from parley.engine.stamp import Stamp
-from parley.engine.thinking import Wish
+from parley.compose.paths import task_place
+from parley.compose.plugins import Extensions
+from parley.compose.registry import manners, partial
+from parley.compose.stores import Sessions
+from parley.engine.clock import Stamp
+from parley.engine.models.thinking import Wish
+from parley.engine.session.config import Setup
 from parley.errors import UsageError
 from parley.protocol.options import ROWS, Options
 from parley.settings import credentials
 from parley.settings.base import Style
-from parley.settings.client import takes_rate_limits
-from parley.settings.variables import state_events, sync_policy, truthy, whole
-from parley.tools.shelf import Shelf
+from parley.settings.client_profile import takes_rate_limits
+from parley.settings.env_vars import state_events, sync_policy, truthy, whole
+from parley.tools.registry import Shelf
 
 RESTRICTING_NOT_YET = ("plugin_urls",)
 OFF = ("false", "0", "off")

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
+from parley.compose.paths import plan_file
 from parley.compose.permissions import wanted_mode
-from parley.compose.places import plan_file
-from parley.engine.prompt import CWD, DATE, Instructions
+from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import Style
 from parley.tools.base import Context
@@ -69,7 +69,7 @@ def plan_rules(basis: Basis, session_id: str) -> tuple[str, ...]:
 
 def nested(basis: Basis, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
     """What memory files say between the working directory and a file, each with the mark that it begins with."""
-    from parley.settings.memory import contents_of
+    from parley.settings.files.memory_files import contents_of
 
     found = basis.settings.memory_between(path, basis.cwd, basis.folders(), denies)
     for memory in found:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from parley.compose import memory
-from parley.compose.basis import Basis
-from parley.engine.budget import Budget
-from parley.engine.bulk import LINE_CAP_BYTES
-from parley.engine.compaction import Policy, policy
-from parley.engine.form import DEFAULT_ATTEMPTS, Form, read_form
-from parley.engine.retry import DEFAULT_RETRIES
-from parley.engine.setup import Limits
+from parley.compose.launch_context import Basis
+from parley.engine.accounting.budget import Budget
+from parley.engine.context.compaction import Policy, policy
+from parley.engine.session.config import Limits
+from parley.engine.turn.result_spill import LINE_CAP_BYTES
+from parley.engine.turn.retry import DEFAULT_RETRIES
+from parley.engine.turn.structured_output import DEFAULT_ATTEMPTS, Form, read_form
+from parley.settings.env_vars import background_wait_seconds, heartbeat_seconds, truthy, whole, whole_or
 from parley.settings.limits import Given
-from parley.settings.variables import background_wait_seconds, heartbeat_seconds, truthy, whole, whole_or
 
 if TYPE_CHECKING:
-    from parley.models.http import Deadlines
+    from parley.models.http.call import Deadlines
 
 SMALLEST_LINE_BYTES = 50_000
 
@@ -59,7 +59,7 @@ def line_bytes(basis: Basis) -> int:
 
 def deadlines(basis: Basis) -> Deadlines:
     """How long a silent backend is waited for. Raises UsageError."""
-    from parley.models.http import Deadlines
+    from parley.models.http.call import Deadlines
 
     return Deadlines.of(given_limits(basis).deadlines())
 

@@ -14,17 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.compose.basis import Basis
-from parley.stores.choice import choose
-from parley.stores.claude import project_key
+from parley.compose.launch_context import Basis
+from parley.stores.files.claude import project_key
+from parley.stores.selection import choose
 
 if TYPE_CHECKING:
     from parley.compose.models import Models
-    from parley.compose.sessions import Sessions
+    from parley.compose.stores import Sessions
     from parley.memory.base import Keeper, Policy, Recall
     from parley.memory.database import Database
-    from parley.memory.keeper import LocalKeeper
-    from parley.memory.tree import Tree
+    from parley.memory.knowledge_tree import Tree
+    from parley.memory.session_memory import LocalKeeper
 
 PROJECTS, FILE = "projects", "memory.db"
 OFF, ON = ("off", "false", "none"), ("", "on", "true")
@@ -52,7 +52,7 @@ def usual_place(basis: Basis) -> Path:
 
 def policy(basis: Basis) -> Policy:
     from parley.memory.base import Policy
-    from parley.settings.remembering import policy_fields
+    from parley.settings.memory_options import policy_fields
 
     return Policy(**policy_fields(basis.settings.merged.get("memory") or {}))
 
@@ -79,7 +79,7 @@ def keeper(basis: Basis, sessions: Sessions, session_id: str) -> Callable[[], Ke
 
 
 def keeper_of(basis: Basis, sessions: Sessions, session_id: str, database: Database) -> LocalKeeper:
-    from parley.memory.keeper import LocalKeeper, Place
+    from parley.memory.session_memory import LocalKeeper, Place
 
     here = Place(
         database=database,
@@ -105,7 +105,7 @@ def opened(path: Path, *, rehearsed: bool = False) -> Database:
 
 def tree(basis: Basis, path: Path, author: str, *, rehearsed: bool = False) -> Tree:
     """Raises SessionError."""
-    from parley.memory.tree import Tree
+    from parley.memory.knowledge_tree import Tree
 
     return Tree(opened(path, rehearsed=rehearsed), basis.stamp.now, author)
 

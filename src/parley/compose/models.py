@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.compose.basis import Basis
+from parley.compose.launch_context import Basis
 from parley.compose.limits import deadlines
-from parley.compose.rows import MODELS, variety
+from parley.compose.registry import MODELS, variety
 from parley.errors import UsageError
 from parley.models.base import Model
+from parley.models.catalog import Choice, Facts, facts, resolve
 from parley.models.endpoint import Endpoint
-from parley.models.names import Choice, Facts, facts, resolve
 from parley.models.prices import Prices
 from parley.settings import backends, credentials
 
@@ -84,7 +84,7 @@ class Models:
     @cached_property
     def wraps(self) -> Any:
         """Raises UsageError."""
-        from parley.models.wrap import Wraps
+        from parley.models.wrapping import Wraps
 
         basis = self.basis
         return Wraps(

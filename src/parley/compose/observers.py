@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from parley.compose.rows import OBSERVERS, variety
+from parley.compose.registry import OBSERVERS, variety
 from parley.observer import NOBODY, Observer
-from parley.settings.variables import truthy
+from parley.settings.env_vars import truthy
 
 
 def observer(environment: Mapping[str, str], complain: Callable[[str], None]) -> Observer:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 
-from parley.compose.basis import Basis
-from parley.compose.places import own_folders
-from parley.compose.rows import OVER_STDIO, dialect_name
+from parley.compose.launch_context import Basis
+from parley.compose.paths import own_folders
+from parley.compose.registry import OVER_STDIO, dialect_name
 from parley.errors import UsageError
 from parley.permissions.base import Permits
-from parley.permissions.later import Later
+from parley.permissions.lazy import Later
 from parley.settings.base import shown
-from parley.settings.variables import truthy
+from parley.settings.env_vars import truthy
 
 BYPASS = "bypassPermissions"
 UNASKED_ROOT = "nobody can be asked, and we are root"
@@ -78,8 +78,8 @@ def permits(basis: Basis, session_id: str) -> Permits:
 
 
 def open_book(basis: Basis, session_id: str) -> Permits:
-    from parley.permissions.book import Book, Given
-    from parley.permissions.view import RealView
+    from parley.permissions.paths.filesystem import RealView
+    from parley.permissions.policy import Book, Given
 
     options = basis.options
     given = Given(
@@ -95,7 +95,7 @@ def open_book(basis: Basis, session_id: str) -> Permits:
     book.settle(basis.settings.merged)
     if not basis.is_restricted:
         return book
-    from parley.permissions.confined import Confined
+    from parley.permissions.restricted import Confined
 
     return Confined(book, [basis.cwd, *basis.folders(), *own_folders(basis, session_id)])
 

@@ -7,27 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parley.compose import memory
-from parley.compose.basis import Basis
 from parley.compose.instructions import text_file
+from parley.compose.launch_context import Basis
+from parley.compose.paths import file_history, plan_file, results_folder
 from parley.compose.permissions import asks_host
-from parley.compose.places import file_history, plan_file, results_folder
-from parley.compose.rows import HOOKS, TOOLS, dialect_name, variety
-from parley.engine.agents import Agents
+from parley.compose.registry import HOOKS, TOOLS, dialect_name, variety
+from parley.engine.agents.registry import Agents
 from parley.errors import UsageError
 from parley.observer import NOBODY, Observer
 from parley.settings.base import Value
-from parley.settings.variables import truthy
+from parley.settings.env_vars import truthy
 from parley.tools.base import Context, Tool
-from parley.tools.offer import Wishes, offered
-from parley.tools.shelf import Shelf
-from parley.workspace.checkpoints import Checkpoints
+from parley.tools.registry import Shelf
+from parley.tools.selection import Wishes, offered
+from parley.workspace.checkpoint.store import Checkpoints
 from parley.workspace.local import LocalFiles
-from parley.workspace.processes import Processes
-from parley.workspace.search import LocalSearch
+from parley.workspace.process.processes import Processes
+from parley.workspace.search.search import LocalSearch
 from parley.workspace.web import Web
 
 if TYPE_CHECKING:
-    from parley.engine.client_tools import Declared
+    from parley.engine.turn.client_tools import Declared
     from parley.hooks.base import Hook
     from parley.host import Host
     from parley.protocol.messages.requests import HookMatcher
@@ -72,7 +72,7 @@ def client_tools(basis: Basis) -> Sequence[Declared]:
         raise UsageError("option '--client-tools' does not go with JSON-RPC, in which a client can only start a run")
     if options.input_format != "stream-json" and spoken != "miriad":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
-    from parley.engine.client_tools import declared_in
+    from parley.engine.turn.client_tools import declared_in
 
     inline = given.lstrip().startswith(("[", "{"))
     return declared_in(given if inline else text_file(os.path.join(basis.cwd, given), "--client-tools"))
@@ -109,7 +109,7 @@ def files(basis: Basis, session_id: str) -> LocalFiles:
     history = basis.stamp.new_uuid() if forget else session_id
     checkpoints, tree = Checkpoints(file_history(basis, history)), None
     if truthy(basis.environment.get("PARLEY_SNAPSHOT_TREE")):
-        from parley.workspace.tree import Tree
+        from parley.workspace.checkpoint.tree_snapshot import Tree
 
         tree = Tree(basis.cwd, checkpoints, [str(basis.config)])
     return LocalFiles(cwd=basis.cwd, checkpoints=checkpoints, new_id=basis.short_id, tree=tree, forget_at_end=forget)

@@ -2,8 +2,8 @@
 
 `EVENTS` says of every event what a matcher is compared with, what its hooks are told beside
 the common fields, and which parts of an answer count. A `Hook` is one carrier: a callback of
-the host (host.py) or a command of the settings (command.py). The engine fires events
-(engine/hooking.py); what several answers come to is merge.py's business.
+the host (callback.py) or a command of the settings (command.py). The engine fires events
+(engine/hooks/dispatcher.py); what several answers come to is merge.py's business.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
-from parley.hooks.answer import SPECIFIC_KEYS, Output, similar
 from parley.hooks.matcher import Matcher
+from parley.hooks.output import SPECIFIC_KEYS, Output, similar
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 DEFAULT_SECONDS = 60.0

@@ -21,13 +21,13 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.answer import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
 from parley.hooks.base import Event, Fired, OnFailure, Progress, Ran
 from parley.hooks.matcher import Matcher
+from parley.hooks.output import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, Output, Specific, read_answer
 from parley.protocol.base import Json, Struct
-from parley.protocol.doubled import find_doubled
-from parley.workspace.processes import Command as Process
-from parley.workspace.processes import End, Processes
+from parley.protocol.duplicate_keys import find_doubled
+from parley.workspace.process.processes import Command as Process
+from parley.workspace.process.processes import End, Processes
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']

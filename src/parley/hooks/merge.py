@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from parley.hooks.answer import Output, Specific
 from parley.hooks.base import CONTEXT, Event, OnFailure, Ran
+from parley.hooks.output import Output, Specific
 from parley.protocol.base import UNSET, Json, Struct
 
 Permission = Literal["allow", "ask", "deny"]

@@ -1,0 +1,1 @@
+"""MCP clients: transports, configuration, and one server's lifecycle."""

@@ -5,7 +5,7 @@
     Status    where its life stands
 
 Not here: where specs come from (config.py), the conversation (client.py), a server's life
-(server.py), the wires (stdio.py, remote.py, bridge.py).
+(server.py), the wires (stdio.py, remote.py, host_transport.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The package does what is hard there: sessions, resumption, redirects that stay at home, OAuth.
 We give it an HTTP client that knows limits: what a server sends is not read without end.
 
-Loading this module loads the package, which takes most of a second: see compose/servers.py.
+Loading this module loads the package, which takes most of a second: see compose/mcp.py.
 """
 
 from __future__ import annotations

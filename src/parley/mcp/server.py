@@ -18,9 +18,9 @@ from parley.errors import ToolError
 from parley.mcp.base import Lost, NeedsAuth, Patience, ServerError, Spec, Status, Wire
 from parley.mcp.client import METHOD_NOT_FOUND, Client, Late, Progress
 from parley.mcp.content import clean, cleaned
-from parley.mcp.lookout import Lookout
+from parley.mcp.list_changed import Lookout
 from parley.mcp.naming import qualified
-from parley.mcp.turnstile import Turnstile
+from parley.mcp.serial_queue import Turnstile
 from parley.protocol.base import Json
 
 MOST_TEXT = 2_000

@@ -19,7 +19,7 @@ from parley.errors import ToolError
 from parley.mcp.base import TAIL_BYTES, Lost, Spec
 from parley.protocol.base import Json, mend_surrogates, spell
 from parley.protocol.framing import Framer, Line, OverLong
-from parley.workspace.processes import Command, Processes
+from parley.workspace.process.processes import Command, Processes
 
 MOST_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5

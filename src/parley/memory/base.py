@@ -5,7 +5,7 @@ change makes another version of it, so that each can be looked at again and gone
 summary stands for a stretch of messages, or for several summaries; it names what it covers, and
 what it covers is still in the log.
 
-Not here: where they are kept (database.py, tree.py, summaries.py), who writes them (curator.py).
+Not here: where they are kept (database.py, knowledge_tree.py, summaries.py), who writes them (curator.py).
 """
 
 from __future__ import annotations

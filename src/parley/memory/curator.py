@@ -18,13 +18,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from parley._threads import aside
 from parley.errors import Refusal
 from parley.memory.base import Ask, Decide, Entry, Line, Source, Tally
+from parley.memory.knowledge_tree import Draft, Tree
 from parley.memory.outline import outline
-from parley.memory.stretch import told
-from parley.memory.tree import Draft, Tree
+from parley.memory.transcript_excerpt import told
 from parley.protocol.base import Json, Struct
-from parley.tools.aside import aside
 from parley.tools.base import input_schema
 
 PROMPT = """\

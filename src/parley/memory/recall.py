@@ -7,11 +7,11 @@ from functools import cached_property
 
 from parley.memory.base import Entry, Findings, Line, Summary
 from parley.memory.database import Database
+from parley.memory.knowledge_tree import Tree
 from parley.memory.summaries import Summaries
-from parley.memory.tree import Tree
 from parley.stores.base import Entry as LogEntry
 from parley.stores.base import Hit, Ranking, Store
-from parley.stores.words import passage, said, telling, words
+from parley.stores.search_text import passage, said, telling, words
 
 
 class LocalRecall:

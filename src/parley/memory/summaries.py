@@ -11,7 +11,7 @@ from typing import Any
 
 from parley.memory.base import Summary
 from parley.memory.database import Database
-from parley.stores.words import queries, telling
+from parley.stores.search_text import queries, telling
 
 COLUMNS = "memory_summaries.id, session, memory_summaries.rank, first, last, memory_summaries.text, at"
 

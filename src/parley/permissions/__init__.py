@@ -1,0 +1,1 @@
+"""Permission decisions: rules, modes, and what a call would touch."""

@@ -14,22 +14,22 @@ from itertools import islice
 import msgspec
 
 from parley.permissions import shell, suggestions
+from parley.permissions.assessment import ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
 from parley.permissions.base import Request, View, Way
-from parley.permissions.doubts import doubts
-from parley.permissions.facts import ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
-from parley.permissions.git_calls import named_files, with_repository
-from parley.permissions.glimpses import Against, against_files, glimpsed
-from parley.permissions.links import keys_below, met, shown
-from parley.permissions.located import PLANTED, planted, replaces, shadows
-from parley.permissions.named import hazards
-from parley.permissions.protected import holds_keys, is_protected
-from parley.permissions.renamed import Former, formers, go_by_a_link, merges
+from parley.permissions.git.calls import named_files, with_repository
+from parley.permissions.paths.hazards import doubts
+from parley.permissions.paths.links import keys_below, met, shown
+from parley.permissions.paths.mentioned import Against, against_files, glimpsed
+from parley.permissions.paths.moved import Former, formers, go_by_a_link, merges
+from parley.permissions.paths.operands import hazards
+from parley.permissions.paths.programs import PLANTED, planted, replaces, shadows
+from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import Rules
+from parley.permissions.shell.change_directory import MOVES
 from parley.permissions.shell.deletion import deletes
-from parley.permissions.shell.moves import MOVES
-from parley.permissions.shell.patterns import is_exact
-from parley.permissions.shell.readonly import files_read, reads_only, strays
+from parley.permissions.shell.readonly.check import files_read, reads_only, strays
+from parley.permissions.shell.rule_patterns import is_exact
 from parley.permissions.shell.wrappers import unwrapped
 from parley.protocol.base import Json, Struct
 

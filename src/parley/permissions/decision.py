@@ -2,7 +2,7 @@
 
     deny rule > ask rule > whose tool it is > what is too grave > allow rule > mode > ask
 
-`decide` gathers the facts of a call (facts.py) and reads the answer off one table. The
+`decide` gathers the facts of a call (assessment.py) and reads the answer off one table. The
 table is also what docs/permissions.md shows.
 """
 
@@ -12,13 +12,13 @@ from typing import Literal
 
 import msgspec
 
+from parley.permissions.assessment import Facts, gathered
 from parley.permissions.base import Allow, Ask, Decision, Deny, Links, Request
 from parley.permissions.budget import OverBudget
-from parley.permissions.facts import Facts, gathered
+from parley.permissions.paths.filesystem import Glance
 from parley.permissions.rule import Rule
 from parley.permissions.rules import EDITORS, READERS, Rules
-from parley.permissions.view import Glance
-from parley.tools.offer import ALIASES
+from parley.tools.selection import ALIASES
 from parley.workspace.base import Reach
 
 Verdict = Literal["allow", "ask", "deny"]

@@ -6,7 +6,7 @@
 `Tool`, `Tool()` and `Tool(*)` mean every call of the tool. Within the parentheses a
 backslash makes a parenthesis, or a backslash, a plain character.
 
-Not here: what contents mean (shell/, paths.py, hosts.py) and which rule wins (decision.py).
+Not here: what contents mean (shell/, paths/patterns.py, web_hosts.py) and which rule wins (decision.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.tools.offer import canonical
+from parley.tools.selection import canonical
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session")

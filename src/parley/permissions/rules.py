@@ -15,13 +15,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from parley.permissions import hosts, paths, wildcards
+from parley.permissions import web_hosts, wildcards
 from parley.permissions.base import Recorded, View, Way
 from parley.permissions.budget import OverBudget
+from parley.permissions.paths import patterns
+from parley.permissions.paths.filesystem import Glance
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
-from parley.permissions.view import Glance
 from parley.protocol.base import Json, Struct
-from parley.tools.offer import known_as
+from parley.tools.selection import known_as
 from parley.workspace.base import WORKTREES
 
 READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
@@ -162,10 +163,12 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         return self._fits(rule, path, view) or (original != path and self._fits(rule, original, view))
 
     def _fits(self, rule: Rule, path: str, view: View) -> bool:
-        return paths.denies(rule.spec or "", path, root=rule.root, cwds=spellings(self.working(), view), home=view.home)
+        return patterns.denies(
+            rule.spec or "", path, root=rule.root, cwds=spellings(self.working(), view), home=view.home
+        )
 
     def _allows(self, rule: Rule, path: str, view: View) -> bool:
-        return paths.allows(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=view.home)
+        return patterns.allows(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=view.home)
 
     def is_inside(self, way: Way, view: View) -> bool:
         """Whether every name of a file lies in a working directory."""
@@ -182,7 +185,7 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     # Hosts, delegates, parameters.
 
     def on_host(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
-        return next((rule for rule in self.specific(behavior, tool) if hosts.fits(rule.spec or "", host)), None)
+        return next((rule for rule in self.specific(behavior, tool) if web_hosts.fits(rule.spec or "", host)), None)
 
     def on_input(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """Rules on who shall do the work, or on one parameter."""
@@ -218,7 +221,7 @@ def lies_in(way: Way, folders: tuple[str, ...], view: View) -> bool:
         return False
     known = dict.fromkeys([name for folder in folders for name in view.way(folder).names])
     for name in way.names:
-        if name not in known and not any(paths.beneath(name, folder) is not None for folder in known):
+        if name not in known and not any(patterns.beneath(name, folder) is not None for folder in known):
             return False
     return True
 
@@ -280,7 +283,7 @@ def names_delegate(spec: str, tool: str, input: Json) -> bool:
 
 def may_name_delegate(spec: str, tool: str, input: Json) -> bool:
     """The same in any case and Unicode spelling: to deny."""
-    return is_named(paths.folded(spec), paths.folded(delegate(tool, input)))
+    return is_named(patterns.folded(spec), patterns.folded(delegate(tool, input)))
 
 
 def delegate(tool: str, input: Json) -> str:

@@ -2,7 +2,7 @@
 
     read_updates([{"type": "addRules", "rules": [...], "behavior": "allow", "destination": "session"}])
 
-Not here: who takes them in (book.py).
+Not here: who takes them in (policy.py).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The vocabulary is open. A line of a kind we do not know becomes `Unknown` and ke
 its bytes; a known message keeps the line it came from as well, so that fields we
 do not know survive a relay (`line`). A known kind with a wrong field is `Refused`.
 
-Not here: cutting bytes into lines (framing.py), who may say what (rules.py), other
+Not here: cutting bytes into lines (framing.py), who may say what (roles.py), other
 spellings of the same messages (dialects/).
 """
 

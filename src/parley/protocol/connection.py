@@ -9,7 +9,7 @@ used twice.
 
 Ids are counted per direction: both ends number on their own and may pick the same.
 
-Not here: what a message means (engine/session.py), how a line is spelled
+Not here: what a message means (engine/session/session.py), how a line is spelled
 (dialects/), who reads the pipe (transports/).
 """
 
@@ -21,7 +21,6 @@ from parley.errors import LocalProtocolError, UnexpectedAnswer
 from parley.protocol.base import Message, Refused
 from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverLong
-from parley.protocol.head import members
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,
@@ -29,7 +28,8 @@ from parley.protocol.messages.control import (
     RequestId,
 )
 from parley.protocol.messages.conversation import StreamEvent
-from parley.protocol.rules import Role, may_say
+from parley.protocol.roles import Role, may_say
+from parley.protocol.truncated import members
 
 
 class Connection:
@@ -130,7 +130,7 @@ class Connection:
 
 def unambiguous(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
     """The answer of a host, which decides something: it is refused if a key is there twice, at whatever depth."""
-    from parley.protocol.doubled import find_doubled
+    from parley.protocol.duplicate_keys import find_doubled
 
     wrong = find_doubled(line)
     if wrong is None:

@@ -20,9 +20,9 @@ from parley.protocol.base import Message as WireMessage
 from parley.protocol.base import convert, decode, spell
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
-from parley.sdk.messages import Message
-from parley.sdk.reading import read
+from parley.sdk.runtime.message_parser import read
 from parley.sdk.sessions import Shelf
+from parley.sdk.types.messages import Message
 from parley.stores.base import Entry
 
 LINES: dict[str, type[WireMessage]] = {"user": User, "assistant": Assistant, "result": Result}

@@ -19,24 +19,24 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
-from parley.sdk.answering import Answerer
-from parley.sdk.checking import checked
 from parley.sdk.controls import Controls
 from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
-from parley.sdk.handshake import initialize, stream_close_seconds
 from parley.sdk.hooks import Registry
-from parley.sdk.inbox import Inbox, flaw_of
-from parley.sdk.kept import Kept
-from parley.sdk.link import LINE_CAP_BYTES, Link
-from parley.sdk.local import Seat, seated
+from parley.sdk.launch.args import Spelled, spelled
+from parley.sdk.launch.handshake import initialize, stream_close_seconds
+from parley.sdk.launch.in_process import Seat, seated
+from parley.sdk.launch.validation import checked
 from parley.sdk.options import Options
-from parley.sdk.prompts import Prompt, feed, line_of, must_be_prompt, new_uuid, say, user
-from parley.sdk.running import Job, start
-from parley.sdk.servers import Hosted, hosted
-from parley.sdk.spelling import Spelled, spelled
+from parley.sdk.runtime.background import Job, start
+from parley.sdk.runtime.connection import LINE_CAP_BYTES, Link
+from parley.sdk.runtime.mcp_servers import Hosted, hosted
+from parley.sdk.runtime.message_router import Inbox, flaw_of
+from parley.sdk.runtime.prompts import Prompt, feed, line_of, must_be_prompt, new_uuid, say, user
+from parley.sdk.runtime.request_handlers import Answerer
+from parley.sdk.runtime.transport import Custom, Ended, Wire, to_stderr
+from parley.sdk.runtime.turns import Response, Stream, Turn
+from parley.sdk.store.stored_session import Kept
 from parley.sdk.structured import parser_of
-from parley.sdk.turns import Response, Stream, Turn
-from parley.sdk.wire import Custom, Ended, Wire, to_stderr
 
 LAST_WORDS_SECONDS = 1.0
 """How long an engine that does not listen any more has to say why."""
@@ -130,8 +130,8 @@ class Client(Controls):
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
             return seated(Seat(made.argv, cwd, made.environment, told))
-        from parley.sdk.finding import engine
-        from parley.sdk.process import Process
+        from parley.sdk.launch.find_cli import engine
+        from parley.sdk.launch.process import Process
 
         argv = [engine(options.cli_path, made.environment), *made.argv]
         return Process(argv, cwd, made.environment, told, options.user, made.remove_files)

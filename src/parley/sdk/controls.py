@@ -6,7 +6,7 @@ from typing import Any
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
-from parley.sdk.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
+from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
 
 
 class Controls:

@@ -12,7 +12,7 @@
     ├── CLIJSONDecodeError     a line that is no JSON
     └── MessageParseError      an answer that is not what it should be
 
-A bad line in a stream raises nothing: it is a message of its own (messages.py, `Unreadable`).
+A bad line in a stream raises nothing: it is a message of its own (types/messages.py, `Unreadable`).
 """
 
 from __future__ import annotations

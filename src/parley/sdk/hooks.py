@@ -79,7 +79,7 @@ class Registry:
 
 def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
     """The keys of an answer that an engine does not know: a decision that is misspelt is none."""
-    from parley.hooks.answer import unknown_keys as find
+    from parley.hooks.output import unknown_keys as find
 
     return find(event, answer)
 

@@ -4,7 +4,7 @@
 
 The names are those of the official SDK, so `ClaudeAgentOptions` is the same class. What the
 engine takes on its command line has a row in protocol/options.py under the same name;
-spelling.py finds it there. The last group is ours.
+launch/args.py finds it there. The last group is ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parley.protocol.base import Json
 from parley.sdk.hooks import HookMatcher
 from parley.sdk.permissions import CanUseTool
 from parley.sdk.questions import OnPlan, OnQuestion
-from parley.sdk.shapes import (
+from parley.sdk.types.shapes import (
     EffortLevel,
     McpServerConfig,
     PermissionMode,

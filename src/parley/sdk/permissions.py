@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.requests import CanUseTool as Question
-from parley.sdk.shapes import PermissionBehavior, PermissionMode, PermissionUpdateDestination
+from parley.sdk.types.shapes import PermissionBehavior, PermissionMode, PermissionUpdateDestination
 
 
 class CanUseToolShadowedWarning(UserWarning):

@@ -17,12 +17,12 @@ from parley.protocol.base import Json
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import BackgroundTasksChanged, Init
-from parley.sdk import messages as ours
 from parley.sdk.client import Client
 from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.options import Options
-from parley.sdk.prompts import line_of, must_be_prompt, new_uuid, say
-from parley.sdk.running import Job, is_stray, log, start
+from parley.sdk.runtime.background import Job, is_stray, log, start
+from parley.sdk.runtime.prompts import line_of, must_be_prompt, new_uuid, say
+from parley.sdk.types import messages as ours
 
 BACKGROUND_SECONDS = 600.0
 """How long the input stays open for tasks in the background; the engine has the same patience."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.sdk.permissions import PermissionResult, PermissionResultAllow, PermissionResultDeny, PermissionUpdate
-from parley.sdk.shapes import PermissionMode
+from parley.sdk.types.shapes import PermissionMode
 
 NOT_ANSWERED = "The person did not answer the question."
 

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parley.compose import memory
-from parley.compose.basis import Basis
-from parley.compose.places import forget_history
-from parley.compose.sessions import Sessions
-from parley.engine.stamp import Stamp
+from parley.compose.launch_context import Basis
+from parley.compose.paths import forget_history
+from parley.compose.stores import Sessions
+from parley.engine.clock import Stamp
 from parley.errors import UnknownSession
 from parley.protocol.options import Options as Flags
 from parley.stores.base import Entry, Info, Store, copied
-from parley.stores.opening import about_answers, before_cut, is_prompt, is_uuid, talk
-from parley.stores.portable import adorn, fill
-from parley.stores.spelling import with_figures
+from parley.stores.export import adorn, fill
+from parley.stores.files.transcript_lines import with_figures
+from parley.stores.session_open import about_answers, before_cut, is_prompt, is_uuid, talk
 
 NOT_FOUND = "there is no session {}"
 
@@ -235,7 +235,7 @@ def fork_session(
 
 def project_key_for_directory(directory: str | os.PathLike[str] | None = None) -> str:
     """The key under which sessions of a directory are stored."""
-    from parley.compose.places import project_name
+    from parley.compose.paths import project_name
 
     return project_name(os.path.abspath(directory or os.curdir))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.errors import MessageParseError
-from parley.sdk.messages import ResultMessage
+from parley.sdk.types.messages import ResultMessage
 
 
 def is_pydantic(kind: Any) -> bool:

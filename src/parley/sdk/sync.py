@@ -22,13 +22,13 @@ from typing import Any, TypeVar
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import Request
-from parley.sdk import messages as ours
 from parley.sdk.client import Client
 from parley.sdk.errors import NotConnected
 from parley.sdk.options import Options
-from parley.sdk.prompts import Prompt
 from parley.sdk.query import Query
-from parley.sdk.turns import State, Turn
+from parley.sdk.runtime.prompts import Prompt
+from parley.sdk.runtime.turns import State, Turn
+from parley.sdk.types import messages as ours
 
 T = TypeVar("T")
 

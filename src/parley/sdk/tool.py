@@ -25,8 +25,8 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk import schema
-from parley.sdk.running import awaited
-from parley.sdk.shapes import McpSdkServerConfig
+from parley.sdk.runtime.background import awaited
+from parley.sdk.types.shapes import McpSdkServerConfig
 
 T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[dict[str, Any]]]
@@ -171,7 +171,7 @@ def create_sdk_mcp_server(
 
     Raises TypeError for what can be no tool, ValueError for two of one name.
     """
-    from parley.sdk.servers import Server
+    from parley.sdk.runtime.mcp_servers import Server
 
     if not isinstance(tools, Iterable | None) or isinstance(tools, str):
         raise TypeError(f"the tools of the server {name!r} must be a list, not {type(tools).__name__}")

@@ -1,0 +1,1 @@
+"""Settings, environment variables, credentials and trust."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from parley.errors import ModelError, UsageError
 from parley.models.endpoint import Endpoint, checked, is_loopback
 from parley.settings import credentials
-from parley.settings.variables import custom_headers, extra_body, truthy
+from parley.settings.env_vars import custom_headers, extra_body, truthy
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"

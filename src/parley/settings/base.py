@@ -3,7 +3,7 @@
     managed > flag > local > project > user        the first layer that says something counts
 
 `project` and `local` come with the working tree; what of them counts is merge.py's business.
-Not here: where the files are (layers.py), what the keys mean (keys.py), who may write (store.py).
+Not here: where the files are (sources.py), what the keys mean (keys.py), who may write (writer.py).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Kind(Struct, frozen=True):
 
 
 def is_memory(value: Any) -> bool:
-    from parley.settings.remembering import fits
+    from parley.settings.memory_options import fits
 
     return fits(value)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.settings.base import TREE, Flaw, Inert, Layer, Merged, RuleText, Trust, Value, entry
-from parley.settings.environment import is_refused
+from parley.settings.env_policy import is_refused
 from parley.settings.keys import PERMISSIONS, PERSON, TRUSTED, Reach, line_of, reach_of, vetted
 
 BEHAVIORS: tuple[Literal["allow", "deny", "ask"], ...] = ("deny", "ask", "allow")

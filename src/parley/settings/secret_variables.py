@@ -1,6 +1,6 @@
 """The variables that carry a key of ours. Commands, hooks and MCP servers do not get them.
 
-One list for all who need it: the environment of children (variables.py), the environment that the kernel shows of
+One list for all who need it: the environment of children (env_vars.py), the environment that the kernel shows of
 this process (cli/process_secrets.py), and the tests of both. A backend that takes another variable as a key has a
 row here.
 """

@@ -25,9 +25,9 @@ import msgspec
 
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
-from parley.settings import file
+from parley.settings import safe_read
 from parley.settings.base import Flaw, NotWritten, Trust
-from parley.settings.layers import UNSAFE, is_safe
+from parley.settings.sources import UNSAFE, is_safe
 
 NAME = "trust.json"
 FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -77,7 +77,7 @@ def identify(folder: Path | str) -> Identity:
 
 
 def identity(descriptor: int, path: str) -> Identity:
-    from parley.workspace.kernel import birth_time_ns
+    from parley.workspace.syscalls import birth_time_ns
 
     status = os.fstat(descriptor)
     return Identity(path, status.st_dev, status.st_ino, birth_time_ns(descriptor))
@@ -89,9 +89,9 @@ def opened(folder: Path | str) -> Iterator[tuple[int, str]]:
     try:
         descriptor = os.open(folder, FOLDER)
     except (OSError, ValueError) as flaw:
-        raise UsageError(f"{folder} is no folder that can be opened: {file.reason(flaw)}") from None
+        raise UsageError(f"{folder} is no folder that can be opened: {safe_read.reason(flaw)}") from None
     try:
-        yield descriptor, file.real_path(descriptor, folder)
+        yield descriptor, safe_read.real_path(descriptor, folder)
     finally:
         os.close(descriptor)
 
@@ -100,23 +100,23 @@ def read(config: Path) -> Book:
     """What is on record. A file that is broken or not safely ours vouches for nobody."""
     path = config / NAME
     try:
-        found = file.read(path, beneath=(str(config),))
+        found = safe_read.read(path, beneath=(str(config),))
         if not is_safe(found.status):
-            raise file.Unfit(UNSAFE)
+            raise safe_read.Unfit(UNSAFE)
         return book(found.data)
-    except file.Absent:
+    except safe_read.Absent:
         return Book()
-    except file.Unfit as flaw:
+    except safe_read.Unfit as flaw:
         return Book(flaw=Flaw(path=str(path), text=f"{flaw}; no folder is trusted", line=flaw.line))
 
 
 def book(data: bytes) -> Book:
     """Raises Unfit."""
-    folders: Any = file.json_object(data).get("folders", {})
+    folders: Any = safe_read.json_object(data).get("folders", {})
     try:
         return Book(folders=msgspec.convert(folders, dict[str, Record]))
     except msgspec.ValidationError as flaw:
-        raise file.Unfit(f"is wrong: {flaw}") from None
+        raise safe_read.Unfit(f"is wrong: {flaw}") from None
 
 
 def judge(config: Path, project: str, sources: tuple[str, ...] | None) -> tuple[Trust, Flaw | None]:
@@ -179,7 +179,7 @@ def with_consents(record: Record, entries: Iterable[str]) -> Record:
 
 
 def change(config: Path, identity: Identity, make: Callable[[Record], Record]) -> None:
-    from parley.settings.folder import opened
+    from parley.settings.safe_folder import opened
 
     with opened(config) as folder, folder.locked():
         known = read(config)

@@ -9,7 +9,7 @@ from typing import Any
 from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import Json, spell
 from parley.stores.base import Agent, Entry, Hit, Info, Mended, plain
-from parley.stores.words import SAID, first_prompt, hit, words
+from parley.stores.search_text import SAID, first_prompt, hit, words
 
 
 class MemoryLog:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from parley.protocol.base import Json, Message, spell
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.stores.base import Entry, Log
-from parley.stores.line import MIRRORED, Context
-from parley.stores.spelling import Spelling
+from parley.stores.files.entry_codec import MIRRORED, Context
+from parley.stores.files.transcript_lines import Spelling
 
 
 class Mirror:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from parley.errors import SessionError
 from parley.stores.base import Info, Store
-from parley.stores.opening import is_uuid
+from parley.stores.session_open import is_uuid
 
 MOST_NAMED = 10
 

@@ -11,7 +11,8 @@ becomes an HTTP error with the API's body; one without a status breaks the line 
 is a TCP reset. Every request is kept, without its keys. Whether an answer is `complete` is settled once the server is
 closed.
 
-Not here: how a script is written (models/script.py), the APIs (wire.py, chat.py), the command (cli/model_server.py).
+Not here: how a script is written (models/fake/script.py), the APIs (messages_api.py, chat_completions.py), the
+command (cli/commands/model_server.py).
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import ModelError
+from parley.models.accumulator import Growing
 from parley.models.base import Event
-from parley.models.fault import SOUND, Plan, Reset
-from parley.models.growth import Growing
-from parley.models.script import Script
+from parley.models.fake.script import Script
+from parley.models.faults.catalog import SOUND, Plan, Reset
 from parley.protocol.base import Json
-from parley.testing.chat import Chat
+from parley.testing.chat_completions import Chat
 from parley.testing.http import Exchange, Reply, receive, refused, reset
+from parley.testing.messages_api import Messages, Wire
 from parley.testing.source import Source, source_of
-from parley.testing.wire import Messages, Wire
 
 __all__ = ["Exchange", "ModelServer", "running"]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.models.fault import Plan
-from parley.models.script import Script, read_script
+from parley.models.fake.script import Script, read_script
+from parley.models.faults.catalog import Plan
 from parley.testing.model_server import ModelServer, running
 from parley.testing.source import Source, from_tape
 

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from parley.errors import ModelError
 from parley.models.base import Event, Model, ModelRequest
-from parley.models.fault import Fault, read_fault
-from parley.models.offline import Offline
-from parley.models.replay import Replay
-from parley.models.script import Player, Script
-from parley.models.scripted import play
+from parley.models.fake.offline import Offline
+from parley.models.fake.script import Player, Script
+from parley.models.fake.scripted import play
+from parley.models.faults.catalog import Fault, read_fault
+from parley.models.recording.replay import Replay
 
 Answer = tuple[AsyncGenerator[Event, None], Fault | None]
 """The events of an answer, and what shall go wrong with them on their way."""

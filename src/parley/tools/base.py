@@ -18,12 +18,12 @@ import msgspec
 from parley.observer import NOBODY, Observer
 from parley.protocol.base import Json, Struct
 from parley.workspace.base import Files, Reach, Search, Worktree
-from parley.workspace.processes import Processes
+from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
-    from parley.tools.background import Background
-    from parley.tools.resources import ResourceServer
+    from parley.tools.mcp_resources import ResourceServer
+    from parley.tools.shell.background import Background
     from parley.workspace.web import Web
 
 

@@ -1,0 +1,1 @@
+"""How bytes get in and out."""

@@ -1,0 +1,1 @@
+"""The user's machine as tools see it: files, processes, search, network, worktrees."""

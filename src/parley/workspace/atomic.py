@@ -12,8 +12,8 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 
-from parley.workspace import kernel
-from parley.workspace.opening import Place, Swapped
+from parley.workspace import syscalls
+from parley.workspace.safe_open import Place, Swapped
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 KEPT_BITS = 0o1777
@@ -93,7 +93,7 @@ def take_owner(descriptor: int, old: os.stat_result) -> None:
 
 def rename_to_free_name(beside: str, place: Place) -> None:
     """Raises FileExistsError if the name is taken meanwhile."""
-    if kernel.rename_to_free_name(place.folder, beside, place.name):
+    if syscalls.rename_to_free_name(place.folder, beside, place.name):
         return
     # A system that cannot do it in one step: the name was free when `still_right` looked.
     if place.status() is not None:

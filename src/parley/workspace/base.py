@@ -1,6 +1,6 @@
 """The only door to the user's machine: what tools may ask of it.
 
-`Files` reads and changes files, `Search` finds them, `Processes` (processes.py) runs commands. Nobody else
+`Files` reads and changes files, `Search` finds them, `Processes` (process/processes.py) runs commands. Nobody else
 touches the user's files, so that every change can be rewound and every decision is
 taken on the opened object, never on a name that may point elsewhere a moment later.
 """

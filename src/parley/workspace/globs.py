@@ -8,7 +8,7 @@ name by name, so that a folder in which nothing can match is never entered:
     glob.names(below)("test_read.py")         # does a file of this name match here?
 
 Patterns may come from a hostile tree. No pattern takes more than time in proportion to
-the name and the pattern. Standard library only: standin.py runs this without our packages.
+the name and the pattern. Standard library only: search/python_grep.py runs this without our packages.
 """
 
 from __future__ import annotations

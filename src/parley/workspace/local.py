@@ -1,7 +1,7 @@
 """The files of this machine.
 
-Every call finds its place by descriptor (opening.py); a change leaves a checkpoint
-behind (checkpoints.py), then happens in one step (atomic.py). Safe to call from threads.
+Every call finds its place by descriptor (safe_open.py); a change leaves a checkpoint
+behind (checkpoint/store.py), then happens in one step (atomic.py). Safe to call from threads.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
-from parley.workspace import advice, atomic, opening
+from parley.workspace import atomic, os_errors, safe_open
 from parley.workspace.base import Reach, Rewound, Snapshot
-from parley.workspace.checkpoints import Change, Checkpoints, Damaged, fingerprint
-from parley.workspace.opening import Pins, Place, Swapped
-from parley.workspace.rewinding import Goal, Tally, goals
-from parley.workspace.snapshots import must_be, must_be_writable, snapshot, snapshot_at, taken
+from parley.workspace.checkpoint.file_snapshot import must_be, must_be_writable, snapshot, snapshot_at, taken
+from parley.workspace.checkpoint.plan import Goal, Tally, goals
+from parley.workspace.checkpoint.store import Change, Checkpoints, Damaged, fingerprint
+from parley.workspace.safe_open import Pins, Place, Swapped
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
 
 if TYPE_CHECKING:
-    from parley.workspace.tree import Tree
+    from parley.workspace.checkpoint.tree_snapshot import Tree
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class LocalFiles:
     def read(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot:
         found = self._look(path, reach, limit_bytes)
         if found is None:
-            raise advice.missing(path, reach, self._pins, self._cwd)
+            raise os_errors.missing(path, reach, self._pins, self._cwd)
         return found
 
     def peek(self, path: str, reach: Reach, limit_bytes: int | None = None) -> Snapshot | None:
@@ -60,7 +60,7 @@ class LocalFiles:
     def write(self, path: str, data: bytes, reach: Reach, *, replacing: Snapshot | None) -> Snapshot:
         def act() -> Snapshot:
             new = replacing is None
-            with opening.find(path, reach, self._pins, to_write=True, make_folders=new) as place:
+            with safe_open.find(path, reach, self._pins, to_write=True, make_folders=new) as place:
                 must_be_writable(place)
                 must_be(place, replacing)
                 beside = self._beside()
@@ -68,7 +68,7 @@ class LocalFiles:
                     made = atomic.replace(place, data, beside, lambda: must_be(place, replacing))
                 return taken(place.path, data, made)
 
-        with self._changing, advice.told(f"{path} cannot be written"):
+        with self._changing, os_errors.told(f"{path} cannot be written"):
             return followed(act)
 
     def changed_by(self, call: str) -> list[str] | None:
@@ -94,7 +94,7 @@ class LocalFiles:
             try:
                 self._settle()
             except OSError as flaw:
-                return Rewound(possible=False, reason=f"The file history cannot be read: {advice.trouble(flaw)}.")
+                return Rewound(possible=False, reason=f"The file history cannot be read: {os_errors.trouble(flaw)}.")
             if self._checkpoints.damage is not None:
                 return Rewound(possible=False, reason=f"The file history is damaged: {self._checkpoints.damage}.")
             found = goals(self._checkpoints.rows(), user_message_id)
@@ -108,7 +108,7 @@ class LocalFiles:
     def before_command(self) -> None:
         words = "Nothing was run, because the working tree could not be kept as it is"
         if self._tree is not None:
-            with self._changing, advice.told(words):
+            with self._changing, os_errors.told(words):
                 self._settle()
                 self._tree.keep()
 
@@ -125,12 +125,12 @@ class LocalFiles:
     def _look(self, path: str, reach: Reach, limit_bytes: int | None) -> Snapshot | None:
         def act() -> Snapshot | None:
             try:
-                with opening.find(path, reach, self._pins) as place:
+                with safe_open.find(path, reach, self._pins) as place:
                     return snapshot(place, limit_bytes)
             except FileNotFoundError:
                 return None
 
-        with advice.told(f"{path} cannot be read"):
+        with os_errors.told(f"{path} cannot be read"):
             return followed(act)
 
     # Changing.
@@ -145,7 +145,7 @@ class LocalFiles:
     ) -> Iterator[None]:
         """Keep what is there, then let the change happen; note it if it did not."""
         history = self._checkpoints
-        with advice.told(f"{place.path} is left as it is, because no checkpoint of it could be kept"):
+        with os_errors.told(f"{place.path} is left as it is, because no checkpoint of it could be kept"):
             self._settle()
             before = None
             if place.status() is not None:
@@ -168,7 +168,7 @@ class LocalFiles:
             return
         change = self._checkpoints.unsettled()
         if change is not None:
-            with suppress(Swapped, FileNotFoundError), opening.at(change.path) as place:
+            with suppress(Swapped, FileNotFoundError), safe_open.at(change.path) as place:
                 os.unlink(change.beside, dir_fd=place.folder)
             before = None if change.before is None else change.before.sha256
             self._checkpoints.settle(happened=self._hash_at(change.path) != before)
@@ -191,7 +191,7 @@ class LocalFiles:
         except Swapped:
             tally.leave(goal.path, "a link is in its place", link=True)
         except OSError as flaw:
-            tally.leave(goal.path, advice.trouble(flaw))
+            tally.leave(goal.path, os_errors.trouble(flaw))
         except (ToolError, Damaged) as flaw:
             tally.leave(goal.path, str(flaw))
 
@@ -200,7 +200,7 @@ class LocalFiles:
         after = None if goal.target is None else goal.target.sha256
         beside = self._beside()
         with (
-            opening.at(goal.path, make_folders=then is not None) as place,
+            safe_open.at(goal.path, make_folders=then is not None) as place,
             self._checkpointed(place, after, beside, copy_always=True),
         ):
             if then is None:
@@ -219,7 +219,7 @@ class LocalFiles:
 
 def followed(act: Callable[[], T]) -> T:
     """Follow a name to its place and act there; anew if it changes under our hands."""
-    for _ in range(opening.TRIES):
+    for _ in range(safe_open.TRIES):
         try:
             return act()
         except Swapped:

@@ -7,7 +7,7 @@ the config folder. The folder above those was named by the user, and may be a li
 and everything must belong to this user. The file must be a regular one and, to be written, have no second name.
 What is missing is made, for this user alone. What is checked is what was opened.
 
-See also: files of the working tree, in `opening.py` and `atomic.py`.
+See also: files of the working tree, in `safe_open.py` and `atomic.py`.
 """
 
 from __future__ import annotations

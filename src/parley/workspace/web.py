@@ -7,11 +7,11 @@ judged address: the name is only in the Host header and in the TLS greeting. So 
 that changes its address between the look and the step (rebinding) gains nothing. Every
 redirect is judged anew; one that leads to another host is reported, not followed.
 
-httpx2 is imported when the first page is fetched, in a thread, as models/anthropic.py does.
+httpx2 is imported when the first page is fetched, in a thread, as models/backends/anthropic.py does.
 Proxies of the environment are not used: behind one, nobody knows which address is reached.
 
 Not here: what a URL is and which addresses are public (url.py), what a page says
-(tools/page.py).
+(tools/web/page.py).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from pathlib import Path
 from parley.errors import ToolError
 from parley.workspace import private_files
 from parley.workspace.base import WORKTREES, Worktree
-from parley.workspace.processes import Processes
+from parley.workspace.process.processes import Processes
 
 LOCK = ".lock"
 GIT_SECONDS = 120.0

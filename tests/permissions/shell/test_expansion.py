@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
+from parley.permissions.paths.filesystem import MOST_ENTRIES, RealView
 from parley.permissions.shell import Line, Simple, read
 from parley.permissions.shell.expansion import Expanded, Look, expand
-from parley.permissions.view import MOST_ENTRIES, RealView
 
 NAMES = (
     "a", "b", "ab", "aB", "a.b", "a b", "-", "-a", "]", "[", "[a]", "a]", "!", "^", "*", "?", "\\", "0", "10", "z",

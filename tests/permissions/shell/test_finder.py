@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import Found, finds, unresolved
-from parley.permissions.shell.finder import MOST_CHARACTERS, over_budget, surveyed
+from parley.permissions.shell.denied.search import MOST_CHARACTERS, over_budget, surveyed
 
 
 def test_the_pattern_and_the_part_that_it_speaks_of_are_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import Glimpse, Line, glimpse, read, runs_more
-from parley.permissions.shell.glimpse import MOST_FOLDERS, MOST_NAMES, searches
+from parley.permissions.shell.denied.mentions import MOST_FOLDERS, MOST_NAMES, searches
 
 
 def seen(text: str) -> Glimpse:

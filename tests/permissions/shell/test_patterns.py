@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import matches
-from parley.permissions.shell.patterns import is_exact, is_open
+from parley.permissions.shell.rule_patterns import is_exact, is_open
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import finds, unresolved
-from parley.permissions.shell.finder import may_find, over_budget
-from parley.permissions.shell.runners import places, texts
+from parley.permissions.shell.denied.interpreters import places, texts
+from parley.permissions.shell.denied.search import may_find, over_budget
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from parley.protocol.dialects.base import Reply
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.dialects import NOTES, Injected, Queued, SessionOpened, SystemFault
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.rules import Role
+from parley.protocol.roles import Role
 
 
 class Parrot:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley.protocol.dialects.recognition import recognise
+from parley.protocol.dialects.detect import recognise
 
 PROMPT = {"type": "user", "message": {"role": "user", "content": "Hello"}}
 

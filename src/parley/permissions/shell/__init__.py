@@ -16,14 +16,14 @@ Only `read` leads to an allow; it refuses whatever it cannot prove. `finds` errs
 """
 
 from parley.permissions.shell.allowing import allowed_by
+from parley.permissions.shell.ast import Line, Redirect, Simple, Unclear
 from parley.permissions.shell.deletion import is_critical_delete
-from parley.permissions.shell.finder import Found, finds, may_find, over_budget, unresolved
-from parley.permissions.shell.glimpse import Glimpse, glimpse, runs_more
-from parley.permissions.shell.patterns import matches
-from parley.permissions.shell.readonly import is_read_only
-from parley.permissions.shell.simple import Line, Redirect, Simple, Unclear
+from parley.permissions.shell.denied.mentions import Glimpse, glimpse, runs_more
+from parley.permissions.shell.denied.search import Found, finds, may_find, over_budget, unresolved
+from parley.permissions.shell.readonly.check import is_read_only
+from parley.permissions.shell.rule_patterns import matches
+from parley.permissions.shell.strict_parser import read
 from parley.permissions.shell.targets import Step, Targets, steps, targets, tracked
-from parley.permissions.shell.tokens import read
 
 __all__ = [
     "Found",

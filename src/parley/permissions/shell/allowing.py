@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from parley.permissions.shell import assignments
-from parley.permissions.shell.patterns import Patterns, is_open, matches, together
-from parley.permissions.shell.readonly import files_read, strays
-from parley.permissions.shell.simple import Line, Simple, names
+from parley.permissions.shell.ast import Line, Simple, names
+from parley.permissions.shell.readonly.check import files_read, strays
+from parley.permissions.shell.rule_patterns import Patterns, is_open, matches, together
 from parley.permissions.shell.wrappers import WRAPPERS, Inner, unwrapped
 
 # Builtins that evaluate their words (`printf -v 'a[$(id)]' 1` runs id) or change what later words mean.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from parley.permissions.shell.simple import Simple
+from parley.permissions.shell.ast import Simple
 
 WORD = re.compile(r"[A-Za-z0-9_.@-]*")
 ZONE = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from parley.permissions.budget import OverBudget
-from parley.permissions.shell.finder import surveyed
-from parley.permissions.shell.moves import goal_of
-from parley.permissions.shell.simple import Line, names
+from parley.permissions.shell.ast import Line, names
+from parley.permissions.shell.change_directory import goal_of
+from parley.permissions.shell.denied.search import surveyed
 
 LONGEST_NAME = 1_000
 MOST_CHECKS = 500

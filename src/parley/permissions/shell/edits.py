@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from parley.permissions.shell.programs import Program, Reading, reading
+from parley.permissions.shell.arguments import Program, Reading, reading
 from parley.protocol.base import Struct
 
 

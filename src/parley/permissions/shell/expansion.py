@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from parley.permissions.base import Entry
-from parley.permissions.shell.tokens import TOKEN
+from parley.permissions.shell.strict_parser import TOKEN
 from parley.protocol.base import Struct
 
 MOST_TESTS = 50_000

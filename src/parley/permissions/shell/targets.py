@@ -17,15 +17,15 @@ from functools import partial
 from itertools import islice
 
 from parley.permissions.base import View
+from parley.permissions.paths.filesystem import MOST_ENTRIES
 from parley.permissions.shell import assignments
+from parley.permissions.shell.ast import Line, Simple
+from parley.permissions.shell.change_directory import IN_SHELL, MOVES, goal_of
 from parley.permissions.shell.edits import EDITS, Touched
 from parley.permissions.shell.expansion import Look, expand, is_pattern
-from parley.permissions.shell.following import followed, listed, lists
-from parley.permissions.shell.moves import IN_SHELL, MOVES, goal_of
-from parley.permissions.shell.readonly import files_read, program_name
-from parley.permissions.shell.simple import Line, Simple
+from parley.permissions.shell.readonly.check import files_read, program_name
+from parley.permissions.shell.readonly.following import followed, listed, lists
 from parley.permissions.shell.wrappers import unwrapped
-from parley.permissions.view import MOST_ENTRIES
 from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")

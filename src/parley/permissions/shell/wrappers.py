@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from parley.permissions.shell.programs import Program, reading
-from parley.permissions.shell.simple import Simple, names
-from parley.permissions.shell.tokens import ASSIGNMENT, COMMAND, RESERVED
+from parley.permissions.shell.arguments import Program, reading
+from parley.permissions.shell.ast import Simple, names
+from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED
 from parley.protocol.base import Struct
 
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")

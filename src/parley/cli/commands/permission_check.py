@@ -1,0 +1,142 @@
+"""What a session would decide on a call, without a session: the same composer, the same rules, the same function.
+
+judge = Judge(options, cwd, complain)
+judge.judge("Bash", {"command": "git push"}).json()      # decision, reason, rule, file and line, suggestions
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from parley.compose import permissions
+from parley.compose.composer import Composer
+from parley.compose.registry import TOOLS
+from parley.compose.tools import make_tool, tool_context
+from parley.engine.approval.gate import Asker
+from parley.engine.approval.input_digest import digest
+from parley.engine.turn.tool_executor import request_of
+from parley.errors import UsageError
+from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.protocol.base import Json, Struct
+from parley.protocol.options import Options
+from parley.tools.base import BadInput, Preparing, Tool, read_input
+from parley.tools.selection import canonical
+
+VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
+ELSEWHERE = ("Task", "Skill")
+"""Tools that rules can speak of although they are none of ours here; so can tools of MCP servers."""
+
+
+class Judged(Struct, frozen=True, kw_only=True):
+    """A decision with all that explains it."""
+
+    tool: str
+    input: Json
+    mode: str
+    decision: str
+    outcome: str
+    """What would come of it."""
+    source: str
+    reason: str
+    reason_type: str
+    message: str
+    rule: Json | None
+    blocked_path: str | None
+    suggestions: list[Json]
+    input_sha256: str
+
+    def json(self) -> Json:
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class Judge:
+    def __init__(
+        self, options: Options, cwd: str, complain: Callable[[str], None], session_id: str = "00000000"
+    ) -> None:
+        """Raises UsageError as a session would."""
+        composer = Composer(options, dict(os.environ), cwd)
+        self.basis = composer.basis
+        self.basis.complain = complain
+        for complaint in self.basis.settings.complaints():
+            complain(complaint)
+        self.mode = permissions.permission_mode(self.basis)
+        self.offered = composer.tools()
+        self._asker = Asker(permissions.permits(self.basis, session_id), None, guarded=options.guard)
+        self._context = tool_context(self.basis, session_id)
+        self._answerer = permissions.prompt_tool(self.basis) or (
+            "the host" if permissions.asks_host(self.basis) else None
+        )
+
+    def mode_source(self) -> str:
+        """Where the mode comes from that a session would begin in."""
+        options, merged = self.basis.options, self.basis.settings.merged
+        if options.skip_permissions or options.permission_mode is not None:
+            return "command line"
+        if merged.mode is not None and merged.mode.value == self.mode:
+            return merged.mode.path
+        return "the default"
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name; None for one that is none of ours. Raises UsageError if there is no such tool."""
+        known = canonical(name)
+        if known in TOOLS:
+            return make_tool(known)
+        if known in ELSEWHERE or known.startswith("mcp__"):
+            return None
+        raise UsageError(f"there is no tool {name!r}; there are {', '.join(sorted(TOOLS))}, and those of MCP servers")
+
+    def completed(self, tool: Tool | None, input: Json) -> Json:
+        """The input as it would be decided on. Raises UsageError if it does not fit the tool."""
+        if tool is None:
+            return input
+        if isinstance(tool, Preparing):
+            input = tool.prepare(input, self._context)
+        try:
+            read_input(tool, input)
+        except BadInput as flaw:
+            raise UsageError(f"the input is refused before anything is decided: {flaw}") from None
+        return input
+
+    def judge(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> Judged:
+        """Raises UsageError if there is no such tool."""
+        tool, mode = self.tool(name), mode or self.mode
+        self._context.cwd = cwd or self.basis.cwd
+        if tool is None:
+            request = Request(
+                tool=canonical(name), input=input, cwd=self._context.cwd, plan_file=self._context.plan_file
+            )
+        else:
+            request = request_of(tool, input, self._context)
+        decision = self._asker.judge(request, mode)
+        return Judged(
+            tool=request.tool,
+            input=input,
+            mode=mode,
+            decision=VERDICTS[type(decision)],
+            outcome=self._outcome(decision),
+            source=getattr(decision, "source", "rule" if decision.rule is not None else ""),
+            reason=decision.reason,
+            reason_type=decision.reason_type,
+            message=getattr(decision, "message", ""),
+            rule=self._described(decision),
+            blocked_path=getattr(decision, "blocked_path", None),
+            suggestions=list(getattr(decision, "suggestions", ())),
+            input_sha256=digest(input),
+        )
+
+    def _outcome(self, decision: Decision) -> str:
+        if isinstance(decision, Ask):
+            return f"{self._answerer} is asked" if self._answerer else "denied, as nobody can be asked"
+        return "runs" if isinstance(decision, Allow) else "denied"
+
+    def _described(self, decision: Decision) -> Json | None:
+        """The rule that decided, with the place it stands in."""
+        rule = decision.rule
+        if rule is None:
+            return None
+        found: Json = {"text": rule.text, "behavior": rule.behavior, "source": rule.source}
+        for written in self.basis.settings.merged.rules:
+            if (written.text.strip(), written.behavior, written.source) == (rule.text, rule.behavior, rule.source):
+                return {**found, "file": written.path, "line": written.line}
+        return found

@@ -1,0 +1,131 @@
+"""`parley permissions`: why a call may run, must be asked about, or is denied.
+
+parley permissions check TOOL INPUT [options]      what a session with these options would decide, and why
+parley permissions replay SESSION [options]        what other rules would have decided in a past session
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from parley.cli.commands.permission_check import Judge, Judged
+from parley.cli.stdio import complain, read_stdin, write
+from parley.compose.launch_context import working_directory
+from parley.compose.permissions import may_bypass
+from parley.errors import UsageError
+from parley.protocol.base import Json
+from parley.protocol.options import Options, parse
+from parley.settings.base import shown
+
+USAGE = """\
+usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [options of a session]
+       parley permissions replay SESSION --settings FILE [--mode MODE] [--json] [options of a session]
+
+INPUT is the JSON of a call, - for stdin, or in short the command, path or address it is about.
+Lists of rules (--allowedTools, --disallowedTools) go behind TOOL and INPUT."""
+SHORT = {
+    "Bash": "command",
+    "Read": "file_path",
+    "Write": "file_path",
+    "Edit": "file_path",
+    "NotebookEdit": "notebook_path",
+    "Glob": "pattern",
+    "Grep": "pattern",
+    "WebFetch": "url",
+    "WebSearch": "query",
+    "Task": "subagent_type",
+    "Agent": "subagent_type",
+    "Skill": "skill",
+}
+"""What INPUT means that is no JSON."""
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError or SessionError."""
+    if "--help" in argv or "-h" in argv:
+        return told(USAGE)
+    as_json, rest = taken(argv)
+    parsed = parse(rest)
+    for warning in parsed.warnings:
+        complain(warning)
+    match parsed.words:
+        case ["check", tool, *input]:
+            return told(check(tool, input, parsed.options, as_json))
+        case ["replay", session]:
+            from parley.cli.commands.permission_replay import replay
+
+            return told(replay(session, parsed.options, as_json))
+    raise UsageError(USAGE)
+
+
+def taken(argv: Sequence[str]) -> tuple[bool, list[str]]:
+    """Our own two flags, off the command line: the rest is read as a session reads it."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    ours, behind = argv[:end], argv[end:]
+    renamed = ["--permission-mode" + word[6:] if word.partition("=")[0] == "--mode" else word for word in ours]
+    return "--json" in ours, [word for word in renamed if word != "--json"] + list(behind)
+
+
+def told(text: str) -> int:
+    return 0 if write(f"{text}\n".encode(errors="replace")) else 1
+
+
+def check(name: str, given: Sequence[str], options: Options, as_json: bool) -> str:
+    judge = Judge(options, working_directory(), complain)
+    may_bypass(judge.basis, judge.mode)
+    judged = judge.judge(name, input_of(judge, name, given))
+    is_offered = judged.tool in judge.offered or judge.tool(name) is None
+    if as_json:
+        more = {"mode_source": judge.mode_source(), "offered": is_offered}
+        return msgspec.json.encode({**judged.json(), **more}).decode()
+    return "\n".join(lines(judged, judge.mode_source(), is_offered))
+
+
+def input_of(judge: Judge, name: str, given: Sequence[str]) -> Json:
+    """Raises UsageError."""
+    tool = judge.tool(name)
+    if len(given) > 1:
+        raise UsageError(f"INPUT must be one word; quote it: {' '.join(given)!r}")
+    text = given[0] if given else "{}"
+    if text == "-":
+        text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()
+    if not text.lstrip().startswith("{"):
+        if name not in SHORT:
+            raise UsageError(f"INPUT for {name} must be a JSON object, got {shown(text)!r}")
+        return {SHORT[name]: text}
+    try:
+        read = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as flaw:
+        raise UsageError(f"INPUT begins like JSON but is none: {flaw}") from None
+    return judge.completed(tool, read)
+
+
+def lines(judged: Judged, mode_source: str, is_offered: bool) -> Iterator[str]:
+    yield f"{judged.decision}: {judged.outcome}"
+    yield from rows(
+        ("tool", judged.tool if is_offered else f"{judged.tool} (the model is not offered it)"),
+        ("input", msgspec.json.encode(judged.input).decode()),
+        ("mode", f"{judged.mode} ({mode_source})"),
+        ("source", judged.source),
+        ("reason", " ".join(filter(None, (judged.reason, f"({judged.reason_type})" if judged.reason_type else "")))),
+        ("rule", place(judged.rule)),
+        ("path", judged.blocked_path or ""),
+        ("message", judged.message),
+    )
+    for suggestion in judged.suggestions:
+        yield from rows(("suggested", msgspec.json.encode(suggestion).decode()))
+
+
+def rows(*pairs: tuple[str, str]) -> Iterator[str]:
+    return (f"  {name:10} {shown(value)}" for name, value in pairs if value)
+
+
+def place(rule: Json | None) -> str:
+    if rule is None:
+        return ""
+    where = rule["source"]
+    if "file" in rule:
+        where += f", {rule['file']}" + ("" if rule["line"] is None else f":{rule['line']}")
+    return f"{rule['behavior']} {rule['text']} ({where})"

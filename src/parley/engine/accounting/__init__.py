@@ -1,0 +1,1 @@
+"""Token usage, cost and budgets."""

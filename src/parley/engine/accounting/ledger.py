@@ -1,0 +1,186 @@
+"""What was used and what it cost: per turn, and per model over the whole process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+
+from parley.engine.accounting.budget import Budget, Spent, check, warnings
+from parley.models.catalog import facts
+from parley.models.prices import Prices
+from parley.protocol.base import Json, Struct
+from parley.protocol.messages.result import ModelUsage
+
+COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
+class Tally(Struct):
+    """Sums for one model."""
+
+    usage: Json
+    cost_usd: float | None = 0.0
+
+    def add(self, usage: Json, cost_usd: float | None) -> None:
+        self.usage = added(self.usage, usage)
+        # One call of unknown price makes the sum unknown: half a bill is a wrong bill.
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+
+class Ledger:
+    """The books of a session, and the purse of all its agents."""
+
+    def __init__(
+        self, prices: Prices, budget: Budget | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._prices = prices
+        self._budget = budget or Budget()
+        self._clock = clock
+        self._turn_begun = clock()
+        self._calls = 0
+        self._warned: set[tuple[str, float]] = set()
+        self._one_at_a_time = asyncio.Lock()
+        self._total: dict[str, Tally] = {}
+        self._before = Spent(usd=0.0, tokens=0, calls=0, seconds=0.0)
+        """What was spent in conversations that were cleared: off the bill that is told, and still spent."""
+        self._turn: dict[str, Tally] = {}
+        self.turn_usage: Json = blank()
+        self.api_seconds = 0.0
+        self.last_usage: Json | None = None
+        """What the last call of the conversation used."""
+
+    def begin_turn(self) -> None:
+        self._turn = {}
+        self.turn_usage = blank()
+        self._turn_begun = self._clock()
+
+    @asynccontextmanager
+    async def call(self, *, gives_way: bool = False) -> AsyncIterator[None]:
+        """Around every model call. Raises BudgetSpent if there shall be none.
+
+        Where a budget is only known to be spent when a call is over, agents call one after the other:
+        several at once would overshoot it together. One that `gives_way` waits for others, and nobody for it.
+        """
+        if gives_way and self._budget.is_priced:
+            async with self._one_at_a_time:
+                pass
+        in_turn = self._budget.is_priced and not gives_way
+        async with self._one_at_a_time if in_turn else nullcontext():
+            self.check_budget()
+            self._calls += 1
+            yield
+
+    def check_budget(self) -> None:
+        """Raises BudgetSpent if no more calls shall be made."""
+        check(self._budget, self.spent())
+
+    def spent(self) -> Spent:
+        tokens = self._before.tokens + sum(tokens_in(tally.usage) for tally in self._total.values())
+        usd = None if self.cost_usd is None or self._before.usd is None else self._before.usd + self.cost_usd
+        return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_begun)
+
+    def warnings(self) -> list[str]:
+        """What is nearly spent; each is said once."""
+        return warnings(self._budget, self.spent(), self._warned)
+
+    def count(self, model: str, usage: Json, seconds: float, *, beside: bool = False) -> None:
+        """Book one model call; one `beside` the conversation is no part of the turn's own usage."""
+        cost = self._prices.cost_usd(model, usage)
+        for books in (self._total, self._turn):
+            books.setdefault(model, Tally(usage=blank())).add(usage, cost)
+        if not beside:
+            self.last_usage = usage
+            self.turn_usage = added(self.turn_usage, usage)
+        self.api_seconds += seconds
+
+    def restart(self) -> None:
+        """The conversation was cleared, and clients count from zero; budgets do not."""
+        self._before = self.spent()
+        self._total, self.api_seconds, self.last_usage = {}, 0.0, None
+        self.begin_turn()
+
+    def resume(self, result: Json) -> None:
+        """Go on from the totals of an earlier result of this session."""
+        self.api_seconds = (result.get("duration_api_ms") or 0) / 1000
+        for model, used in (result.get("modelUsage") or {}).items():
+            self._total[model] = Tally(usage={**blank(), **earlier(used)}, cost_usd=used.get("costUSD"))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Everything so far; None once a call's price was not known."""
+        costs = [tally.cost_usd for tally in self._total.values()]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+    def by_model(self) -> dict[str, ModelUsage]:
+        return {model: model_usage(model, tally) for model, tally in self._total.items()}
+
+    def by_model_this_turn(self) -> dict[str, ModelUsage]:
+        return {model: model_usage(model, tally) for model, tally in self._turn.items()}
+
+
+def blank() -> Json:
+    return {
+        **dict.fromkeys(COUNTED, 0),
+        "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+        "service_tier": "standard",
+        "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    }
+
+
+def tokens_in(usage: Json) -> int:
+    """Everything that went in and out."""
+    return sum(usage.get(key) or 0 for key in COUNTED)
+
+
+def added(one: Json, other: Json) -> Json:
+    """The sum of two usages; what is not counted is taken from the second."""
+    total = {**one, **{key: value for key, value in other.items() if value is not None}}
+    for key in COUNTED:
+        total[key] = (one.get(key) or 0) + (other.get(key) or 0)
+    for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
+        if key in one or key in other:
+            total[key] = _sums(one.get(key) or {}, other.get(key) or {})
+    if one.get("parley_estimated"):
+        # A sum with an estimate in it is one.
+        total["parley_estimated"] = True
+    return total
+
+
+def _sums(one: Json, other: Json) -> Json:
+    return {key: (one.get(key) or 0) + (other.get(key) or 0) for key in {**one, **other}}
+
+
+def earlier(used: Json) -> Json:
+    """What a result's `modelUsage` said, in the API's own names."""
+    return {
+        "input_tokens": used.get("inputTokens", 0),
+        "output_tokens": used.get("outputTokens", 0),
+        "cache_read_input_tokens": used.get("cacheReadInputTokens", 0),
+        "cache_creation_input_tokens": used.get("cacheCreationInputTokens", 0),
+        "output_tokens_details": {"thinking_tokens": used.get("thinkingTokens", 0)},
+        "server_tool_use": {"web_search_requests": used.get("webSearchRequests", 0), "web_fetch_requests": 0},
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": used.get("cacheCreationEphemeral5mInputTokens", 0),
+            "ephemeral_1h_input_tokens": used.get("cacheCreationEphemeral1hInputTokens", 0),
+        },
+    }
+
+
+def model_usage(model: str, tally: Tally) -> ModelUsage:
+    usage, known = tally.usage, facts(model)
+    written = usage["cache_creation"]
+    return ModelUsage(
+        inputTokens=usage["input_tokens"],
+        outputTokens=usage["output_tokens"],
+        cacheReadInputTokens=usage["cache_read_input_tokens"],
+        cacheCreationInputTokens=usage["cache_creation_input_tokens"],
+        webSearchRequests=usage["server_tool_use"].get("web_search_requests", 0),
+        costUSD=tally.cost_usd,
+        contextWindow=known.context_window,
+        maxOutputTokens=known.max_output_tokens,
+        thinkingTokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens", 0),
+        cacheCreationEphemeral5mInputTokens=written.get("ephemeral_5m_input_tokens", 0),
+        cacheCreationEphemeral1hInputTokens=written.get("ephemeral_1h_input_tokens", 0),
+        canonicalModel=model,
+    )

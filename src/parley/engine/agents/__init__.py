@@ -1,0 +1,1 @@
+"""Subagents: their definitions, setup, runs, forwarding and worktrees."""

@@ -1,0 +1,222 @@
+"""A subagent as a task: what it was asked, what it used, and what its caller is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar
+
+from parley.engine.accounting.ledger import blank
+from parley.engine.context.conversation import Conversation
+from parley.engine.tasks.task import Task
+from parley.engine.turn.outcome import Outcome
+from parley.engine.turn.turn import Turn
+from parley.protocol.base import UNSET, Json, Struct
+from parley.protocol.messages.system import TaskUsage
+from parley.tools.base import Result
+from parley.tools.delegation.calls import AgentInput
+from parley.workspace.base import Worktree
+from parley.workspace.process.output import Record
+
+SUMMARY_CHARS = 1000
+KINDS_OF_CALLS = {
+    "Read": "readCount",
+    "Grep": "searchCount",
+    "Glob": "searchCount",
+    "Bash": "bashCount",
+    "Edit": "editFileCount",
+    "Write": "editFileCount",
+    "NotebookEdit": "editFileCount",
+}
+
+
+class Parent(Struct, frozen=True, kw_only=True):
+    """The subagent that calls another."""
+
+    id: str
+    depth: int
+    conversation: Conversation
+
+
+class AgentTask(Task):
+    kind: ClassVar[str] = "local_agent"
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        run_id: str,
+        description: str,
+        tool_use_id: str,
+        record: Record,
+        call: AgentInput,
+        depth: int,
+        parent_id: str | None,
+        in_background: bool,
+        clock: Callable[[], float],
+        can_continue: bool = False,
+        worktree: Worktree | None = None,
+    ) -> None:
+        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+        self.call = call
+        self.depth = depth
+        self._parent_id = parent_id
+        self.in_background = in_background
+        self._clock = clock
+        self._can_continue = can_continue
+        """Whether its caller can send it messages."""
+        self.worktree = worktree
+        """The checkout that was made for it, if one was."""
+        self.is_kept = False
+        """Whether that is still there, because something was changed in it."""
+        self._begun = clock()
+        self._seconds: float | None = None
+        self._tokens = 0
+        self._last_usage: Json = {}
+        self._calls: list[str] = []
+        self._model = ""
+        self.conversation: Conversation | None = None
+        self.turn: Turn | None = None
+        self.letters: list[str] = []
+        """Messages that it has not read yet."""
+        self.is_done = False
+        """Whether it has said all it had to say."""
+        self.moved = asyncio.Event()
+        """Its caller waits no longer."""
+        self.text = ""
+        """What it said last."""
+        self.flaw = ""
+        """Why it failed, if it did."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it reads no message any more, and is not gone yet."""
+        return (self.is_done or self.over.is_set()) and self.watcher is not None and not self.watcher.done()
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.flaw)
+
+    def json(self) -> Json:
+        found = {**super().json(), "subagent_type": self.call.subagent_type}
+        return found if self._parent_id is None else {**found, "parent_task_id": self._parent_id}
+
+    def recorded(self) -> Json:
+        return {} if self.worktree is None else {"worktree": self.worktree.path}
+
+    def cwd(self) -> str | None:
+        return None if self.conversation is None else self.conversation.setup.tool_context.cwd
+
+    def started(self) -> Json:
+        return {
+            "subagent_type": self.call.subagent_type,
+            "spawn_depth": self.depth,
+            "prompt": self.call.prompt,
+            "parent_task_id": UNSET if self._parent_id is None else self._parent_id,
+        }
+
+    def note_call(self, name: str) -> None:
+        self._calls.append(name)
+
+    def usage(self) -> TaskUsage:
+        tokens = self.turn.exchange.context_tokens if self.turn is not None else self._tokens
+        seconds = self._clock() - self._begun if self._seconds is None else self._seconds
+        return TaskUsage(total_tokens=tokens, tool_uses=len(self._calls), duration_ms=round(seconds * 1000))
+
+    def end(self, ended: Outcome, turn: Turn) -> None:
+        """It is over: keep what its caller is given."""
+        self._seconds = self._clock() - self._begun
+        self._last_usage = turn.exchange.growing.final_usage if turn.exchange.growing.started else {}
+        said = turn.exchange.final_text()
+        if not ended.is_error:
+            self.text = ended.text if isinstance(ended.text, str) else said
+            return
+        errors = ended.errors if isinstance(ended.errors, list) else []
+        self.flaw = "; ".join(errors) or (ended.text if isinstance(ended.text, str) else "") or ended.subtype
+        self.text = said if said != self.flaw else ""
+
+    def release(self) -> None:
+        """Let go of all that an agent needs only while it runs."""
+        if self.turn is not None:
+            self._tokens = self.turn.exchange.context_tokens
+        if self.conversation is not None:
+            self._model = self.conversation.model.shown
+        self.turn = self.conversation = None
+        self.letters = []
+        self.record.close()
+
+    @property
+    def model(self) -> str:
+        return self._model if self.conversation is None else self.conversation.model.shown
+
+    # What its caller is given.
+
+    def launched(self) -> Result:
+        text = (
+            f"Async agent launched successfully. Its id is {self.id}. You will be told when it is done: go on with "
+            f"other work, or end your turn. Its output goes to {self.output_file}.{self._way()}"
+        )
+        detail = {
+            "isAsync": True,
+            "status": "async_launched",
+            "agentId": self.id,
+            "description": self.description,
+            "resolvedModel": self.model,
+            "prompt": self.call.prompt,
+            "outputFile": self.output_file,
+            "canReadOutputFile": True,
+            "canContinueAgent": self._can_continue,
+        }
+        return Result(content=[{"type": "text", "text": text}], detail=detail)
+
+    def result(self) -> Result:
+        if self.failed:
+            said = f"\nIt had said: {self.text}" if self.text else ""
+            text = f"The agent failed: {self.flaw}{self._whereabouts()}{said}"
+            return Result(content=text, detail=f"Error: {text}", is_error=True)
+        used = list(dict.fromkeys(self._calls))
+        usage = self.usage()
+        detail = {
+            "status": "completed",
+            "prompt": self.call.prompt,
+            "agentId": self.id,
+            "agentType": self.call.subagent_type,
+            "toolsUsed": used,
+            "content": [{"type": "text", "text": self.text}],
+            "resolvedModel": self.model,
+            "totalDurationMs": usage.duration_ms,
+            "totalTokens": usage.total_tokens,
+            "totalToolUseCount": usage.tool_uses,
+            "usage": {**blank(), **self._last_usage},
+            "toolStats": self._counts(),
+            "canContinueAgent": self._can_continue,
+        }
+        if self.worktree is not None and self.is_kept:
+            detail |= {"worktreePath": self.worktree.path, "worktreeBranch": self.worktree.branch}
+        way = f"{self._whereabouts()}{self._way()}"
+        done = f"[Subagent hand-back] Agent {self.id} ({self.call.subagent_type}) is done.{way}"
+        text = f"{done} It says:\n{self.text}"
+        return Result(content=[{"type": "text", "text": text}], detail=detail)
+
+    def _way(self) -> str:
+        return f" SendMessage to {self.id} reaches it." if self._can_continue else ""
+
+    def _whereabouts(self) -> str:
+        if self.worktree is None:
+            return ""
+        if not self.is_kept:
+            return " It changed nothing in its git worktree, which is gone."
+        return f" Its changes are in the git worktree {self.worktree.path}, on the branch {self.worktree.branch}."
+
+    def _counts(self) -> Json:
+        counts: Json = {**dict.fromkeys(KINDS_OF_CALLS.values(), 0), "linesAdded": 0, "linesRemoved": 0}
+        counts["otherToolCount"] = 0
+        for name in self._calls:
+            counts[KINDS_OF_CALLS.get(name, "otherToolCount")] += 1
+        return counts
+
+    def news(self, status: str) -> str:
+        """How the model hears of its end in a turn of its own."""
+        how = f"failed: {self.flaw}" if self.failed else "is done"
+        said = f" It says:\n{self.text}" if self.text else ""
+        return f"The agent {self.id} ({self.description}) {how}.{self._whereabouts()}{said}"

@@ -1,0 +1,93 @@
+"""What a host is asked: one call, why it is asked about, and all a person needs to decide.
+
+Not here: who is asked, and what the answer means (gate.py).
+"""
+
+from __future__ import annotations
+
+import os
+
+from parley.engine.approval.input_digest import digest
+from parley.permissions.base import Ask, Request
+from parley.protocol.base import UNSET, UnsetType
+from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.requests import CanUseTool
+from parley.tools.base import Tool, always_asks, display_name, server_of
+
+SUBJECTS = ("description", "command", "url", "query")
+"""Where an input says best what a call is about."""
+PATHS = ("file_path", "notebook_path", "path")
+TITLES = {
+    "Bash": "Run this command?",
+    "Read": "Read {about}?",
+    "Grep": "Search {about}?",
+    "Glob": "Look for files in {about}?",
+    "Write": "Write {about}?",
+    "Edit": "Change {about}?",
+    "NotebookEdit": "Change {about}?",
+    "WebFetch": "Fetch {about}?",
+    "WebSearch": "Search the web for {about}?",
+    "ExitPlanMode": "Carry out this plan?",
+    "AskUserQuestion": "The model has a question",
+}
+OF_THEIR_OWN = frozenset({"Bash", "WebFetch"})
+"""Tools that look into each call; the others are asked about because of what they are."""
+FINAL = frozenset({"rule", "safetyCheck"})
+"""Reasons that a rule cannot take away: to offer one would be of no use."""
+
+
+def question(asking: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None) -> CanUseTool:
+    from parley.mcp.content import reveal  # few sessions ask
+
+    asks_person = always_asks(tool)
+    shown = display_name(tool, call.name)
+    about = reveal(description(request))
+    return CanUseTool(
+        tool_name=call.name,
+        mcp_server=server_of(tool) or UNSET,
+        display_name=shown,
+        title=title(call.name, shown, about),
+        input=call.input,
+        input_sha256=digest(call.input),
+        description=about or UNSET,
+        permission_suggestions=list(asking.suggestions) or UNSET,
+        blocked_path=asking.blocked_path or UNSET,
+        decision_reason=asking.reason or UNSET,
+        decision_reason_type=asking.reason_type or UNSET,
+        decision_reason_hook_event="PreToolUse" if asking.reason_type == "hook" else UNSET,
+        decision_reason_hook_source="settings" if asking.reason_type == "hook" else UNSET,
+        matched_ask_rule=asking.rule.text if asking.rule is not None else UNSET,
+        tool_use_id=call.id,
+        agent_id=agent_id or UNSET,
+        requires_user_interaction=flag(asks_person),
+        server_policy_ask_only=flag(is_a_matter_of_kind(asking, call.name, asks_person)),
+        suppress_always_allow_rule=flag(asking.reason_type in FINAL),
+        default_to_no=flag(asking.reason_type == "safetyCheck"),
+    )
+
+
+def flag(is_so: bool) -> bool | UnsetType:
+    """What is not so is not said."""
+    return True if is_so else UNSET
+
+
+def is_a_matter_of_kind(asking: Ask, name: str, asks_person: bool) -> bool:
+    """Whether nothing but the kind of the tool, or the place it reaches for, wants the question."""
+    return name not in OF_THEIR_OWN and not asks_person and asking.reason_type in ("", "workingDir")
+
+
+def title(name: str, shown: str, about: str) -> str:
+    """One sentence for a person, without words of the model's where they could pass for ours."""
+    wanted = TITLES.get(name, "")
+    if "{about}" in wanted and not about:
+        wanted = ""
+    return (wanted or "Use {shown}?").format(about=about, shown=shown)
+
+
+def description(request: Request) -> str:
+    """What a call is about, in few words: a path as it is seen from the working directory."""
+    input = request.input
+    if path := next((input[key] for key in PATHS if isinstance(input.get(key), str)), ""):
+        inner = os.path.relpath(path, request.cwd) if path.startswith("/") else path
+        return path if inner.startswith("..") else inner
+    return next((input[key] for key in SUBJECTS if isinstance(input.get(key), str) and input[key]), "")

@@ -1,0 +1,73 @@
+"""What a command or a skill brings with it until the end of the turn: rules, and a model."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from parley.errors import NotPossible
+from parley.models.catalog import Choice
+from parley.permissions.base import BadUpdate
+from parley.protocol.base import Json
+from parley.settings.base import Recipe
+
+if TYPE_CHECKING:
+    from parley.engine.session.session import Session
+
+RULE = r"\s*([^()\s]+)(?:\((.*)\))?\s*"
+INHERIT = "inherit"
+"""The model of the session, whichever it is."""
+
+
+class Loan:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._granted: list[Json] = []
+        self._model_before: Choice | None = None
+        """The session's own model, while another is asked."""
+
+    def grant(self, recipe: Recipe) -> None:
+        """Lend what a recipe wants. What is wrong with it is complained about."""
+        self._allow(recipe)
+        if recipe.model not in (None, INHERIT):
+            self._change_model(recipe)
+
+    def _allow(self, recipe: Recipe) -> None:
+        permits = self._session.setup.permits
+        found = [match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in recipe.tools) if match is not None]
+        if not found:
+            return
+        # A rule that is there already stays when the turn is over.
+        there = {row["rule"] for row in permits.listed()["rules"] if row["behavior"] == "allow"}
+        new = [
+            {"toolName": match[1], **({"ruleContent": match[2]} if match[2] else {})}
+            for match in found
+            if match[0].strip() not in there
+        ]
+        for rule in new:
+            try:
+                permits.update([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+            except BadUpdate as exc:
+                self._session.setup.complain(f"{recipe.path}: allowed-tools: {exc}")
+            else:
+                self._granted.append(rule)
+
+    def _change_model(self, recipe: Recipe) -> None:
+        from parley.engine.control.handlers.settings import take_model
+
+        before = self._session.conversation.model
+        try:
+            take_model(self._session, str(recipe.model))
+        except NotPossible as flaw:
+            self._session.setup.complain(f"{recipe.path}: {flaw}")
+        else:
+            self._model_before = self._model_before or before
+
+    def end(self) -> None:
+        """The turn is over."""
+        if self._granted:
+            gone = {"type": "removeRules", "rules": self._granted, "behavior": "allow", "destination": "session"}
+            self._session.setup.permits.update([gone])
+            self._granted = []
+        if self._model_before is not None:
+            self._session.conversation.model, self._model_before = self._model_before, None

@@ -1,0 +1,1 @@
+"""The conversation as the model sees it: history, system prompt, mentions, compaction."""

@@ -1,0 +1,44 @@
+"""Memory files of folders below the working directory: a model hears of them when it looks at a file there.
+
+They come behind the results of the calls, once for as long as the conversation still has them. A conversation whose
+instructions have no memory files has none of these either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from parley.engine.context.system_prompt import is_replaced
+from parley.protocol.base import Json
+from parley.protocol.blocks import ToolUse
+
+if TYPE_CHECKING:
+    from parley.engine.context.conversation import Conversation
+    from parley.engine.turn.tool_outcome import Called
+
+FIELDS = {"Read": "file_path", "Edit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
+HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."
+
+
+def heard(talk: Conversation, call: ToolUse, called: Called) -> list[str]:
+    """What a model is to hear because of a call that succeeded."""
+    path = call.input.get(FIELDS.get(call.name, "")) if called.ran is not None else None
+    if not isinstance(path, str) or called.result.is_error:
+        return []
+    if talk.parent_tool_use_id is None and is_replaced(talk.instructions):
+        return []
+    found = talk.instructions.nested(path)
+    new = [text for mark, text in found if not is_told(talk, mark)]
+    return ["\n\n".join([HEADING, *new])] if new else []
+
+
+def is_told(talk: Conversation, mark: str) -> bool:
+    return any(mark in text for text in texts(talk.record.history.messages()))
+
+
+def texts(messages: list[Json]) -> Iterator[str]:
+    for message in messages:
+        for block in message["content"] if message["role"] == "user" else ():
+            if block.get("type") == "text":
+                yield str(block["text"])

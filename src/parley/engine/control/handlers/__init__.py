@@ -1,0 +1,1 @@
+"""One function per control request, grouped by theme."""

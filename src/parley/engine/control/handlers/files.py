@@ -1,0 +1,102 @@
+"""Files for a host that shows them beside the conversation.
+
+A host sees no more than the model's own Read would without being asked about: what a rule
+denies, or somebody would have to be asked about, is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from typing import TYPE_CHECKING
+
+from parley.errors import NotPossible
+from parley.permissions.base import Allow, Request
+from parley.protocol.base import Json
+from parley.protocol.messages import requests as ask
+from parley.tools.read_tracker import remember
+from parley.workspace.base import Area, Reach
+
+if TYPE_CHECKING:
+    from parley.engine.session.session import Session
+
+MOST_BYTES = 1 << 20
+"""As much of a file as an answer holds; less if the host says so."""
+MOST_SUGGESTIONS = 15
+MOST_FILES = 20_000
+SEARCH_SECONDS = 2
+ENCODINGS = ("utf-8", "base64")
+
+
+async def read_file(session: Session, request: ask.ReadFile) -> Json:
+    """Raises NotPossible or ToolError."""
+    encoding = request.encoding or "utf-8"
+    if encoding not in ENCODINGS:
+        raise NotPossible(f"the encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    # The line of the answer must not be longer than any other; base64 takes a third more.
+    cap = session.limits.line_bytes // 2
+    wanted = request.max_bytes if isinstance(request.max_bytes, int) and request.max_bytes > 0 else MOST_BYTES
+    path, reach = located(session, request.path), permitted(session, request.path)
+    snapshot = await asyncio.to_thread(session.setup.tool_context.files.read, path, reach, min(wanted, cap))
+    answer: Json = {"absPath": snapshot.path}
+    if snapshot.size > len(snapshot.data):
+        answer["truncated"] = True
+    if encoding == "base64":
+        return {"contents": base64.b64encode(snapshot.data).decode(), **answer, "encoding": "base64"}
+    try:
+        return {"contents": snapshot.data.decode(), **answer, "lossy": False}
+    except UnicodeDecodeError:
+        return {"contents": snapshot.data.decode(errors="replace"), **answer, "lossy": True}
+
+
+async def seed_read_state(session: Session, request: ask.SeedReadState) -> None:
+    """The host has shown this file to the model: it counts as read, unless it has changed since."""
+    context = session.setup.tool_context
+    path, reach = located(session, request.path), permitted(session, request.path)
+    snapshot = await asyncio.to_thread(context.files.peek, path, reach)
+    # Times of the host are whole milliseconds.
+    if snapshot is not None and snapshot.mtime_ns // 1_000_000 <= request.mtime:
+        remember(context, snapshot, whole=True)
+
+
+async def file_suggestions(session: Session, request: ask.FileSuggestions) -> Json:
+    """Files of the working directory that a query may mean."""
+    context = session.setup.tool_context
+    if context.search is None:
+        return {"suggestions": []}
+    area = Area(path=context.cwd, cwd=context.cwd, reach=Reach(folders=(context.cwd,)), hides=context.hides)
+    last_moment = context.clock() + SEARCH_SECONDS
+    found = await asyncio.to_thread(
+        context.search.files,
+        "**/*",
+        area,
+        most=MOST_FILES,
+        ignored=False,
+        hidden=False,
+        stop=lambda: context.clock() > last_moment,
+    )
+    return {"suggestions": [{"path": path} for path in suggested(found.paths, request.query)]}
+
+
+def suggested(paths: list[str], query: str) -> list[str]:
+    """Those that have the query in them, in the name rather than in the folder, the shortest first."""
+    query = query.lower()
+    fitting = [path for path in paths if query in path.lower()]
+    return sorted(fitting, key=lambda path: (query not in os.path.basename(path).lower(), len(path), path))[
+        :MOST_SUGGESTIONS
+    ]
+
+
+def located(session: Session, path: str) -> str:
+    return os.path.normpath(os.path.join(session.setup.tool_context.cwd, path))
+
+
+def permitted(session: Session, path: str) -> Reach:
+    """How far a read of this path may go. Raises NotPossible."""
+    where = located(session, path)
+    request = Request(tool="Read", input={"file_path": where}, cwd=session.setup.tool_context.cwd, reads_only=True)
+    decision = session.setup.permits.decide(request, session.mode)
+    if not isinstance(decision, Allow):
+        raise NotPossible(f"{path} may not be read: {decision.reason or 'somebody would have to be asked'}")
+    return decision.reach

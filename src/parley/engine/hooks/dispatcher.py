@@ -1,0 +1,312 @@
+"""Firing events: tell the hooks that want to hear of one, wait for their answers, merge them.
+
+    verdict = await hooking.fire("PreToolUse", {"tool_name": "Bash", ...}, tool_use_id=call.id)
+
+The hooks of an event are asked all at once. Each has its own time; one that fails, or takes too
+long, is told on stderr and in its `hook_response`, and counts as its `onFailure` says. Cancelling
+withdraws all questions.
+
+Not here: what a hook is (hooks/), at which places events happen (tool_hooks.py, turn_hooks.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.engine.hooks.tool_hooks import ToolHooks
+from parley.engine.hooks.turn_hooks import TurnHooks
+from parley.hooks.base import EVENTS, Fired, Hook, Ran, context_text, failure_policy, meant_event
+from parley.hooks.merge import Answer, Verdict, merge
+from parley.hooks.output import HookFailed
+from parley.protocol.base import UNSET, Json, plain
+from parley.protocol.messages.requests import HookMatcher
+from parley.protocol.messages.system import HookProgress, HookResponse, HookStarted, Informational
+
+if TYPE_CHECKING:
+    from parley.engine.session.session import Session
+
+ALWAYS_TOLD = frozenset({"SessionStart"})
+"""Events whose commands are told of without --include-hook-events."""
+MOST_TOLD_CHARS = 30_000
+MOST_REPORTED = 256
+"""Answers come from outside: what is kept of their keys has an end."""
+
+
+class Hooking:
+    """The hooks of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.complain = session.setup.complain
+        self.new_id = session.stamp.new_uuid
+        self._transcript_path = session.setup.transcript_path()
+        self.calls = ToolHooks(self)
+        self.turns = TurnHooks(self, session)
+        self.callbacks: Sequence[Hook] = ()
+        self.commands: Sequence[Hook] = ()
+        self.of_agents: dict[str, Sequence[Hook]] = {}
+        """The hooks that subagents bring, by the agents' ids."""
+        self.prompt_id = ""
+        """Of the turn that runs, or ran last."""
+        self._background: set[asyncio.Task[object]] = set()
+        self._reported: set[tuple[str, str, tuple[str, ...]]] = set()
+        """The unknown keys that were told."""
+        self._late: list[str] = []
+        """What hooks in the background have said for the model."""
+
+    # Who is there.
+
+    def all(self) -> list[Hook]:
+        return [*self.callbacks, *self.commands]
+
+    def reachable(self) -> list[Hook]:
+        """Those that can still be asked at the end: a host that hung up answers nothing."""
+        return [*(self.callbacks if not self._session.has_hung_up else ()), *self.commands]
+
+    def wants(self, event: str, agent: Json | None = None) -> bool:
+        return any(hook.event == event for hook in self._around(agent))
+
+    def _around(self, agent: Json | None) -> list[Hook]:
+        """Those who may hear of what a subagent does, or of what the session does itself."""
+        return [*self.all(), *(self.of_agents.get(agent.get("agent_id", ""), ()) if agent is not None else ())]
+
+    def guards(self, event: str, subjects: tuple[str, ...], agent: Json | None) -> bool:
+        """Whether a hook that must not fail wants to hear of it."""
+        return any(
+            hook.event == event and hook.on_failure == "block" and hook.matcher.fits(subjects)
+            for hook in self._around(agent)
+        )
+
+    def can_keep_promises(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
+        """Whether every callback that must not fail (`onFailure: block`) belongs to an event that we fire."""
+        never = {event: meant_event(event) for event in hooks if event not in EVENTS}
+        if never:
+            self.complain(f"hooks for these events are never called: {', '.join(never)}")
+        for event, meant in never.items():
+            if meant is not None:
+                text = f"hooks for the event {event!r:.100} are never called (did you mean {meant}?)"
+                self._session.tell(Informational(content=text, level="warning"))
+        for flaw in {hook.matcher.flaw for hook in self.callbacks} - {None}:
+            self.complain(f"hooks: {flaw}")
+        return not any(
+            failure_policy(entry.onFailure, meant or "") == "block"
+            for event, meant in never.items()
+            for entry in hooks[event]
+        )
+
+    # Firing.
+
+    async def fire(
+        self,
+        event: str,
+        details: Json,
+        *,
+        subjects: tuple[str, ...] = (),
+        tool_use_id: str | None = None,
+        agent: Json | None = None,
+        among: Sequence[Hook] | None = None,
+    ) -> Verdict:
+        """What all hooks of an event come to; nothing at all where there is none.
+
+        `agent` has the `agent_id` and `agent_type` of a subagent. `among` are those that are asked, instead of all.
+        """
+        kind = EVENTS[event]
+        subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
+        hooks = [
+            hook
+            for hook in (self._around(agent) if among is None else among)
+            if hook.event == event and hook.matcher.fits(subjects)
+        ]
+        if not hooks:
+            return Verdict()
+        fired = Fired(
+            event=kind,
+            input={**self._common(event, agent), **details},
+            tool_use_id=tool_use_id or self._session.stamp.new_uuid(),
+            subjects=subjects,
+            shown=f"{event}:{subjects[0]}" if subjects else event,
+        )
+        async with asyncio.TaskGroup() as together:
+            asked = [together.create_task(self._run(hook, fired)) for hook in hooks]
+        answers = [
+            Answer(label=hook.label, source=hook.source, on_failure=hook.on_failure, ran=task.result())
+            for hook, task in zip(hooks, asked, strict=True)
+        ]
+        verdict = merge(kind, answers)
+        self._tell_people(fired, verdict)
+        return verdict
+
+    def _common(self, event: str, agent: Json | None) -> Json:
+        """What the input of every event begins with."""
+        session, kind = self._session, EVENTS[event]
+        common: Json = {
+            "session_id": session.id,
+            "transcript_path": self._transcript_path,
+            "cwd": self._cwd_of(agent),
+            "prompt_id": self.prompt_id,
+        }
+        if kind.tells_mode:
+            common["permission_mode"] = session.mode
+        common |= agent or (session.lead.signature if session.lead is not None else {})
+        if kind.tells_effort and session.conversation.effort is not None:
+            common["effort"] = {"level": session.conversation.effort}
+        return {**common, "hook_event_name": event}
+
+    def _cwd_of(self, agent: Json | None) -> str:
+        task = None if agent is None else self._session.tasks.find(agent.get("agent_id", ""))
+        return (task.cwd() if task is not None else None) or self._session.setup.tool_context.cwd
+
+    async def _run(self, hook: Hook, fired: Fired) -> Ran:
+        """One hook, from its first line to its last. Never raises, unless it is cancelled."""
+        is_told = self._session.setup.hook_events or (fired.event.name in ALWAYS_TOLD and hook not in self.callbacks)
+        report = Report(self._session, fired, is_told=is_told)
+        report.started()
+        try:
+            with self._session.setup.observer.hook(fired.event.name, hook.label) as watch:
+                async with asyncio.timeout(hook.timeout_seconds):
+                    ran = await hook.run(fired, report.progress)
+                watch.note(outcome="failed" if ran.failure else "blocked" if ran.blocks is not None else "success")
+        except asyncio.CancelledError:
+            report.ended(Ran(), "cancelled")
+            raise
+        except TimeoutError:
+            ran = Ran(failure=f"it did not answer within {hook.timeout_seconds:g} s")
+        except HookFailed as flaw:
+            ran = Ran(failure=str(flaw), unknown=flaw.unknown)
+        except Exception as bug:
+            # A fault of ours counts as the hook's failure, and is told in full.
+            self.complain("".join(traceback.format_exception(bug)))
+            ran = Ran(failure=f"internal error: {bug!r}")
+        if ran.later is not None:
+            self.in_background(self._finish(hook, fired, ran.later, report))
+        else:
+            self._report(hook, fired, ran, report)
+        return ran
+
+    def _report(self, hook: Hook, fired: Fired, ran: Ran, report: Report, *, is_late: bool = False) -> None:
+        """Tell how it ended. `is_late`: what it is about has happened, so that it blocks nothing any more."""
+        if ran.unknown:
+            self._report_keys(hook, fired, ran.unknown)
+        if ran.failure is not None:
+            blocks = not is_late and hook.on_failure == "block" and fired.event.failure_blocks and fired.event.block
+            follows = (fired.event.failure or fired.event.block) if blocks else "it is as if there were no such hook"
+            self.complain(f"hook {fired.shown} ({hook.label}) failed: {ran.failure}; {follows}")
+        elif ran.blocks is not None and not fired.event.block:
+            self.complain(f"hook {fired.shown} ({hook.label}) cannot block this: {ran.blocks}")
+        if ran.output.goes_on is False and not ran.output.is_async and not fired.event.stops:
+            self.complain(f"hook {fired.shown} ({hook.label}) cannot end anything here: continue has no effect")
+        report.ended(ran, "error" if ran.failure is not None or ran.blocks is not None else "success")
+
+    def _report_keys(self, hook: Hook, fired: Fired, keys: tuple[str, ...]) -> None:
+        """Name the keys of an answer that are not known, once for each hook: it may answer so to every call."""
+        if (hook.event, hook.label, keys) in self._reported:
+            return
+        if len(self._reported) >= MOST_REPORTED:
+            self._reported.clear()
+        self._reported.add((hook.event, hook.label, keys))
+        text = f"hook {fired.shown} ({hook.label}): keys of its answer are not known: {', '.join(keys)}"
+        self.complain(text)
+        self._session.tell(Informational(content=text, level="warning"))
+
+    def _tell_people(self, fired: Fired, verdict: Verdict) -> None:
+        for message in verdict.messages:
+            self._session.tell(Informational(content=f"{fired.shown} says: {message}", level="notice"))
+        if verdict.stopped:
+            text = f"{fired.shown} hook stopped {fired.event.stops}: {verdict.stopped}"
+            self._session.tell(Informational(content=text, level="warning", prevent_continuation=True))
+
+    # In the background.
+
+    def in_background(self, work: Coroutine[Any, Any, object]) -> None:
+        """Let it run on; it ends with the session."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _finish(self, hook: Hook, fired: Fired, later: Awaitable[Ran], report: Report) -> None:
+        try:
+            ran = await later
+        except asyncio.CancelledError:
+            report.ended(Ran(), "cancelled")
+            raise
+        self._report(hook, fired, ran, report, is_late=True)
+        said = merge(fired.event, [Answer(label=hook.label, source=hook.source, on_failure="continue", ran=ran)])
+        self._late += [context_text(fired.shown, text) for text in said.contexts]
+        self._tell_people(fired, msgspec.structs.replace(said, stopped=None))
+
+    def take_late(self) -> list[str]:
+        """What hooks in the background have said for the model since the last time."""
+        late, self._late = self._late, []
+        return late
+
+    async def close(self) -> None:
+        """Nobody waits for what still runs in the background."""
+        running = set(self._background)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+
+class Report:
+    """The lines that tell of one run of a hook, for a host that wants them."""
+
+    def __init__(self, session: Session, fired: Fired, *, is_told: bool) -> None:
+        self._session = session
+        self._fired = fired
+        self._is_told = is_told
+        self._id = session.stamp.new_uuid() if self._is_told else ""
+
+    def started(self) -> None:
+        if self._is_told:
+            self._session.tell(
+                HookStarted(hook_id=self._id, hook_name=self._fired.shown, hook_event=self._fired.event.name)
+            )
+
+    def progress(self, stdout: str, stderr: str) -> None:
+        if self._is_told:
+            stdout, stderr = stdout[-MOST_TOLD_CHARS:], stderr[-MOST_TOLD_CHARS:]
+            self._session.tell(
+                HookProgress(
+                    hook_id=self._id,
+                    hook_name=self._fired.shown,
+                    hook_event=self._fired.event.name,
+                    stdout=stdout,
+                    stderr=stderr,
+                    output=stdout + stderr,
+                )
+            )
+
+    def ended(self, ran: Ran, outcome: str) -> None:
+        if not self._is_told:
+            return
+        hidden = ran.output.suppressOutput is True
+        stdout, stderr = ("", "") if hidden else (ran.stdout[:MOST_TOLD_CHARS], ran.stderr[:MOST_TOLD_CHARS])
+        said = stdout + stderr or ("" if hidden else spelled(ran))
+        self._session.tell(
+            HookResponse(
+                hook_id=self._id,
+                hook_name=self._fired.shown,
+                hook_event=self._fired.event.name,
+                output=said[:MOST_TOLD_CHARS],
+                stdout=stdout,
+                stderr=stderr or (ran.failure or "" if ran.exit_code is UNSET else ""),
+                outcome=outcome,
+                exit_code=ran.exit_code,
+            )
+        )
+
+
+def spelled(ran: Ran) -> str:
+    """The answer of a hook that writes nothing, as JSON."""
+    said = msgspec.json.decode(msgspec.json.encode(plain(ran.output)))
+    told = {name: value for name, value in said.items() if value is not None}
+    if isinstance(told.get("hookSpecificOutput"), dict):
+        specific = told["hookSpecificOutput"]
+        told["hookSpecificOutput"] = {name: value for name, value in specific.items() if value is not None}
+    return msgspec.json.encode(told).decode() if told else ""

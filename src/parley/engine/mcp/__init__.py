@@ -1,0 +1,1 @@
+"""The MCP servers of a session: lifecycle, tools, prompts, resources, elicitation."""

@@ -1,0 +1,1 @@
+"""Compaction and background work for sessions with a long-term memory."""

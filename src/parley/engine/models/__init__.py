@@ -1,0 +1,1 @@
+"""The session's access to its models: opening, tracing, thinking budgets."""

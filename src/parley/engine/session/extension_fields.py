@@ -1,0 +1,48 @@
+"""What an editor's extension shows beside an answer: how hard the model thinks, and the list of its work.
+
+`--extension-fields` puts both on assistant lines, as `thinkingMetadata` and `todos`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parley.models.catalog import PUPPETS
+from parley.protocol.base import Json
+
+if TYPE_CHECKING:
+    from parley.engine.context.conversation import Conversation
+
+LEVELS = ((4_000, "low"), (10_000, "medium"))
+"""Up to how many tokens of thought a level goes; above that it is high."""
+TODOS = "TodoWrite"
+
+
+def fields(conversation: Conversation) -> dict[str, Any]:
+    """The fields for an assistant line that is told now."""
+    return {"thinkingMetadata": thinking(conversation), **todos(conversation.setup.tool_context.notes)}
+
+
+def thinking(conversation: Conversation) -> Json:
+    wish, choice = conversation.thinking, conversation.model
+    never = choice.adapter not in PUPPETS and conversation.setup.facts_of(choice).thinks == "never"
+    disabled = never or wish.mode == "disabled" or wish.tokens == 0
+    # Nothing triggers thought by its words here, so there is nothing to name.
+    return {"level": "auto" if disabled else level(wish.tokens), "disabled": disabled, "triggers": []}
+
+
+def level(tokens: int | None) -> str:
+    """The level of a budget; without one it is the model that decides."""
+    if tokens is None:
+        return "auto"
+    return next((name for most, name in LEVELS if tokens <= most), "high")
+
+
+def todos(notes: Json) -> dict[str, list[Json]]:
+    """The list as the model keeps it, if it does. An item is known by its place."""
+    if TODOS not in notes:
+        return {}
+    listed = enumerate(notes[TODOS], 1)
+    return {
+        "todos": [{"id": str(place), "content": todo["content"], "status": todo["status"]} for place, todo in listed]
+    }

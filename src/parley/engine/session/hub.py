@@ -1,0 +1,50 @@
+"""Many sessions in one process: open, find, close.
+
+Sessions share nothing but the process. Over stdio there is one; the SDK's in-process
+mode and the gateway hold many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from parley.engine.session.config import Setup
+from parley.engine.session.session import Session
+from parley.errors import SessionError
+from parley.host import Host
+from parley.protocol.base import Json
+from parley.stores.base import Log
+
+
+class Hub:
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def open(self, setup: Setup, host: Host) -> Session:
+        """A session of its own. Raises SessionError if it is open here already."""
+        if setup.session_id in self._sessions:
+            raise SessionError(f"session {setup.session_id} is open already")
+
+        def agent_log(agent_id: str, meta: Json | None) -> Log:
+            return setup.mirrored_agent(agent_id, meta, setup.open_agent_log(agent_id, meta), host.tell)
+
+        mirrored = msgspec.structs.replace(setup, log=setup.mirrored(setup.log, host.tell), open_agent_log=agent_log)
+        session = self._sessions[setup.session_id] = Session(mirrored, host)
+        return session
+
+    def find(self, session_id: str) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def close(self, session_id: str) -> None:
+        """Let a session go; its turns are over by now."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.setup.log.close()
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def __len__(self) -> int:
+        return len(self._sessions)

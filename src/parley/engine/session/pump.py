@@ -1,0 +1,142 @@
+"""The pump: lines from a host into a session, lines of the session to the host.
+
+The reader never waits for a turn, a tool or a callback: `Session.handle` only takes
+notes and wakes others, and answers of the host go straight to the one who asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from parley.engine.session.session import Session
+from parley.errors import LocalProtocolError
+from parley.host import AnswerIsError, HostGone
+from parley.protocol.base import Message, Refused
+from parley.protocol.connection import Connection
+from parley.protocol.dialects.base import Reply
+from parley.protocol.messages.control import (
+    ControlCancelRequest,
+    ControlRequest,
+    ControlResponse,
+    Failure,
+    RequestId,
+    Success,
+)
+from parley.protocol.messages.requests import Request
+from parley.transports.base import Transport
+
+
+class Pump:
+    """A host at the other end of a transport."""
+
+    def __init__(self, connection: Connection, transport: Transport, new_id: Callable[[], str]) -> None:
+        self._connection = connection
+        self._transport = transport
+        self._new_id = new_id
+        self._asked: dict[RequestId, asyncio.Future[Any]] = {}
+        self._questions: dict[RequestId, ControlRequest] = {}
+        self._hung_up = False
+        self._is_unread = False
+
+    def tell(self, message: Message) -> None:
+        if isinstance(message, ControlResponse) and not self._is_waited_for(message):
+            return
+        self._write(self._connection.send(message))
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._transport.write(data)
+        except BrokenPipeError:
+            # Nobody reads any more. The turn goes on to its end, which is on disk.
+            self._hung_up = self._is_unread = True
+
+    async def ask(self, request: Request, request_id: str | None = None) -> Any:
+        if self._hung_up or not self._connection.can_ask:
+            raise HostGone("the host has hung up" if self._hung_up else "the host cannot be asked in its dialect")
+        request_id = request_id or self._new_id()
+        if request_id in self._asked:
+            raise LocalProtocolError(f"request id {request_id!r} is still open")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[request_id] = answer
+        question = self._questions[request_id] = ControlRequest(request_id=request_id, request=request)
+        self.tell(question)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.tell(ControlCancelRequest(request_id=request_id))
+            raise
+        finally:
+            del self._asked[request_id], self._questions[request_id]
+
+    async def reached(self) -> bool:
+        await self._transport.drain()
+        self._write(b"")  # a transport that nobody reads says so
+        return not self._is_unread
+
+    def pending(self) -> list[ControlRequest]:
+        return [question for asked, question in self._questions.items() if not self._asked[asked].done()]
+
+    def receive(self, chunk: bytes, session: Session) -> None:
+        self.take(self._connection.received(chunk), session)
+
+    def take(self, messages: Iterable[Message], session: Session) -> None:
+        for message in messages:
+            self._dispatch(message, session)
+
+    def hang_up(self, session: Session) -> None:
+        """The host closed its end: nothing more comes, and nobody will answer what we asked."""
+        self.take(self._connection.end(), session)
+        self.refuse_questions(session)
+        session.finish()
+
+    def refuse_questions(self, session: Session) -> None:
+        """The host cannot answer, now or later: every question ends at once."""
+        self._hung_up = session.has_hung_up = True
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(HostGone("the host hung up before it answered"))
+
+    def _dispatch(self, message: Message, session: Session) -> None:
+        if isinstance(message, ControlResponse):
+            self._wake(message.response)
+        elif isinstance(message, Reply):
+            self._write(b"".join(line + b"\n" for line in message.lines))
+        elif isinstance(message, Refused) and message.answers is not None:
+            # Nothing else comes for this request, so that whoever waits for it must not wait any longer.
+            self._wake(Failure(request_id=message.answers, error=message.reason))
+            session.handle(message)
+        else:
+            session.handle(message)
+
+    def _wake(self, response: Success | Failure) -> None:
+        answer = self._asked.get(response.request_id)  # type: ignore[arg-type]  # the connection checked it
+        if answer is None or answer.done():
+            return
+        if isinstance(response, Failure):
+            answer.set_exception(AnswerIsError(response.error))
+        else:
+            answer.set_result(response.response)
+
+    def _is_waited_for(self, message: ControlResponse) -> bool:
+        """A question may have been withdrawn by the time it is answered."""
+        return message.response.request_id in self._connection.asked_by_peer
+
+
+async def serve(transport: Transport, pump: Pump, session: Session, begun: Iterable[Message] = ()) -> None:
+    """Pump until the host hangs up and the last turn is done. `begun`: what was heard before."""
+    async with asyncio.TaskGroup() as tasks:
+        reader = tasks.create_task(read(transport, pump, session, begun))
+        try:
+            await session.run_turns()
+        finally:
+            reader.cancel()
+    await transport.drain()
+
+
+async def read(transport: Transport, pump: Pump, session: Session, begun: Iterable[Message] = ()) -> None:
+    pump.take(begun, session)
+    async for chunk in transport.chunks():
+        pump.receive(chunk, session)
+    pump.hang_up(session)

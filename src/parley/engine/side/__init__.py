@@ -1,0 +1,1 @@
+"""Model calls outside the conversation: for tools, titles and suggestions."""

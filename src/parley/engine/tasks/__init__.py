@@ -1,0 +1,1 @@
+"""Background tasks: commands and subagents that outlive the call that started them."""

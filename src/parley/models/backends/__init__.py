@@ -1,0 +1,1 @@
+"""Backends that call a model over the network."""

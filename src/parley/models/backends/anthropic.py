@@ -1,0 +1,194 @@
+"""The Anthropic Messages API, at any base URL. Its events are passed on byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from parley.errors import ModelError
+from parley.models.backends.rate_limits import quota
+from parley.models.backends.unsupported_fields import Dropped
+from parley.models.base import Event, ModelRequest, read_event
+from parley.models.endpoint import Endpoint
+from parley.models.http.call import EVENT_STREAM, Deadlines, Pool, Trust, refusal
+from parley.protocol.base import Json
+
+API_VERSION = "2023-06-01"
+CACHE_MARK = "cache_control"
+OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
+"""Fields that the API has and a server that imitates it may not know."""
+BETA_HEADER = "anthropic-beta"
+TASK_BUDGET_BETA = "task-budgets-2026-03-13"
+
+
+class Anthropic:
+    """One connection pool to one endpoint.
+
+    The endpoint may be a function that finds it: a key helper takes its time, so it is
+    called in a thread, when the first request needs it and again after a key was refused.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint | Callable[[], Endpoint],
+        deadlines: Deadlines | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+        trust: Trust | None = None,
+    ) -> None:
+        self._find = endpoint if callable(endpoint) else None
+        self._endpoint: Endpoint | None = None if callable(endpoint) else endpoint
+        self._deadlines = deadlines
+        self._trust = trust
+        self._pool: Pool | None = None
+        self._dropped = Dropped(warn)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+        """The events of one answer. Raises ModelError."""
+        endpoint = await self._found()
+        pool = self._pool = self._pool or Pool(endpoint.base_url, self._deadlines, self._trust)
+        while True:
+            dropped = self._dropped.names
+            fields, betas = without(body(request, endpoint.extra_body), dropped), wanted_betas(request, dropped)
+            head = headers(request, endpoint)
+            if betas:
+                head[BETA_HEADER] = ",".join(betas)
+            try:
+                async with pool.post(
+                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), failure
+                ) as answer:
+                    async for batch in answer.batches():
+                        for data in batch:
+                            event = understood(data)
+                            if event.type == "message_start":
+                                event.request_id = answer.headers.get("request-id")
+                                event.quota = quota(answer.headers) if has_quota(endpoint) else None
+                            elif event.type == "message_stop":
+                                answer.is_over = True
+                            answer.has_grown = answer.has_grown or is_content(event)
+                            yield event
+                    return
+            except ModelError as flaw:
+                flaw.message = endpoint.without_key(flaw.message)
+                if not has_quota(endpoint):
+                    flaw.quota = None
+                if flaw.status == 401 and self._find is not None:
+                    self._endpoint = None
+                self._dropped.note(flaw, optional_fields(fields, betas))
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    async def _found(self) -> Endpoint:
+        """Raises ModelError."""
+        if self._endpoint is None and self._find is not None:
+            self._endpoint = await asyncio.to_thread(self._find)
+        assert self._endpoint is not None
+        return self._endpoint
+
+
+def body(request: ModelRequest, extra: Json) -> Json:
+    """The request's JSON. The order of keys is fixed: a changed prefix would miss the prompt cache."""
+    fields: Json = {"model": request.model, "max_tokens": request.max_tokens}
+    if request.system:
+        fields["system"] = request.system
+    if request.tools:
+        fields["tools"] = request.tools
+    if request.thinking is not None:
+        fields["thinking"] = request.thinking
+    if output := output_config(request):
+        fields["output_config"] = output
+    if request.session_id:
+        fields["metadata"] = {"user_id": request.session_id}
+    return {**fields, **extra, "messages": request.messages, "stream": True}
+
+
+def wanted_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
+    """Those asked for, and those that a field of the body needs, so far as the server knows them."""
+    if BETA_HEADER in dropped:
+        return []
+    needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
+    return [beta for beta in dict.fromkeys([*request.betas, *needed]) if beta not in dropped]
+
+
+def output_config(request: ModelRequest) -> Json:
+    fields: Json = {}
+    if request.effort is not None:
+        fields["effort"] = request.effort
+    if request.task_budget is not None:
+        fields["task_budget"] = {"type": "tokens", "total": request.task_budget}
+    if request.output_schema is not None:
+        fields["format"] = {"type": "json_schema", "schema": request.output_schema}
+    return fields
+
+
+def without(fields: Json, dropped: Collection[str]) -> Json:
+    """The body without what the server does not know."""
+    if not dropped:
+        return fields
+    kept = {name: value for name, value in fields.items() if name not in dropped}
+    return unmarked(kept) if CACHE_MARK in dropped else kept
+
+
+def unmarked(value: Any) -> Any:
+    """The same without its cache marks, however deep they are."""
+    if isinstance(value, dict):
+        return {name: unmarked(inner) for name, inner in value.items() if name != CACHE_MARK}
+    return [unmarked(inner) for inner in value] if isinstance(value, list) else value
+
+
+def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
+    """What was sent and could have been left out; marks are somewhere inside."""
+    yield from betas
+    if betas:
+        yield BETA_HEADER
+    # Without the form that it may hold, the answer would be another one.
+    has_form = "format" in fields.get("output_config", {})
+    yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_form))
+    if CACHE_MARK.encode() in msgspec.json.encode(fields):
+        yield CACHE_MARK
+
+
+def headers(request: ModelRequest, endpoint: Endpoint) -> dict[str, str]:
+    fields = {**EVENT_STREAM, **request.headers, "anthropic-version": API_VERSION, **endpoint.headers}
+    if endpoint.auth is not None:
+        fields[endpoint.auth[0]] = endpoint.auth[1]
+    return fields
+
+
+def has_quota(endpoint: Endpoint) -> bool:
+    """Whether what is said of a quota concerns whoever asks: one who has a plain key has none."""
+    return endpoint.auth is not None and endpoint.auth[0] == "authorization"
+
+
+def failure(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+    """What an answer other than 200 means."""
+    flaw = refusal(status, headers, content)
+    flaw.quota = found = quota(headers)
+    if status == 429 and found is not None and found.status == "rejected":
+        flaw.retryable = False  # it takes hours until the window opens again
+    return flaw
+
+
+def is_content(event: Event) -> bool:
+    """Whether an event brings something of the answer; pings, and what we do not know, are signs of life."""
+    return event.type.startswith(("content_block_", "message_"))
+
+
+def understood(data: bytes) -> Event:
+    """Raises ModelError for an error event or a line that is no event."""
+    try:
+        event = read_event(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as flaw:
+        raise ModelError(f"the model sent an event that cannot be read: {flaw}", retryable=True) from None
+    if event.type == "error":
+        error = event.error or {}
+        kind = str(error.get("type", "api_error"))
+        raise ModelError(str(error.get("message", "the stream broke off")), kind=kind, retryable=True)
+    if event.type == "message":
+        raise ModelError("the model's server answered in one piece, where it was asked for a stream")
+    return event

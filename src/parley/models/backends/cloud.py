@@ -1,0 +1,170 @@
+"""The Messages API inside two clouds: Amazon Bedrock and Google Vertex AI.
+
+Their ways to sign a request, and Bedrock's binary framing of the stream, are the business of
+the `anthropic` package (extras `bedrock` and `vertex`), which is imported by the first call.
+The events are those of the Messages API, re-spelled by it; nothing in them is lost.
+
+Not here: which cloud is asked for, and where its variables are (settings/backends.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.errors import ModelError
+from parley.models.backends.anthropic import (
+    BETA_HEADER,
+    body,
+    failure,
+    optional_fields,
+    understood,
+    wanted_betas,
+    without,
+)
+from parley.models.backends.unsupported_fields import Dropped
+from parley.models.base import Event, ModelRequest
+from parley.models.http.call import LATE, Deadlines, Trust
+from parley.models.http.timeouts import Patience
+from parley.protocol.base import Json
+
+if TYPE_CHECKING:
+    import anthropic
+
+OURS = ("metadata",)
+"""Fields that neither cloud has."""
+GIVEN = ("model", "max_tokens", "messages", "stream")
+"""Fields that the package wants by name."""
+
+
+class Cloud:
+    """One client of the package, for one cloud."""
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        deadlines: Deadlines | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+        trust: Trust | None = None,
+    ) -> None:
+        self._make = make
+        self._trust = trust
+        self._deadlines = deadlines or Deadlines()
+        self._client: Any = None
+        self._dropped = Dropped(warn, OURS)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+        """The events of one answer. Raises ModelError."""
+        while True:
+            fields, betas = without(body(request, {}), self._dropped.names), wanted_betas(request, self._dropped.names)
+            try:
+                async for event in self._events(fields, betas):
+                    yield event
+                return
+            except ModelError as flaw:
+                self._dropped.note(flaw, optional_fields(fields, betas))
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _events(self, fields: Json, betas: list[str]) -> AsyncGenerator[Event, None]:
+        """Raises ModelError."""
+        limits, stream = self._deadlines, None
+        await asyncio.to_thread(__import__, "anthropic")
+        try:
+            async with Patience(limits.request_seconds, limits.content_seconds) as patience:
+                call = self._call(await self._connected(), fields, betas)
+                stream = await patience.on(call, limits.first_byte_seconds, idle=True)
+                answers = aiter(stream)
+                while (answer := await patience.on(anext(answers, None), limits.silence_seconds)) is not None:
+                    event = understood(answer.to_json(indent=None, exclude_unset=True).encode())
+                    if event.type == "message_start":
+                        event.request_id = stream.response.headers.get("request-id")
+                    yield event
+        except TimeoutError:
+            raise ModelError(LATE, kind="timeout_error", retryable=True) from None
+        except Exception as flaw:
+            # What signs a request may fail in ways of its own, which no common class has.
+            raise (flaw if isinstance(flaw, ModelError) else meant(flaw)) from None
+        finally:
+            if stream is not None:
+                await stream.close()
+
+    def _call(self, client: Any, fields: Json, betas: list[str]) -> Any:
+        rest = {name: value for name, value in fields.items() if name not in GIVEN}
+        return client.messages.create(
+            model=fields["model"],
+            max_tokens=fields["max_tokens"],
+            messages=fields["messages"],
+            stream=True,
+            extra_body=rest,
+            extra_headers={BETA_HEADER: ",".join(betas)} if betas else None,
+        )
+
+    async def _connected(self) -> Any:
+        if self._client is None:
+            import httpx2
+
+            # Tries and times are ours to count.
+            times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
+            self._client = await asyncio.to_thread(self._made, times)
+        return self._client
+
+    def _made(self, times: Any) -> Any:
+        import anthropic
+
+        more = {} if self._trust is None else {"http_client": anthropic.DefaultAsyncHttpxClient(verify=self._trust())}
+        return self._make(max_retries=0, timeout=times, **more)
+
+
+def meant(flaw: Exception) -> ModelError:
+    """What a failure of the package means."""
+    import anthropic
+
+    if isinstance(flaw, anthropic.APIStatusError):
+        return failure(flaw.status_code, flaw.response.headers, content_of(flaw))
+    if isinstance(flaw, anthropic.APITimeoutError):
+        return ModelError(LATE, kind="timeout_error", retryable=True)
+    if isinstance(flaw, anthropic.APIConnectionError):
+        return ModelError(
+            f"no answer from the cloud: {flaw.__cause__ or flaw}", kind="connection_failed", retryable=True
+        )
+    return ModelError(f"the cloud cannot be asked: {flaw}", kind="no_key")
+
+
+def content_of(flaw: anthropic.APIStatusError) -> bytes:
+    """The body of a refusal; a cloud's own has its message at the top."""
+    told = flaw.body
+    if isinstance(told, dict) and "error" not in told:
+        text = told.get("message") or told.get("Message")
+        return msgspec.json.encode({"error": {"message": str(text or told)}})
+    return bytes(flaw.response.content)
+
+
+class Bedrock(Cloud):
+    """Claude on Amazon Bedrock."""
+
+    def __init__(self, options: Json, **more: Any) -> None:
+        def make(**limits: Any) -> Any:
+            from anthropic import AsyncAnthropicBedrock
+
+            return AsyncAnthropicBedrock(**options, **limits)
+
+        super().__init__(make, **more)
+
+
+class Vertex(Cloud):
+    """Claude on Google Vertex AI."""
+
+    def __init__(self, options: Json, **more: Any) -> None:
+        def make(**limits: Any) -> Any:
+            from anthropic import AsyncAnthropicVertex
+
+            return AsyncAnthropicVertex(**options, **limits)
+
+        super().__init__(make, **more)

@@ -1,0 +1,175 @@
+"""`offline`: the built-in model. It needs no key, no network and no file.
+
+It is a puppet and says so. It understands directives, one a line, in the prompt:
+
+    say TEXT                 answer with this text
+    think TEXT               think this before the answer
+    call TOOL {"json": 1}    call a tool; calls on lines that follow each other go out together
+    show                     answer with what the tools gave
+    wait SECONDS             wait before the next part
+    fail STATUS TEXT         fail as the API would with this status
+
+A turn without directives is answered with a short text that tells this and repeats the
+prompt. The directives of a prompt are played part by part: each part ends with its tool
+calls, and the next model call goes on behind them.
+
+The prompt is the last text a person said. Earlier texts of the same message are over: a
+turn that failed or was interrupted leaves them there, side by side with the next prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import msgspec
+
+from parley.models.base import Event, ModelRequest
+from parley.models.fake.script import Call, Fault, ScriptedTurn, text_in
+from parley.models.fake.scripted import play
+from parley.protocol.base import Json, Struct
+
+WORDS = ("say", "think", "call", "show", "wait", "fail")
+NOTES = ("<hook-context ", "<mcp-server ")
+GREETING = (
+    "This is Parley's offline model: no key, no network, and no mind of its own. "
+    "It follows directives, one a line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
+    "You said: "
+)
+
+
+class Offline:
+    """Answers from the prompt alone."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+        async for event in play(answer(request.messages), request, self._new_id):
+            yield event
+
+    async def close(self) -> None:
+        pass
+
+
+class Directive(Struct, frozen=True):
+    word: str
+    rest: str
+
+
+def answer(messages: list[Json]) -> ScriptedTurn:
+    """What the puppet says next: a pure function of the conversation."""
+    at = last_prompt(messages)
+    prompt = prompt_in(messages[at]["content"]) if at >= 0 else ""
+    directives = parse(prompt)
+    if not directives:
+        return ScriptedTurn(text=GREETING + prompt)
+    parts = split(directives)
+    done = sum(message["role"] == "assistant" for message in messages[at + 1 :])
+    if done >= len(parts):
+        return ScriptedTurn(text="Done.")
+    return turn_of(parts[done], results_behind(messages, at))
+
+
+def last_prompt(messages: list[Json]) -> int:
+    """Where the last message of a person stands; tool results are not one."""
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at]["role"] == "user" and is_a_persons(messages[at]["content"]):
+            return at
+    return -1
+
+
+def is_a_persons(content: Any) -> bool:
+    return isinstance(content, str) or any(
+        block.get("type") != "tool_result" and not is_note(block) for block in content
+    )
+
+
+def is_note(block: Json) -> bool:
+    """Whether the engine says it to the model: what hooks and servers have to tell is no prompt."""
+    return block.get("type") == "text" and block["text"].startswith(NOTES)
+
+
+def prompt_in(content: Any) -> str:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and not is_note(block)]
+    return texts[-1] if texts else ""
+
+
+def parse(prompt: str) -> list[Directive]:
+    found = []
+    for line in prompt.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word in WORDS and (rest.strip() or word == "show"):
+            found.append(Directive(word, rest.strip()))
+    return found
+
+
+def split(directives: list[Directive]) -> list[list[Directive]]:
+    """Parts that are one model call each: a part ends behind its calls, or at a failure."""
+    parts: list[list[Directive]] = [[]]
+    for directive in directives:
+        current = parts[-1]
+        if (current and current[-1].word == "fail") or (
+            current and current[-1].word == "call" and directive.word != "call"
+        ):
+            parts.append([directive])
+        else:
+            current.append(directive)
+    return parts
+
+
+def results_behind(messages: list[Json], at: int) -> str:
+    return "\n".join(text_in(m["content"]) for m in messages[at + 1 :] if m["role"] == "user")
+
+
+def turn_of(part: list[Directive], results: str) -> ScriptedTurn:
+    """One part as a turn."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[Call] = []
+    wait_seconds = 0.0
+    for directive in part:
+        match directive.word:
+            case "say":
+                texts.append(directive.rest)
+            case "show":
+                texts.append(results or "(no tool has given anything yet)")
+            case "think":
+                thoughts.append(directive.rest)
+            case "wait":
+                wait_seconds += number(directive.rest)
+            case "call":
+                calls.append(call_of(directive.rest))
+            case "fail":
+                return ScriptedTurn(error=fault_of(directive.rest), delay_ms=wait_seconds * 1000)
+    return ScriptedTurn(
+        thinking="\n".join(thoughts) if thoughts else None,
+        text="\n".join(texts) if texts else (None if calls else "Done."),
+        tools=calls,
+        delay_ms=wait_seconds * 1000,
+    )
+
+
+def call_of(text: str) -> Call:
+    name, _, arguments = text.partition(" ")
+    try:
+        value = msgspec.json.decode(arguments) if arguments.strip() else {}
+    except msgspec.DecodeError:
+        value = arguments
+    return Call(name=name, input=value if isinstance(value, dict) else arguments)
+
+
+def fault_of(text: str) -> Fault:
+    status, _, message = text.partition(" ")
+    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error", 529: "overloaded_error"}
+    if not status.isdecimal():
+        return Fault(message=text)
+    return Fault(status=int(status), type=kinds.get(int(status), "api_error"), message=message or "asked to fail")
+
+
+def number(text: str) -> float:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,178 @@
+"""A turn of a model, written down: what scripts, the offline model and test servers play.
+
+    [[turn]]
+    text = "Hello there."
+
+    [[turn]]
+    thinking = "A file would help."
+    text = "I will look."
+    tools = [{ name = "Read", input = { file_path = "notes.txt" } }]
+
+    [[turn]]
+    error = { status = 529, type = "overloaded_error", message = "busy" }
+
+    [[turn]]
+    text = "This never arrives whole."
+    fault = "reset=3"
+
+A turn has `text`, `thinking` and `tools`, in that order, or `blocks` with full control.
+`delay_ms` waits before the answer, `event_delay_ms` between events, `chunk_chars` sets the
+size of a delta, `usage` and `stop_reason` replace the defaults. `when` makes a turn wait
+for its cue: it is played for the first request whose last user text contains it, before
+the turns without one are counted on. `fault` names what goes wrong with the answer (faults/catalog.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from parley.errors import ModelError, UsageError
+from parley.models.base import ModelRequest
+from parley.models.event_synthesis import message_json
+from parley.protocol.base import Json, Struct
+
+
+class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool call of a script."""
+
+    name: str
+    input: Json | str = {}
+    """A string is sent as it is, also where it is no JSON."""
+    id: str | None = None
+
+
+class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer that is an error."""
+
+    status: int | None = None
+    type: str = "api_error"
+    message: str = "scripted error"
+    retry_after_seconds: float | None = None
+
+    def raised(self) -> ModelError:
+        retryable = self.status is None or self.status in (401, 408, 409, 429) or self.status >= 500
+        return ModelError(
+            self.message,
+            status=self.status,
+            kind=self.type,
+            retryable=retryable,
+            retry_after_seconds=self.retry_after_seconds,
+        )
+
+
+class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One answer."""
+
+    thinking: str | None = None
+    text: str | None = None
+    tools: list[Call] = []
+    blocks: list[Json] | None = None
+    error: Fault | None = None
+    when: str | None = None
+    delay_ms: float = 0
+    event_delay_ms: float = 0
+    chunk_chars: Annotated[int, msgspec.Meta(ge=1)] = 40
+    usage: Json = {}
+    stop_reason: str | None = None
+    fault: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.fault is not None:
+            from parley.models.faults.catalog import read_fault
+
+            if "@" in self.fault:
+                raise ValueError("a fault in a script strikes its own turn: leave out the @")
+            read_fault(self.fault)
+        if any(not isinstance(block.get("type"), str) for block in self.blocks or ()):
+            raise ValueError("a block needs a `type`")
+
+    def message(self, model: str, new_id: Callable[[], str], prompt_chars: int) -> Json:
+        """The answer as a finished message."""
+        content = [filled(block, new_id) for block in self.blocks] if self.blocks is not None else self._content(new_id)
+        said = sum(len(msgspec.json.encode(block)) for block in content)
+        # Tokens are estimated: four characters each, as good as a puppet needs.
+        usage = {
+            "input_tokens": max(1, prompt_chars // 4),
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": max(1, said // 4),
+            "service_tier": "standard",
+            **self.usage,
+        }
+        return message_json(content, id=f"msg_{new_id()}", model=model, usage=usage, stop_reason=self.stop_reason)
+
+    def _content(self, new_id: Callable[[], str]) -> list[Json]:
+        content: list[Json] = []
+        if self.thinking is not None:
+            content.append({"type": "thinking", "thinking": self.thinking, "signature": "c2NyaXB0ZWQ="})
+        if self.text is not None:
+            content.append({"type": "text", "text": self.text})
+        calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.input} for call in self.tools]
+        return content + [filled(call, new_id) for call in calls]
+
+
+def filled(block: Json, new_id: Callable[[], str]) -> Json:
+    """The block with what a script may leave out."""
+    if block.get("type") == "tool_use":
+        return {**block, "id": block.get("id") or f"toolu_{new_id()}", "input": block.get("input", {})}
+    if block.get("type") == "thinking":
+        return {"signature": "c2NyaXB0ZWQ=", **block}
+    return block
+
+
+class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of turns."""
+
+    turn: list[ScriptedTurn] = []
+    at_end: Literal["error", "repeat"] = "error"
+    """error: a call after the last turn fails; repeat: the last turn is played again."""
+
+
+def read_script(text: str, name: str) -> Script:
+    """Raises UsageError."""
+    import tomllib
+
+    try:
+        return msgspec.convert(tomllib.loads(text), Script)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as flaw:
+        raise UsageError(f"the script {name} is wrong: {flaw}") from None
+
+
+class Player:
+    """Plays a script: which turn answers which request."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._cued = [turn for turn in script.turn if turn.when is not None]
+        self._next = [turn for turn in script.turn if turn.when is None]
+        self._last = self._next[-1] if self._next else None
+
+    def turn_for(self, request: ModelRequest) -> ScriptedTurn:
+        """Raises ModelError when the script is over."""
+        text = last_text(request.messages)
+        for turn in self._cued:
+            if turn.when is not None and turn.when in text:
+                self._cued.remove(turn)
+                return turn
+        if self._next:
+            return self._next.pop(0)
+        if self._script.at_end == "repeat" and self._last is not None:
+            return self._last
+        raise ModelError("the script has no more turns", kind="script_over")
+
+
+def last_text(messages: list[Json]) -> str:
+    """All text of the last user message, tool results included."""
+    users = [message for message in messages if message.get("role") == "user"]
+    return text_in(users[-1]["content"]) if users else ""
+
+
+def text_in(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(text_in(part.get("text", part.get("content", ""))) for part in content)
+    return ""

@@ -1,0 +1,61 @@
+"""`scripted:FILE`: a model that says what a file tells it to. The format is in script.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from parley.errors import UsageError
+from parley.models.base import Event, ModelRequest
+from parley.models.event_synthesis import events_of
+from parley.models.fake.script import Player, ScriptedTurn, read_script
+
+if TYPE_CHECKING:
+    from parley.models.http.call import Deadlines
+
+
+class Scripted:
+    """Plays one script from start to end."""
+
+    def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None) -> None:
+        """The deadlines are for turns with a fault: nothing else keeps anybody waiting. Raises UsageError."""
+        try:
+            self._player = Player(read_script(path.read_text(encoding="utf-8"), str(path)))
+        except (OSError, UnicodeDecodeError) as flaw:
+            raise UsageError(f"the script {path} cannot be read: {flaw}") from None
+        self._new_id = new_id
+        self._deadlines = deadlines
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
+        turn = self._player.turn_for(request)
+        events = play(turn, request, self._new_id)
+        if turn.fault is not None:
+            from parley.models.faults.catalog import read_fault
+            from parley.models.faults.model import struck
+
+            deadlines = self._deadlines() if self._deadlines is not None else None
+            events = struck(events, read_fault(turn.fault), deadlines)
+        async with aclosing(events) as told:
+            async for event in told:
+                yield event
+
+    async def close(self) -> None:
+        pass
+
+
+async def play(turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]) -> AsyncGenerator[Event, None]:
+    """The events of one scripted turn. Raises its error."""
+    if turn.delay_ms:
+        await asyncio.sleep(turn.delay_ms / 1000)
+    if turn.error is not None:
+        raise turn.error.raised()
+    prompt_chars = len(msgspec.json.encode(request.messages))
+    for event in events_of(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
+        if turn.event_delay_ms:
+            await asyncio.sleep(turn.event_delay_ms / 1000)
+        yield event

@@ -1,0 +1,1 @@
+"""Streamed HTTP calls and server-sent events."""

@@ -1,0 +1,1 @@
+"""Recording model calls to a file, and replaying them."""

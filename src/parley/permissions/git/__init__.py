@@ -1,0 +1,1 @@
+"""What a git command would run, read or print in the repository it finds."""

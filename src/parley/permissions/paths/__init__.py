@@ -1,0 +1,1 @@
+"""Paths in permission decisions: patterns, links, protected names."""

@@ -1,0 +1,138 @@
+"""Path patterns of Read and Edit rules: gitignore's, with four anchors.
+
+    //etc/**      from the root              ~/notes/**    from the home folder
+    /src/**       from the rule's own root   docs/*.md     from the working directory (also ./docs/*.md)
+
+A pattern that fits a folder fits everything in it. What a pattern means depends on what
+it is for. To deny, it is read widely: a single name fits at any depth, beneath every working
+directory, in any case and Unicode spelling. To allow, it is read narrowly: a folder is the
+one beside the anchor, spelled as it is.
+
+Not here: links (filesystem.py), and which rules there are (rules.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+
+from parley.workspace.globs import WILD, Glob
+
+LONGEST_PATH = 4096
+LONGEST_NAME = 255
+"""Of a path and of a part of it, as the kernel has them."""
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+"""What some file systems leave out of a name: `.g\u200cit` is `.git` to them."""
+
+
+def may_be_path(text: str) -> bool:
+    """Whether the kernel takes a text for a path: a commit message or a script is too long to be one.
+
+    A program may fold `..` on its own, so that the part before it need not be a name.
+    """
+    if len(text) <= LONGEST_NAME:
+        return True
+    parts = text.split("/")
+    return ".." in parts or (len(text) < LONGEST_PATH and all(len(part) <= LONGEST_NAME for part in parts))
+
+
+def folded(text: str) -> str:
+    """One spelling for all spellings that some file system takes for the same name."""
+    if text.isascii():
+        return text.lower()
+    import unicodedata
+
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", INVISIBLE.sub("", text)).casefold())
+
+
+_folded = functools.lru_cache(maxsize=256)(folded)
+"""A path is compared with every rule."""
+
+
+def anchored(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
+    """The folder a pattern starts from, the pattern from there on, and whether it named no anchor."""
+    if spec.startswith("//"):
+        return "/", spec.lstrip("/"), False
+    if spec.startswith("~/"):
+        return home, spec[2:], False
+    if spec.startswith("/"):
+        return root, spec.lstrip("/"), False
+    base, pattern = cwd, spec
+    while pattern.startswith(("./", "../")):
+        if pattern.startswith("../"):
+            base = os.path.dirname(base)
+        pattern = pattern.partition("/")[2]
+    return base, pattern, True
+
+
+def fixed(spec: str, root: str, cwd: str, home: str) -> str:
+    """The path that a pattern begins with, up to its first star, in the spelling that is compared."""
+    base, pattern, _ = anchored(spec, root, cwd, home)
+    literal = pattern if (wild := WILD.search(pattern)) is None else pattern[: wild.start()].rpartition("/")[0]
+    return folded(os.path.normpath(os.path.join(base, literal)))
+
+
+def denies(spec: str, path: str, *, root: str, cwds: tuple[str, ...], home: str) -> bool:
+    """Whether a pattern, read widely, fits an absolute path or a folder above it."""
+    path = _folded(path)
+    for base, pattern in _anchored_wide(spec, root, cwds, home):
+        inner = beneath(path, base)
+        if inner is not None and pattern.fits_some_part(inner):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _anchored_wide(spec: str, root: str, cwds: tuple[str, ...], home: str) -> tuple[tuple[str, Pattern], ...]:
+    """Where a pattern starts, and what it is from there on; once for every working directory if it has no anchor."""
+    found = [anchored(spec, root, cwd, home) for cwd in cwds]
+    starts = found if found and found[0][2] else found[:1]
+    return tuple((folded(base), wide(folded(pattern), floats)) for base, pattern, floats in starts)
+
+
+def allows(spec: str, path: str, *, root: str, cwd: str, home: str) -> bool:
+    """Whether a pattern, read narrowly, fits an absolute path or a folder above it."""
+    base, pattern, floats = anchored(spec, root, cwd, home)
+    inner = beneath(path, base)
+    return inner is not None and narrow(pattern, floats).fits_some_part(inner)
+
+
+def beneath(path: str, folder: str) -> list[str] | None:
+    """The parts of a path from a folder on; empty for the folder itself, None for what is elsewhere."""
+    if path == folder:
+        return []
+    top = folder if folder.endswith("/") else folder + "/"
+    return path[len(top) :].split("/") if path.startswith(top) else None
+
+
+class Pattern:
+    """A pattern from its anchor on."""
+
+    def __init__(self, parts: list[str], whole: list[str]) -> None:
+        self._parts = Glob.of(*parts) if parts else None
+        """Fits the path or a folder above it."""
+        self._whole = Glob.of(*whole) if whole else None
+        """Fits the path itself only."""
+
+    def fits_some_part(self, inner: list[str]) -> bool:
+        if self._whole is not None and self._whole.matches("/".join(inner)):
+            return True
+        return self._parts is not None and self._parts.matches_beginning(inner)
+
+
+@functools.lru_cache(maxsize=1024)
+def wide(pattern: str, floats: bool) -> Pattern:
+    """`secrets`, `secrets/` and `secrets/**` are one: the folder, and all there is in it."""
+    name = pattern.removesuffix("/**").rstrip("/") or "**"
+    return Pattern([f"**/{name}" if floats and "/" not in name else name], [])
+
+
+@functools.lru_cache(maxsize=1024)
+def narrow(pattern: str, floats: bool) -> Pattern:
+    if floats and "/" not in pattern:
+        # A name without a folder is a file anywhere, but a folder only right here.
+        return Pattern([pattern], [f"**/{pattern}"])
+    if pattern.endswith("/"):
+        return Pattern([], [f"{pattern}**"])
+    return Pattern([pattern], [])

@@ -1,0 +1,60 @@
+"""Names that no rule and no mode but bypass approves in advance.
+
+What is written under these names runs later, or decides what runs: git's own files, shell
+start-up files, settings of ours and of editors, package managers' hooks. Names count in any
+case and Unicode spelling, and at any depth.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from parley.permissions.paths.patterns import folded
+
+
+def listed(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+FOLDERS = listed(
+    ".git .hg .svn .jj .claude .parley .vscode .vscode-server .cursor .idea .fleet .zed .husky .devcontainer "
+    ".github .circleci .ssh .gnupg .aws .azure .kube .docker .cargo .yarn .mvn .direnv"
+)
+FILES = listed(
+    ".gitconfig .gitmodules .gitattributes .git-credentials .hgrc .bashrc .bash_profile .bash_login "
+    ".bash_logout .bash_aliases .profile .inputrc .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc "
+    ".tcshrc .login .logout .xinitrc .xprofile .xsessionrc .mcp.json .claude.json .envrc .netrc .pgpass "
+    ".npmrc .yarnrc .yarnrc.yml .pypirc .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs bunfig.toml .bunfig.toml "
+    ".bazelrc .bazeliskrc .ripgreprc .vimrc .exrc .nvimrc .gdbinit .lldbinit .pre-commit-config.yaml "
+    ".pre-commit-config.yml lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml .devcontainer.json "
+    ".tmux.conf .screenrc .wgetrc .curlrc .gemrc .irbrc .pythonrc .pdbrc sitecustomize.py usercustomize.py "
+    "authorized_keys known_hosts crontab id_rsa id_dsa id_ecdsa id_ed25519 gradle-wrapper.properties "
+    "maven-wrapper.properties"
+)
+PLACES = (
+    (".config", "git"),
+    (".config", "fish"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".local", "bin"),
+)
+"""Two folders one in the other, where one alone says too little."""
+KEPT_OPEN = ((".claude", "worktrees"),)
+"""Beneath protected folders, where work is done."""
+KEYS = frozenset([".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".aws", ".azure", ".kube"])
+"""What holds keys: not even read without being asked for."""
+
+
+def is_protected(path: str) -> bool:
+    """Whether an absolute path must not be written without a person's word."""
+    parts = folded(path).split("/")
+    pairs = list(pairwise(parts))
+    open_at = next((number for number, pair in enumerate(pairs) if pair in KEPT_OPEN), None)
+    if open_at is not None:
+        return is_protected("/".join(parts[:open_at] + parts[open_at + 2 :]))
+    return any(part in FOLDERS or part in FILES for part in parts) or any(pair in PLACES for pair in pairs)
+
+
+def holds_keys(path: str) -> bool:
+    """Whether a path must not be read just because it lies in a working directory."""
+    return any(part in KEYS for part in folded(path).split("/"))

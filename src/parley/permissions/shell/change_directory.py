@@ -1,0 +1,21 @@
+"""Where a command of the shell goes that changes its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parley.permissions.shell.arguments import Program, reading
+
+CD = Program(short="LPe@", most=1, globs="nowhere")
+MOVES = frozenset(["cd", "pushd", "popd"])
+IN_SHELL = frozenset(["time", "command", "builtin"])
+"""Wrappers in which the shell itself changes its folder; in others it would be a program, and nothing changes."""
+
+
+def goal_of(argv: Sequence[str], home: str | None) -> str | None:
+    """The folder that `cd` leads to, as it is named; without a name it is the home folder. None if it is not known."""
+    found = reading(CD, argv) if argv[0] == "cd" else None
+    if found is None:
+        return None
+    goal = argv[found.operands[0]] if found.operands else home
+    return None if goal == "-" or goal is None or goal[:1] == "+" else goal

@@ -1,0 +1,59 @@
+"""Programs whose words are never a command, and those whose words name things of their own.
+
+In the words of any other program a command may stand: `mpirun -n 4 rm x`, `kcmd --on-exit='rm x'`. Only for finding
+denies: a name that is missing here has `rm` in its words found where `rm` is denied.
+"""
+
+from __future__ import annotations
+
+from parley.permissions.shell.ast import names
+
+INERT = names(
+    # Builtins and coreutils.
+    ": true false cd pushd popd dirs pwd set shift shopt umask ulimit jobs fg bg disown kill type which whereis "
+    "whatis apropos help history return exit break continue times suspend logout caller enable hash unalias getopts "
+    "wait arch b2sum base32 base64 basename basenc chcon chgrp chmod chown cksum comm csplit cut date df dir "
+    "dircolors dirname du echo expand expr factor fmt fold groups head hostid hostname id join link ln logname ls "
+    "md5sum mkdir mkfifo mknod mktemp nl nproc numfmt od paste pathchk pinky pr printenv printf ptx readlink "
+    "realpath rm rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep stat stty sum sync tac "
+    "tail tee touch tr truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami yes cat cp mv dd "
+    "install sort split test [ "
+    # Text and files.
+    "grep egrep fgrep rg ag ack zgrep xzgrep bzgrep find fd fdfind locate plocate updatedb tree file diff cmp "
+    "colordiff patch strings hexdump xxd column col rev look cal bc jq yq xq xmllint csvcut csvgrep csvlook gzip "
+    "gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd unzstd lz4 zip unzip unrar 7z 7za ar ranlib nm objdump "
+    "readelf ldd size strip addr2line cpio exa eza lsd bat batcat delta fzf cloc tokei scc wcstat iconv dos2unix "
+    "unix2dos uuidgen openssl md5 shasum cscope ctags etags tldr info pandoc typos codespell vale aspell hunspell "
+    "spell "
+    # Processes and the system.
+    "ps top htop btop pgrep pkill pidof killall lsof fuser free vmstat iostat mpstat sar uptime w last lastlog "
+    "dmesg journalctl systemctl service loginctl hostnamectl timedatectl localectl mount umount lsblk blkid findmnt "
+    "swapon swapoff losetup fdisk parted mkfs fsck sysctl lscpu lsmem lspci lsusb lsmod modinfo udevadm getent "
+    "getconf locale localedef useradd userdel usermod groupadd groupdel passwd chsh chfn gpasswd visudo adduser "
+    "addgroup deluser pstree renice skill snice tload pmap pwdx chattr lsattr getfacl setfacl logger clear reset "
+    "tput tset script ss netstat ifconfig route arp ping ping6 traceroute tracepath mtr dig host nslookup whois "
+    "nmcli iw iwconfig ethtool telnet ufw "
+    # Packages and versions.
+    "apt apt-get apt-cache apt-file apt-mark apt-key aptitude dpkg dpkg-query dpkg-deb snap dnf yum microdnf rpm "
+    "zypper pacman yay paru apk emerge brew port choco winget scoop pkg pkg_add xbps-install nix-env eopkg opkg pip "
+    "pip3 pipdeptree gem cpan cpanm luarocks composer cargo rustup npm pnpm yarn bun bower conda mamba poetry uv "
+    "pipenv pdm hatch rye go mix hex rebar3 cabal stack opam nuget dotnet vcpkg conan helm hg svn bzr fossil jj cvs "
+    "p4 git gitk tig lazygit gh glab hub arc git-lfs pre-commit asdf mise nvm fnm volta pyenv rbenv nodenv sdk "
+    # Builds, tests and linters: a target or a file may have any name.
+    "make gmake cmake ninja meson bazel bazelisk buck buck2 pants ant mvn mvnw gradle gradlew sbt task rake just "
+    "scons waf nx turbo lerna rush vite webpack rollup parcel esbuild tsc eslint prettier stylelint biome jest "
+    "vitest mocha ava tap cypress playwright pytest tox nox ruff black isort flake8 pylint mypy pyright bandit "
+    "coverage golangci-lint gofmt goimports rustfmt rustc shellcheck shfmt hadolint yamllint markdownlint "
+    "clang-format clang-tidy cppcheck gcc g++ cc c++ clang clang++ ld as cpp javac java kotlinc scalac protoc buf "
+    "flutter dart swift swiftc xcodebuild autoconf automake libtoolize configure pkg-config ldconfig sphinx-build "
+    "mkdocs hugo jekyll docusaurus typedoc "
+    # Services and clouds: `rm` is a subcommand of many.
+    "docker docker-compose podman buildah skopeo nerdctl crictl ctr kubectl oc k9s kustomize minikube kind k3d "
+    "istioctl terraform tofu terragrunt pulumi cdk sam serverless packer vault consul nomad aws gcloud gsutil bq az "
+    "doctl linode-cli hcloud heroku fly flyctl vercel netlify wrangler firebase supabase railway rclone s3cmd s4cmd "
+    "mc restic borg duplicity rsnapshot ipfs dvc mlflow wandb ollama redis-cli memcached mongo mongosh mysql "
+    "mysqldump psql pg_dump pg_restore createdb dropdb sqlite3 influx cqlsh curl wget http https httpie xh aria2c "
+    "ab wrk hey k6 vegeta youtube-dl yt-dlp ffmpeg ffprobe convert magick identify gpg gpg2 pass age sops "
+    "ssh-keygen ssh-add ssh-copy-id ssh-keyscan scp sftp code cursor subl open xdg-open pbcopy pbpaste xclip xsel "
+    "notify-send say claude parley tmux vim vi nvim nano emacs crontab atq atrm ip tc iptables nft man "
+)

@@ -1,0 +1,595 @@
+"""What a rule for the beginning of a command does not approve: flags that turn a reader into something else, and words
+that name files.
+
+    concern(inner, patterns)    why the command is not what the rule was given for; nothing if it is
+    file_words(inner)           the words, and the parts of words, that may name a file which is written
+
+`Bash(git log:*)` is given for reading, so `--output` is not part of it, and `Bash(git config:*)` does not say that
+git shall run a program. A rule that spells the flag (`Bash(sort -o:*)`) means it.
+
+Not here: where a word leads (permissions/paths/operands.py).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Sequence
+from urllib.parse import unquote
+
+import msgspec
+
+from parley.permissions.shell.arguments import Program, reading
+from parley.permissions.shell.ast import names
+from parley.permissions.shell.readonly import git
+from parley.permissions.shell.readonly.special import CHECKS
+from parley.permissions.shell.readonly.tables import READERS
+from parley.permissions.shell.rule_patterns import matches
+from parley.permissions.shell.wrappers import Inner
+
+UNKNOWN_FLAG = "The rule does not spell {word}, and {name} may write or run something with it"
+UNKNOWN_WORDS = "With these words {name} does more than read, and the rule does not spell them"
+RUNS = "{word} may name a program for {name} to run, and the rule does not spell it"
+SCRIPT = "The sed script {word} may write files or run commands"
+MADE = "curl makes the name of the file that it writes of {word}"
+BACKUP = "sed would write its backup to another folder, or under another name: {word}"
+
+# Flags that neither write nor run anything, but are not needed without a rule; with `most`, any number of operands.
+MORE = {
+    "grep": Program(short="V"),
+    **dict.fromkeys(("id", "groups"), Program(most=1)),
+    "wc": Program(long="files0-from="),
+    "diff": Program(
+        short="D:S:X:nv",
+        long="ed exclude-from= from-file= to-file= horizon-lines= ifdef= ignore-file-name-case ignore-matching-lines= "
+        "line-format= no-ignore-file-name-case palette= rcs show-function-line= starting-file= suppress-blank-empty "
+        "tabsize= unidirectional-new-file",
+    ),
+    "cmp": Program(short="v"),
+    "du": Program(long="count-links files0-from="),
+    "df": Program(short="v", long="no-sync sync"),
+    "file": Program(
+        short="Pcde:f:lm:psvS",
+        long="apple checking-printout debug exclude= exclude-quiet= files-from= list magic-file= no-buffer no-sandbox "
+        "parameter= preserve-date special-files",
+    ),
+    "sort": Program(short="T:", long="files0-from= random-source= temporary-directory="),
+    "column": Program(
+        short="E:L:O:T:VW:de:hil:p:r:",
+        long="keep-empty-lines output-width= table-columns-limit= table-header-repeat table-hide= table-name= "
+        "table-noextreme= table-noheadings table-order= table-right= table-truncate= table-wrap= tree= tree-id= "
+        "tree-parent=",
+    ),
+    "nl": Program(
+        long="footer-numbering= header-numbering= join-blank-lines= line-increment= no-renumber number-separator= "
+        "section-delimiter= starting-line-number="
+    ),
+    "hostname": Program(short="AIadfiy", long="alias all-fqdns all-ip-addresses domain fqdn ip-address long nis yp"),
+    "tty": Program(long="quiet silent"),
+    "od": Program(short="af", long="traditional"),
+    "hexdump": Program(
+        short="L::e:f:", long="color? format= format-file= one-byte-char one-byte-octal two-bytes-decimal two-bytes-hex"
+    ),
+    "strings": Program(short="T:U:ds:", long="data include-all-whitespace output-separator= target= unicode="),
+    "free": Program(short="V", long="committed count= gibi kibi mebi pebi peta seconds= tebi tera"),
+    "cksum": Program(short="w", long="debug ignore-missing quiet status strict warn"),
+    "b2sum": Program(short="l:", long="length="),
+    "shasum": Program(short="0Ua:hqsv", long="algorithm="),
+    "rg": Program(
+        short="hV",
+        long="auto-hybrid-regex block-buffered line-buffered no-line-buffered no-block-buffered dfa-size-limit= "
+        "engine= field-context-separator= generate= ignore-file= ignore-file-case-insensitive include-zero "
+        "no-crlf no-encoding no-ignore-dot no-ignore-exclude no-ignore-files no-ignore-global no-json no-mmap "
+        "mmap no-multiline no-multiline-dotall no-pcre2 no-pre no-require-git no-search-zip no-text no-trim no-unicode "
+        "null-data print0 regex-size-limit= sort-files stop-on-nonmatch type-add= type-clear= no-context-separator "
+        "no-fixed-strings no-follow no-invert-match no-stats no-sort-files no-byte-offset hyperlink-format= quiet",
+    ),
+    "tree": Program(
+        short="hH:T:", long="gitfile= infofile= hintro= houtro= nolinks compress= hyperlink opt-toggle version help"
+    ),
+}
+GIT_MORE = Program(
+    short="rtl:WO:mcX:iTS:kfhe",
+    long="no-pager no-mailmap mailmap use-mailmap no-use-mailmap ws-error-highlight= anchored= submodule? "
+    "indent-heuristic no-indent-heuristic line-prefix= no-relative skip-to= rotate-to= output-indicator-new= "
+    "output-indicator-old= output-indicator-context= patch-with-stat patch-with-raw irreversible-delete "
+    "default-prefix expand-tabs? no-expand-tabs diff-merges= no-diff-merges remerge-diff dd show-linear-break? "
+    "no-walk? do-walk reflog remove-empty grep-reflog= stdin exclude-first-parent-only since-as-filter= "
+    "alternate-refs ignore-missing bisect left-right no-commit-id merge no-index base ours theirs exclude-hidden= "
+    "maximal-only sparse dense in-commit-order no-graph clear-decorations decorate-refs-exclude= no-rename-empty "
+    "rename-empty git-path= show-object-format? sq default= flags no-flags no-revs revs-only local-env-vars "
+    "show-ref-format resolve-git-dir= prefix= sq-quote path-format= disambiguate= reverse contents= "
+    "ignore-revs-file= score-debug color-by-age no-progress progress batch batch-check batch-all-objects "
+    "allow-unknown-type follow-symlinks unordered filter= buffer debug exclude-existing? format= "
+    "recurse-submodules with-tree= exclude-from= exclude-per-directory= object-only object-size-only group= "
+    "numbered email exclude-standard no-exclude-standard max-depth= heading break show-forced-updates short "
+    "branch null pathspec-from-file= pathspec-file-nul",
+)
+"""The same for the subcommands of git that only read. Not `--output`, `--ext-diff`, `--textconv`, `--show-signature`
+and `--open-files-in-pager`."""
+GIT_WRITERS = ("branch", "tag", "config")
+"""In the tables of readers, but a rule for them is one for changes as well."""
+GIT_VALUES = names("-C --git-dir --work-tree --namespace --super-prefix --attr-source --list-cmds")
+GIT_ELSEWHERE = ("--config-env", "--git-dir")
+"""Flags that bring another configuration, and so other programs."""
+GIT_UNTOUCHED = names("add commit push reset")
+"""Subcommands that write no file which their words name."""
+GIT_RUNS = {
+    "clone": ("uc", "upload-pack config template"),
+    "init": ("", "template"),
+    "fetch": ("", "upload-pack"),
+    "pull": ("", "upload-pack"),
+    "fetch-pack": ("", "upload-pack exec"),
+    "ls-remote": ("", "upload-pack exec"),
+    "push": ("", "receive-pack exec"),
+    "send-pack": ("", "receive-pack exec"),
+    "archive": ("", "exec"),
+    "rebase": ("x", "exec"),
+    "difftool": ("x", "extcmd"),
+    "grep": ("O", "open-files-in-pager"),
+    "send-email": ("", "to-cmd cc-cmd header-cmd sendmail-cmd smtp-server"),
+    "instaweb": ("db", "httpd browser"),
+    "daemon": ("", "access-hook"),
+    "help": ("", "web"),
+    "submodule": ("", "template"),
+}
+"""Short and long flags whose value is a program, or says where programs are."""
+GIT_NESTED = names("foreach run filter-branch for-each-repo")
+"""`git submodule foreach`, `git bisect run`, `git hook run`: the rest is a command."""
+GIT_NESTING = names("submodule bisect hook filter-branch for-each-repo")
+SAFE_KEY = re.compile(
+    r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\.(?:rebase|ff) | status\..+
+    | feature\..+ | push\.(?:default|autosetupremote|followtags)
+    | fetch\.(?:prune|prunetags|all|parallel|output|writecommitgraph)
+    | init\.defaultbranch | log\.\w+ | rerere\.\w+ | rebase\.(?:autostash|autosquash|updaterefs|stat)
+    | branch\.(?:autosetupmerge|autosetuprebase|sort) | branch\..+\.(?:remote|merge|rebase|description|pushremote)
+    | core\.(?:autocrlf|eol|safecrlf|filemode|ignorecase|quotepath|longpaths|abbrev|symlinks|commentchar
+      |precomposeunicode|preloadindex|untrackedcache|whitespace|bare|logallrefupdates|compression|bigfilethreshold|sparsecheckout)
+    | merge\.(?:conflictstyle|ff|stat|renames|renamelimit|log) | commit\.(?:gpgsign|verbose|cleanup|status)
+    | tag\.(?:gpgsign|sort)
+    | diff\.(?:algorithm|renames|renamelimit|colormoved|mnemonicprefix|noprefix|context|submodule)
+    | gc\.(?:auto|autodetach) | pack\.\w+ | index\.\w+ | http\.(?:postbuffer|lowspeedlimit|lowspeedtime|version)
+    | help\.autocorrect | stash\.\w+ | blame\.\w+ | grep\.(?:linenumber|column|patterntype|extendedregexp)
+    | interactive\.singlekey | transfer\.fsckobjects | versionsort\..+ | worktree\.\w+ | checkout\.\w+
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Configuration that names no program, file or server."""
+PROGRAM_KEY = re.compile(r"core\.(?:pager|editor)|sequence\.editor|pager\.\w+", re.IGNORECASE)
+HARMLESS_PROGRAM = re.compile(r"cat|true|false|:|")
+CONFIG = Program(
+    short="lzf:e",
+    long="get get-all get-regexp get-urlmatch list local global system worktree show-origin show-scope name-only null "
+    "type= default= bool int path file= blob= bool-or-int bool-or-str expiry-date add replace-all unset unset-all all "
+    "value= fixed-value includes no-includes no-type append comment= regexp show-names url=",
+)
+CONFIG_READS = ("get", "get-all", "get-regexp", "get-urlmatch", "list", "l")
+CONFIG_WRITES = ("add", "replace-all", "unset", "unset-all", "append")
+GPG = re.compile(r"%[-+ ]?G")
+
+SED = Program(
+    short="nErsuzbi::e:l:",
+    long="quiet silent regexp-extended in-place? expression= line-length= separate unbuffered null-data posix debug "
+    "sandbox follow-symlinks binary version help",
+)
+SED_NUMBER = re.compile(r"[+~]?\d+(?:~\d+)?|\$")
+SED_COMMA = re.compile(r"\s*,\s*")
+SED_CLASS = re.compile(r"\[\^?\]?(?:\[[:.=][^\]\n]*\]|[^\]\[\n\\]|\\[^\]\n])*\]")
+SED_SIMPLE = re.compile(r"[=dDgGhHnNpPxzF]|[lqQ]\s*\d*")
+SED_LABEL = re.compile(r"[:btT][ \t]*[\w.-]*")
+SED_TEXT = re.compile(r"[aic](?:[^\\\n]|\\.|\\\n)*", re.DOTALL)
+SED_FLAGS = re.compile(r"[gpIiMm0-9]*")
+SED_GAP = re.compile(r"[\s;{}!]*")
+
+PACKERS = re.compile(r"(?:gzip|pigz|p?bzip2|lbzip2|xz|pixz|pxz|lzma|p?lzip|lzop|lz4|zstd|zstdmt|brotli)(?: -\w+)*")
+SSH = re.compile(r"ssh(?: -[pil] ?[\w./@-]+)*")
+SSH_RUNS = re.compile(r"\s*(?:\w+command|\w*provider|xauthlocation)", re.IGNORECASE)
+OTHER_RUNS: dict[str, tuple[str, str, re.Pattern[str]]] = {
+    "tar": (
+        "IF",
+        "use-compress-program to-command checkpoint-action info-script new-volume-script rsh-command rmt-command",
+        PACKERS,
+    ),
+    "rsync": ("e", "rsh rsync-path", SSH),
+    "install": ("", "strip-program", HARMLESS_PROGRAM),
+    "split": ("", "filter", HARMLESS_PROGRAM),
+    "wget": ("e", "use-askpass execute config", HARMLESS_PROGRAM),
+    "curl": ("K", "config", HARMLESS_PROGRAM),
+    "scp": ("SD", "", HARMLESS_PROGRAM),
+    "sftp": ("SD", "", HARMLESS_PROGRAM),
+    "man": ("PH", "pager html", HARMLESS_PROGRAM),
+    "zip": ("", "unzip-command", HARMLESS_PROGRAM),
+}
+"""Short and long flags that name a program to run, and the values that are no surprise."""
+LETTERS = re.compile(r"[A-Za-z]{1,40}")
+"""What may be flags in one word; the rest of it is a value."""
+TAR_RUNS = re.compile(r"[A-Za-z]*[IF]")
+"""`tar xIf program archive`: the first word may hold flags without a dash."""
+ZIP_RUNS = re.compile(r"-\w*TT.*", re.DOTALL)
+OWN_FLAGS = ("--checkpoint", "--strip")
+"""Flags that begin like one of these, and are flags of their own."""
+
+JOINTS = re.compile(r"[=:@,]")
+QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
+URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://(?!(?:.*/)?\.\.(?:/|$))", re.DOTALL)
+TAKES_CODE = re.compile(r"[gmn]?awk|(?:perl|python|ruby|php|lua)[\d.]*|node|nodejs|deno|bun|ed|ex|n?vim?")
+EXCLUDES = re.compile(r"--(?:extend-|per-file-)?(?:exclude|ignore|skip|omit)[\w-]*=")
+EXCLUDERS = names(
+    "tar bsdtar rsync ruff black isort flake8 mypy pylint bandit eslint prettier pytest py.test cloc tokei ag ack fd "
+    "fdfind codespell rclone restic borg du aws gsutil gcloud"
+)
+EXCLUDE_NEXT = names(
+    "--exclude --exclude-dir --exclude-from --exclude-path --extend-exclude --ignore --ignore-dir --ignore-pattern "
+    "--ignore-path --ignore-glob --skip --omit --deselect"
+)
+INPUTS = {
+    **dict.fromkeys(("ssh", "scp", "sftp", "ssh-add"), names("-i")),
+    **dict.fromkeys(("docker", "docker-compose", "podman"), names("-f --file --env-file")),
+    **dict.fromkeys(("kubectl", "helm"), names("-f --filename --kubeconfig --values")),
+    "pre-commit": names("-c --config"),
+    "act": names("-W --workflows -e --eventpath"),
+    "git": names("-m --message"),
+}
+"""Flags whose next word is a file that is read, or a text."""
+ONLY_READ = names("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
+"""Programs without a flag that writes, in no table or with words that the tables do not know."""
+CONCERNED = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
+BACKUPS = names("cp mv ln install")
+UNPACKERS = names(
+    "gzip gunzip pigz unpigz xz unxz bzip2 bunzip2 lzma unlzma lzip lz4 unlz4 zstd unzstd brotli compress "
+    "uncompress lzop"
+)
+QUERY = re.compile(r"[?#]")
+PERL_BACKUP = re.compile(r"-[A-Za-z]*?i(\S+)")
+CURL_PATTERN = re.compile(r"(?!-)[^\s?]*[\[{].*", re.DOTALL)
+MOST_LETTERS = 256
+MOST_SHOWN = 100
+
+
+def shown(word: str) -> str:
+    """A word as a question tells it."""
+    return word if len(word) <= MOST_SHOWN else f"{word[:MOST_SHOWN]}..."
+
+
+def spelled_by(patterns: Sequence[str], text: str) -> frozenset[str]:
+    """The words of the rules that a command falls under."""
+    fitting = (pattern.strip() for pattern in patterns if matches(pattern, text))
+    return frozenset(word for pattern in fitting for word in pattern.removesuffix(":*").replace("*", " ").split())
+
+
+def concern(inner: Inner, patterns: Sequence[str]) -> str:
+    name = _name(inner)
+    if name not in CONCERNED:
+        return ""
+    spelled = spelled_by(patterns, " ".join(inner.words))
+    if name == "git":
+        return _git(inner.argv, spelled)
+    if name == "sed":
+        return _sed(inner.argv, spelled)
+    if name == "curl" and (made := _made_by_curl(inner.argv)) and made not in spelled:
+        return MADE.format(word=shown(made))
+    if name == "zip" and (word := next(filter(ZIP_RUNS.fullmatch, inner.argv), None)) and word not in spelled:
+        return RUNS.format(word=shown(word), name=name)
+    if name == "tar" and TAR_RUNS.match(" ".join(inner.argv[1:2])) and inner.argv[1] not in spelled:
+        return RUNS.format(word=shown(inner.argv[1]), name=name)
+    if name in OTHER_RUNS:
+        short, long, harmless = OTHER_RUNS[name]
+        word = next((word for word, value in _flags(inner.argv, 1, short, long) if not harmless.fullmatch(value)), None)
+        if word is not None and not _is_spelled(word, spelled):
+            return RUNS.format(word=shown(word), name=name)
+    if name in ("ssh", "scp", "sftp"):
+        word = next((word for word in _values(inner.argv, "-o") if SSH_RUNS.match(word)), None)
+        return RUNS.format(word=shown(word), name=name) if word is not None and word not in spelled else ""
+    if name in ("date", "xxd"):
+        flags = [word for word in inner.argv[1:] if word[:1] == "-"]
+        are_spelled = bool(flags) and all(_is_spelled(word, spelled) for word in flags)
+        reads = CHECKS[name](inner.argv, ()) is not None
+        return "" if reads or are_spelled else UNKNOWN_WORDS.format(name=name)
+    program = READERS.get(name)
+    return "" if program is None else _reader(inner.argv, 1, name, _with(program, MORE.get(name, Program())), spelled)
+
+
+def _reader(argv: Sequence[str], begin: int, name: str, program: Program, spelled: Collection[str]) -> str:
+    """Why the words are not those of a program that only reads."""
+    if reading(program, argv, begin) is not None:
+        return ""
+    words = argv[begin : argv.index("--")] if "--" in argv else argv[begin:]
+    unknown = [word for word in words if word[:1] == "-" and word != "-" and not _is_known(program, word)]
+    if unknown and all(_is_spelled(word, spelled) for word in unknown):
+        return ""
+    word = next((word for word in unknown if not _is_spelled(word, spelled)), None)
+    return UNKNOWN_WORDS.format(name=name) if word is None else UNKNOWN_FLAG.format(word=shown(word), name=name)
+
+
+def _is_known(program: Program, word: str) -> bool:
+    alone = msgspec.structs.replace(program, least=0, most=None)
+    return reading(alone, (word,), 0) is not None or reading(alone, (word, "0"), 0) is not None
+
+
+def _with(program: Program, more: Program) -> Program:
+    short = more.short + program.short  # the last of two rows for one letter is the one of the table
+    most = program.most if more.most is None else None
+    return msgspec.structs.replace(program, short=short, long=f"{more.long} {program.long}", most=most)
+
+
+# git
+
+
+def _git(argv: Sequence[str], spelled: Collection[str]) -> str:
+    place = 1
+    while place < len(argv) and argv[place].startswith("-"):
+        word = argv[place]
+        flag = word.partition("=")[0]
+        if word == "-c":
+            key, _, value = (argv[place + 1] if place + 1 < len(argv) else "").partition("=")
+            if not _is_safe_setting(key, value) and not {key, f"{key}={value}"} & set(spelled):
+                return RUNS.format(word=shown(key), name="git")
+        elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_spelled(word, spelled):
+            return RUNS.format(word=shown(word), name="git")
+        place += 2 if word == "-c" or word in GIT_VALUES or word == "--config-env" else 1
+    rest = argv[place:]
+    if not rest:
+        return ""
+    sub, name = rest[0], f"git {rest[0]}"
+    if sub == "config":
+        return _config(rest, spelled)
+    if sub in GIT_NESTING and (nested := next((word for word in rest[:6] if word in GIT_NESTED), None)):
+        return "" if nested in spelled else RUNS.format(word=shown(nested), name="git")
+    short, long = GIT_RUNS.get(sub, ("", ""))
+    for word, value in _flags(rest, 1, short, long):
+        if sub == "clone" and word.startswith(("-c", "--config")) and _is_safe_setting(*_pair(value)):
+            continue
+        if not _is_spelled(word, spelled):
+            return RUNS.format(word=shown(word), name=name)
+    if any(GPG.search(word) for word in rest):
+        return RUNS.format(word=shown("%G"), name="git")
+    program = git.READERS.get(sub)
+    if program is None or sub in GIT_WRITERS:
+        return ""
+    return _reader(argv, place + 1, name, _with(program, GIT_MORE), spelled)
+
+
+def _config(rest: Sequence[str], spelled: Collection[str]) -> str:
+    """`git config` may set what names no program; whatever else it may set has to be spelled."""
+    found = reading(CONFIG, rest)
+    if found is None:
+        return UNKNOWN_WORDS.format(name="git config")
+    operands = [rest[place] for place in found.operands]
+    action = operands.pop(0) if operands and operands[0] in ("list", "get", "set", "unset", "edit") else ""
+    if action in ("list", "get") or found.has(*CONFIG_READS):
+        return ""
+    if action == "edit" or found.has("e") or not operands or "section" in operands[0]:
+        return "" if action in spelled else UNKNOWN_WORDS.format(name="git config")
+    if len(operands) == 1 and not action and not found.has(*CONFIG_WRITES):
+        return ""  # It prints the value.
+    key, value = operands[0], " ".join(operands[1:2])
+    return "" if key in spelled or _is_safe_setting(key, value) else RUNS.format(word=shown(key), name="git")
+
+
+def _is_safe_setting(key: str, value: str) -> bool:
+    if PROGRAM_KEY.fullmatch(key):
+        return HARMLESS_PROGRAM.fullmatch(value) is not None
+    return SAFE_KEY.fullmatch(key) is not None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key, value
+
+
+# sed
+
+
+def _sed(argv: Sequence[str], spelled: Collection[str]) -> str:
+    found = reading(SED, argv)
+    if found is None:
+        return _reader(argv, 1, "sed", SED, spelled)
+    scripts = [value for flag, value in found.flags if flag in ("e", "expression")]
+    scripts = scripts or [argv[place] for place in found.operands[:1]]
+    word = next((script for script in scripts if not edits_lines(script) and script not in spelled), None)
+    if word is not None:
+        return SCRIPT.format(word=shown(word))
+    suffix = next(
+        (value for flag, value in found.flags if flag in ("i", "in-place") and re.search(r"[/*]", value)), None
+    )
+    return "" if suffix is None else BACKUP.format(word=shown(suffix))
+
+
+def edits_lines(script: str) -> bool:
+    """Whether a sed script does nothing but print and change lines: no `w`, no `e`, no `r`. Linear in its length."""
+    place = 0
+    while True:
+        place = _end(SED_GAP, script, place)
+        if place < len(script) and script[place] == "#":
+            place = script.find("\n", place) + 1 or len(script)
+            continue
+        place = _address(script, place)
+        if place < 0:
+            return False
+        place = _end(SED_GAP, script, place)
+        if place >= len(script):
+            return True
+        if script[place] in "sy":
+            end = _substitution(script, place)
+        else:
+            ends = (_end(form, script, place) for form in (SED_SIMPLE, SED_LABEL, SED_TEXT))
+            end = next((end for end in ends if end > place), -1)
+        if end < 0 or (end < len(script) and script[end] not in " \t\n;}#"):
+            return False
+        place = end
+
+
+def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
+    found = pattern.match(text, place)
+    return place if found is None else found.end()
+
+
+def _address(script: str, place: int) -> int:
+    """Where the lines that a command is for are named; -1 if that cannot be read."""
+    end = _place(script, place)
+    after = _end(SED_COMMA, script, end) if end > place else end
+    return _place(script, after) if after > end else end
+
+
+def _place(script: str, place: int) -> int:
+    if script[place : place + 1] != "/":
+        return _end(SED_NUMBER, script, place)
+    end = _half(script, place + 1, "/", is_pattern=True)
+    while end > 0 and script[end : end + 1] in ("I", "M"):
+        end += 1
+    return end
+
+
+def _substitution(script: str, place: int) -> int:
+    """Where `s/a/b/g` ends; -1 if it does not, or does more."""
+    kind, cut = script[place], script[place + 1 : place + 2]
+    if cut in ("", "\\", "\n", "[", "]") or cut.isalnum() or not cut.isascii():
+        return -1
+    middle = _half(script, place + 2, cut, is_pattern=kind == "s")
+    end = _half(script, middle, cut, is_pattern=False) if middle > 0 else -1
+    return _end(SED_FLAGS, script, end) if kind == "s" and end > 0 else end
+
+
+def _half(script: str, place: int, cut: str, *, is_pattern: bool) -> int:
+    """Where the text up to the next delimiter ends, behind it; -1 if there is none. In a class it is none."""
+    while place < len(script):
+        char = script[place]
+        if char == cut:
+            return place + 1
+        if char == "\n" and is_pattern:
+            return -1
+        if char == "[" and is_pattern:
+            found = SED_CLASS.match(script, place)
+            if found is None:
+                return -1
+            place = found.end()
+        else:
+            place += 2 if char == "\\" else 1
+    return -1
+
+
+# Words that name files.
+
+
+def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]]:
+    """Words that may name a file that is written, each with the names in it.
+
+    What a command `sends` to another one may become words of that.
+    """
+    name, argv = _name(inner), inner.argv
+    if not sends and writes_no_operand(inner):
+        return
+    yield from ((word, each) for word, each in made_names(inner) if each)
+    skips, only_operands = False, False
+    for place, word in enumerate(argv[1:], 1):
+        if skips:
+            skips = False
+        elif word.isalnum():
+            yield word, word
+        elif not only_operands and URL.match(word):
+            continue
+        elif word == "--":
+            only_operands = True
+        elif name == "zip" and word in ("-x", "--exclude"):
+            return
+        elif word in INPUTS.get(name, ()) or (name in EXCLUDERS and word in EXCLUDE_NEXT):
+            skips = True
+        elif place not in inner.globs and not EXCLUDES.match(word):
+            quoted = QUOTED.findall(word) if TAKES_CODE.fullmatch(name) else ()
+            found = {*_within(word, only_operands), *(text.strip(" ><|+&") for text in quoted)}
+            yield from ((word, each) for each in found if each)
+
+
+def made_names(inner: Inner) -> Iterator[tuple[str, str]]:
+    """Names that a program makes of its words: of a backup, of what it unpacks, of what it downloads."""
+    name, words = _name(inner), inner.argv[1:]
+    if name in BACKUPS:
+        suffixes = {value for _, value in _flags(inner.argv, 1, "S", "suffix")}
+        yield from ((word, posixpath.basename(word) + suffix) for suffix in suffixes for word in words)
+    elif name == "perl":
+        suffixes = {found[1] for word in words if (found := PERL_BACKUP.fullmatch(word))}
+        yield from ((word, word + suffix) for suffix in suffixes for word in words)
+    elif name in UNPACKERS:
+        yield from ((word, word.rpartition(".")[0]) for word in words)
+    elif name == "wget" or (name == "curl" and any(_flags(inner.argv, 1, "O", "remote-name remote-name-all"))):
+        urls = (QUERY.split(word, maxsplit=1)[0] for word in words if word[:1] != "-")
+        whole = name == "wget" and any(_flags(inner.argv, 1, "rxm", "recursive force-directories mirror"))
+        yield from ((url, unquote(url.partition("://")[2] if whole else posixpath.basename(url))) for url in urls)
+
+
+def _made_by_curl(argv: Sequence[str]) -> str:
+    """The word with a pattern of curl's own, of which it makes the name of a file: `-O http://x/[a-c]`, `-o '#1'`."""
+    value = next((value for _, value in _flags(argv, 1, "o", "output") if "#" in value), "")
+    if value or not any(_flags(argv, 1, "O", "remote-name remote-name-all")):
+        return value
+    return next((word for word in argv[1:] if "://" in word and CURL_PATTERN.fullmatch(word)), "")
+
+
+def writes_no_operand(inner: Inner) -> bool:
+    """Whether the command reads what its words name, or does nothing with it."""
+    name, argv = _name(inner), inner.argv
+    if name in ONLY_READ:
+        return True
+    if name == "sed":
+        found = reading(SED, argv)
+        return found is not None and not found.has("i", "in-place")
+    if name != "git":
+        program = READERS.get(name)
+        return program is not None and reading(_with(program, MORE.get(name, Program())), argv) is not None
+    place = 1
+    while place < len(argv) and argv[place].startswith("-"):
+        place += 2 if argv[place] == "-c" or argv[place] in GIT_VALUES else 1
+    sub = argv[place] if place < len(argv) else ""
+    if sub == "restore":
+        return bool({"--staged", "-S"} & set(argv)) and not {"--worktree", "-W", "-SW", "-WS"} & set(argv)
+    program = git.READERS.get(sub)
+    reads = program is not None and sub not in GIT_WRITERS and reading(_with(program, GIT_MORE), argv, place + 1)
+    return sub in GIT_UNTOUCHED or bool(reads)
+
+
+def _within(word: str, only_operands: bool) -> Iterator[str]:
+    """The names a word may hold: itself, the value of a flag, both halves of `a=b` and `a:b`."""
+    if only_operands or word[:1] != "-":
+        yield word
+    elif word[:2] != "--" and len(word) <= MOST_LETTERS:
+        yield from (word[place:] for place in range(2, len(word)))
+    if JOINTS.search(word):
+        yield from (piece for piece in JOINTS.split(word) if piece[:1] != "-")
+        yield from (word.partition(joint)[2] for joint in "=:@,")
+
+
+# Flags.
+
+
+def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[tuple[str, str]]:
+    """The words that are one of these flags, abbreviated or in a cluster too, each with its value."""
+    known = long.split()
+    for place in range(begin, len(argv)):
+        word, following = argv[place], argv[place + 1] if place + 1 < len(argv) else ""
+        if word == "--":
+            return
+        flag, equals, value = word.partition("=")
+        if flag[:2] == "--" and flag not in OWN_FLAGS and any(name.startswith(flag[2:]) for name in known):
+            yield word, value if equals else following
+        elif word[:1] == "-" and word[1:2] != "-":
+            letters = LETTERS.match(word, 1)
+            at = next((at for at, letter in enumerate(letters[0] if letters else "", 1) if letter in short), 0)
+            if at:
+                yield word, word[at + 1 :] or following
+
+
+def _values(argv: Sequence[str], flag: str) -> Iterator[str]:
+    for place, word in enumerate(argv):
+        if word == flag and place + 1 < len(argv):
+            yield argv[place + 1]
+        elif word.startswith(flag) and len(word) > len(flag):
+            yield word[len(flag) :]
+
+
+def _is_spelled(word: str, spelled: Collection[str]) -> bool:
+    flag = word.partition("=")[0] if word[:2] == "--" else word[:2]
+    return any(given in (word, flag) or given.startswith(f"{flag}=") for given in spelled if given not in ("-", "--"))
+
+
+def _name(inner: Inner) -> str:
+    return inner.argv[0].rpartition("/")[2]

@@ -1,0 +1,80 @@
+"""Commands that only read: proven by the tables, word for word."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from parley.permissions.shell import assignments
+from parley.permissions.shell.arguments import files, globs_fit, reading
+from parley.permissions.shell.ast import Line, Simple
+from parley.permissions.shell.change_directory import MOVES
+from parley.permissions.shell.readonly.git import git
+from parley.permissions.shell.readonly.special import CHECKS
+from parley.permissions.shell.readonly.tables import READERS, VERSIONS
+from parley.permissions.shell.wrappers import Inner, unwrapped
+
+TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
+
+
+def is_read_only(line: Line, *, cwd: str = "") -> bool:
+    """Whether every command of the line only reads, and none runs git somewhere else than here."""
+    return all(reads_only(command) for command in line.commands) and not strays(line, cwd)
+
+
+def reads_only(command: Simple) -> bool:
+    if any(redirect.writes for redirect in command.redirects) or not assignments.are_safe(command):
+        return False
+    return files_read(command) is not None
+
+
+@lru_cache(maxsize=128)
+def files_read(command: Simple) -> tuple[str, ...] | None:
+    """The files that the words of a command name for reading; None if the command may do more than read."""
+    found = _read(Inner(command.argv, command.words, command.globs))
+    if found is None:
+        inner = unwrapped(command)
+        if inner is None or not inner.wrappers or {"nohup", "xargs"} & set(inner.wrappers):
+            return None
+        found = _read(inner)
+    return found
+
+
+def _read(command: Inner) -> tuple[str, ...] | None:
+    if not command.argv:
+        return None
+    name = program_name(command.argv[0])
+    if (name, *command.argv[1:]) in VERSIONS:
+        return ()
+    if name == "git":
+        return git(command.argv, command.globs)
+    if check := CHECKS.get(name):
+        return check(command.argv, command.globs)
+    program = READERS.get(name)
+    if program is None:
+        return None
+    found = reading(program, command.argv)
+    if found is None or not globs_fit(program, command.argv, command.globs, found):
+        return None
+    return files(program, command.argv, found)
+
+
+def program_name(word: str) -> str:
+    """The name of a program, if the folder in front of it is the system's."""
+    folder, slash, name = word.rpartition("/")
+    return name if slash and f"{folder}/" in TRUSTED_FOLDERS else word
+
+
+def strays(line: Line, cwd: str = "") -> bool:
+    """Whether the line goes to another folder and runs there what the folder can decide: git, or a program in it."""
+    moved = False
+    for command in line.commands:
+        inner = unwrapped(command)
+        name = inner.argv[0] if inner else ""
+        if moved and (not name or name.rpartition("/")[2] == "git" or ("/" in name and name[0] != "/")):
+            return True
+        moved = moved or (inner is not None and name in MOVES and not _stays(inner, cwd))
+    return False
+
+
+def _stays(command: Inner, cwd: str) -> bool:
+    return command.argv == ("cd", ".") or (cwd != "" and command.argv == ("cd", cwd))

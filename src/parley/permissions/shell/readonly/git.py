@@ -1,0 +1,353 @@
+"""The forms of git that only read, which files they name, and which of them print what is in files.
+
+A flag that is not in the row of its subcommand is unknown. So `-c`, `-C`, `--exec-path`, `--output`,
+`--ext-diff`, `--textconv`, `-O`, `--upload-pack` and `--show-signature` never pass, nor do their
+abbreviations, and a subcommand that talks to a remote has no row. A placeholder of a format must be in a
+list: `%G?` starts gpg.
+
+Not here: the repository that git finds, and what its configuration makes of a command (repository.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from parley.permissions.git import config
+from parley.permissions.shell.arguments import Program, Reading, files, globs_fit, reading
+from parley.permissions.shell.ast import names
+from parley.protocol.base import Struct
+
+GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
+
+DIFF_SHORT = "puswbaRzU:G:S:M::C::B::D"
+DIFF_LONG = (
+    "patch no-patch stat? numstat shortstat summary dirstat? name-only name-status unified= raw minimal patience "
+    "histogram diff-algorithm= color? no-color color-words? word-diff? word-diff-regex= find-renames? find-copies? "
+    "no-renames check full-index abbrev? no-abbrev binary diff-filter= pickaxe-all pickaxe-regex relative? text "
+    "ignore-space-at-eol ignore-cr-at-eol ignore-space-change ignore-all-space ignore-blank-lines "
+    "inter-hunk-context= function-context exit-code quiet no-ext-diff no-textconv ignore-submodules? src-prefix= "
+    "dst-prefix= no-prefix color-moved? compact-summary cc combined-all-paths ita-invisible-in-index"
+)
+LOG_SHORT = DIFF_SHORT + "n:iEFPgmcL:"
+LOG_LONG = (
+    f"{DIFF_LONG} oneline graph all branches? tags? remotes? glob= exclude= decorate? no-decorate decorate-refs= "
+    "max-count= skip= since= after= until= before= author= committer= grep= all-match invert-grep regexp-ignore-case "
+    "extended-regexp fixed-strings perl-regexp merges no-merges min-parents= max-parents= first-parent not cherry "
+    "cherry-pick cherry-mark left-right left-only right-only walk-reflogs reverse follow full-diff full-history "
+    "simplify-merges simplify-by-decoration ancestry-path? date-order author-date-order topo-order date= "
+    "relative-date parents children source log-size abbrev-commit no-abbrev-commit pretty? format= encoding= "
+    "no-notes notes? show-pulls boundary count"
+)
+DIFF = Program(short=DIFF_SHORT, long=f"{DIFF_LONG} cached staged merge-base")
+LOG = Program(short=LOG_SHORT, long=LOG_LONG, numbers=True)
+REF_LONG = "contains= no-contains= merged= no-merged= points-at= sort= format= column? no-column color? no-color"
+
+READERS = {
+    "status": Program(
+        short="sbvzu::",
+        long="short branch verbose porcelain? long untracked-files? ignored? column? no-column ahead-behind "
+        "no-ahead-behind renames no-renames find-renames? show-stash ignore-submodules?",
+    ),
+    "log": LOG,
+    "show": LOG,
+    "diff": DIFF,
+    "diff-tree": Program(short=DIFF_SHORT + "rtmc", long=f"{DIFF_LONG} no-commit-id root pretty? format="),
+    "shortlog": Program(short="snec", long=f"{LOG_LONG} numbered summary email committer"),
+    "branch": Program(
+        short="avr", long=f"list all remotes verbose show-current ignore-case no-abbrev abbrev? {REF_LONG}"
+    ),
+    "tag": Program(short="ln::i", long=f"list ignore-case {REF_LONG}"),
+    "rev-parse": Program(
+        short="q",
+        long="show-toplevel git-dir absolute-git-dir git-common-dir abbrev-ref? short? verify quiet symbolic "
+        "symbolic-full-name is-inside-work-tree is-inside-git-dir is-bare-repository is-shallow-repository "
+        "show-prefix show-cdup all branches? tags? remotes? show-superproject-working-tree",
+        operands="text",
+    ),
+    "ls-files": Program(
+        short="cdmokstuvzx:",
+        long="cached deleted modified others ignored stage unmerged killed exclude= exclude-standard full-name "
+        "error-unmatch abbrev? eol directory no-empty-directory deduplicate",
+    ),
+    "ls-tree": Program(short="drtlz", long="name-only name-status full-name full-tree long abbrev? format="),
+    "blame": Program(
+        short="wlsetfnbpcL:M::C::",
+        long="root show-stats line-porcelain porcelain incremental show-name show-number show-email abbrev? date= "
+        "ignore-rev= color-lines",
+    ),
+    "describe": Program(
+        long="all tags long always dirty? broken? abbrev? match= exclude= exact-match first-parent contains "
+        "candidates=",
+        operands="text",
+    ),
+    "cat-file": Program(short="tspe", operands="text", most=2),
+    "rev-list": Program(short=LOG_SHORT, long=f"{LOG_LONG} objects disk-usage? header timestamp", numbers=True),
+    "merge-base": Program(short="a", long="all is-ancestor octopus independent fork-point", operands="text"),
+    "name-rev": Program(long="tags refs= exclude= all name-only no-undefined always", operands="text"),
+    "for-each-ref": Program(long=f"count= ignore-case {REF_LONG}", operands="text"),
+    "show-ref": Program(short="sdq", long="head heads tags dereference hash? verify quiet abbrev?", operands="text"),
+    "count-objects": Program(short="vH", long="verbose human-readable", most=0),
+    "check-ignore": Program(short="vnqz", long="verbose non-matching quiet no-index"),
+    "grep": Program(
+        short="iIwvnlLchHqoEFPGWpae:A:B:C:m:f:",
+        long="ignore-case word-regexp invert-match line-number files-with-matches name-only files-without-match count "
+        "quiet only-matching extended-regexp fixed-strings perl-regexp basic-regexp function-context show-function "
+        "text untracked cached no-index break heading color? no-color column max-depth= and or not all-match "
+        "after-context= before-context= context= max-count= threads= full-name null recursive no-recursive",
+        operands="pattern",
+        pattern_flags="e f",
+        recursive_flags="*",
+        numbers=True,
+        file_flags="f",
+    ),
+    "config": Program(
+        short="lz",
+        long="get get-all get-regexp list local global system worktree show-origin show-scope name-only null type= "
+        "default= bool int path",
+        operands="text",
+        most=2,
+    ),
+    "version": Program(long="build-options", most=0),
+}
+
+# Subcommands that only read with one of these words behind them.
+NESTED = {
+    "stash list": LOG,
+    "stash show": LOG,
+    "reflog show": LOG,
+    "worktree list": Program(short="vz", long="porcelain verbose", most=0),
+    "remote get-url": Program(long="push all", operands="text", least=1, most=1),
+}
+# Subcommands that make what their operand names, unless a flag says that it is a pattern.
+LISTS = {"branch": ("list",), "tag": ("list", "l")}
+# `--list` and `--get-regexp` would show credentials as well.
+CONFIG_READS = ("get", "get-all")
+ALONE = frozenset([("remote",), ("remote", "-v"), ("remote", "--verbose"), ("reflog",)])
+
+# Formats. What git does not know it skips, and goes on right behind the `%`: so no `%` may be left over.
+ARGUMENT = r"\((?:[^%()]|%x[0-9A-Fa-f]{2}|%n|%%)*\)"
+COMMIT_FORMAT = re.compile(
+    r"(?:[^%]|%%|%[-+ ]?(?:[HhTtPp]|[ac](?:[nNeElLdDrtiIsh])|[dDSesfbBNmn]|g[DdnNeEs]|x[0-9A-Fa-f]{2}"
+    rf"|C(?:red|green|blue|reset|{ARGUMENT})|w{ARGUMENT}|(?:<\||[<>]|>>|><|>\||>>\|)\([^%()]*\)"
+    r"|\((?:describe|trailers|decorate)(?::(?:[^%()]|%x[0-9A-Fa-f]{2}|%n|%%)*)?\)))*",
+    re.DOTALL,
+)
+ATOM = (
+    r"\*?(?:refname|objecttype|objectsize|objectname|deltabase|tree|parent|numparent|object|type|tag|author|authorname|"
+    r"authoremail|authordate|committer|committername|committeremail|committerdate|tagger|taggername|taggeremail|"
+    r"taggerdate|creator|creatordate|subject|body|contents|trailers|upstream|push|HEAD|color|align|if|then|else|end|"
+    r"symref|worktreepath|ahead-behind|is-base|describe|objectmode|path|flag|version)(?::[^()%]*)?"
+)
+REF_FORMAT = re.compile(rf"(?:[^%]|%%|%x?[0-9A-Fa-f]{{2}}|%n|%\({ATOM}\))*", re.DOTALL)
+SORT = re.compile(rf"-?(?:(?:version|v):)?{ATOM}")
+REF_FORMATS = frozenset(["branch", "tag", "for-each-ref", "ls-tree"])
+
+# Contents.
+PATCH_FLAGS = names(
+    "p u patch U unified binary c cc m W function-context word-diff word-diff-regex color-words check L G S "
+    "combined-all-paths text a"
+)
+"""They print lines of files, or tell what is in them."""
+NAME_FLAGS = names("stat numstat shortstat summary dirstat name-only name-status raw no-patch s quiet compact-summary")
+"""In place of lines."""
+PRINTS_BY_ITSELF = names("diff show stash-show")
+PRINTS_IF_ASKED = names("log reflog stash-list diff-tree")
+PRINTS_NOTHING = names(
+    "branch tag rev-parse ls-files ls-tree describe merge-base name-rev for-each-ref show-ref count-objects "
+    "check-ignore config version remote worktree init clone fetch pull push add rm mv switch merge rebase cherry-pick "
+    "revert reset restore checkout clean gc prune repack fsck maintenance help bisect submodule notes symbolic-ref "
+    "update-ref update-index ls-remote var check-ref-format check-attr check-mailmap write-tree read-tree commit-tree "
+    "hash-object mktag mktree sparse-checkout pack-refs prune-packed verify-pack verify-commit verify-tag stripspace "
+    "column interpret-trailers credential shortlog rev-list blame status commit stash"
+)
+HUNKS = re.compile(r"-[a-ln-zA-Z]*p[a-zA-Z]*|-i|--pat.*|--int.*")
+CURRENT_PATCH = re.compile(r"--show-c.*")
+CHOOSES_HUNKS = names("add checkout restore reset commit stash")
+VERBOSE = re.compile(r"-[a-ln-zA-Z]*v[a-zA-Z]*|--verb.*")
+"""With it, `status` and `commit` show what would be committed."""
+VALUES = names("-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env --attr-source")
+"""Options before the subcommand that have a value; all but -C and -c may have it behind a `=`."""
+REVISION = re.compile(r"\{[^}]*\}")
+WILD = re.compile(r"[*?\[\\]")
+MAGIC = re.compile(r":\(([^)]*)\)|:([!^/]+):?")
+
+
+class Call(Struct, frozen=True):
+    """The words of a git command, told apart at its subcommand."""
+
+    subcommand: str
+    begin: int
+    """Where the words of the subcommand begin."""
+    folders: tuple[str, ...] = ()
+    """What `-C` says, in its order."""
+    settings: tuple[str, ...] = ()
+    """What `-c` says."""
+    unusual: str = ""
+    """An option that leads to another repository, other programs, or that is not known."""
+
+
+def call_of(words: Sequence[str]) -> Call:
+    place, folders, settings, unusual = 1, [], [], ""
+    while place < len(words) and words[place][:1] == "-":
+        word = words[place]
+        place += 1
+        value = words[place] if place < len(words) else ""
+        if word == "-C":
+            folders.append(value)
+        elif word == "-c":
+            settings.append(value)
+        elif word not in GLOBAL_FLAGS and word not in ("--version", "--help", "-v", "-h"):
+            unusual = unusual or word.partition("=")[0]
+        place += word in VALUES
+    subcommand = words[place] if place < len(words) else ""
+    return Call(subcommand, place + 1, tuple(folders), tuple(settings), unusual)
+
+
+def git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
+    """The files that a git command names, or None if it may do more than read."""
+    begin = 1
+    while begin < len(words) and words[begin] in GLOBAL_FLAGS:
+        begin += 1
+    rest = tuple(words[begin:])
+    if rest in ALONE:
+        return ()
+    nested = NESTED.get(" ".join(rest[:2]))
+    program = nested or READERS.get(rest[0]) if rest else None
+    if program is None:
+        return None
+    found = reading(program, words, begin + (2 if nested else 1))
+    if found is None or not globs_fit(program, words, globs, found):
+        return None
+    if not _formats_fit(rest[0], found):
+        return None
+    if found.operands and rest[0] in LISTS and not found.has(*LISTS[rest[0]]):
+        return None
+    if rest[0] == "config" and not _config_fits(words, found):
+        return None
+    return files(program, words, found) + _named(words, found)
+
+
+def _formats_fit(subcommand: str, found: Reading) -> bool:
+    known = REF_FORMAT if subcommand in REF_FORMATS else COMMIT_FORMAT
+    formats = [value for flag, value in found.flags if flag in ("format", "pretty")]
+    sorts = [value for flag, value in found.flags if flag == "sort"]
+    return all(known.fullmatch(value) for value in formats) and all(SORT.fullmatch(value) for value in sorts)
+
+
+def _config_fits(words: Sequence[str], found: Reading) -> bool:
+    """Whether one value is asked for that is no secret."""
+    return found.has(*CONFIG_READS) and bool(found.operands) and config.is_shown(words[found.operands[0]])
+
+
+def shows_urls(words: Sequence[str]) -> bool:
+    """Whether the command prints the URLs of remotes, and with them what password is in one."""
+    call = call_of(words)
+    rest = words[call.begin :]
+    return call.subcommand == "remote" or (call.subcommand == "config" and any(map(config.is_url, rest)))
+
+
+# Files and contents.
+
+
+def named(words: Sequence[str]) -> tuple[str, ...]:
+    """The files in `HEAD:.env`, `:(top).env` and `-L 1,5:.env`, for any subcommand and any flags."""
+    return tuple(path for word in words[1:] if (path := _within(word)))
+
+
+def _named(words: Sequence[str], found: Reading) -> tuple[str, ...]:
+    texts = [words[place] for place in found.operands] + [value for flag, value in found.flags if flag == "L"]
+    return tuple(path for text in texts if (path := _within(text)))
+
+
+def _within(text: str) -> str | None:
+    """The file that a word names by more than its path. What a pathspec leaves out is not read."""
+    magic = MAGIC.match(text)
+    if magic is None:
+        return path_of(text)
+    kinds = (magic[1] or "") + (magic[2] or "")
+    excludes = "!" in kinds or "^" in kinds or "exclude" in kinds
+    return None if excludes else text[magic.end() :].lstrip("/") or None
+
+
+def path_of(text: str) -> str | None:
+    """The path in `HEAD:path` and `:0:path`; None where there is none. `HEAD@{10:00}` is a commit."""
+    plain = REVISION.sub(lambda found: "_" * len(found[0]), text)
+    if ":" not in plain:
+        return None
+    return text[plain.rindex(":") + 1 :].lstrip("/") or None
+
+
+class Printed(Struct, frozen=True):
+    """What a command prints lines of."""
+
+    paths: tuple[str, ...] | None
+    """Of these pathspecs and revisions only; None if of whatever it finds."""
+    explicit: bool = False
+    """All of them are pathspecs: they stand after `--`."""
+
+
+def printed(words: Sequence[str]) -> Printed | None:
+    """What a git command prints lines of; None if of no file that it does not name."""
+    call = call_of(words)
+    name, begin = call.subcommand, call.begin
+    following = words[begin] if begin < len(words) else ""
+    if f"{name} {following}" in NESTED:
+        name, begin = (name if name == "reflog" else f"{name}-{following}"), begin + 1
+    if name in PRINTS_NOTHING or name in ("", "worktree-list", "remote-get-url"):
+        return Printed(None) if _shows_hunks(name, words[begin:]) else None
+    program = LOG if name == "reflog" else NESTED.get(name.replace("-", " ", 1)) or READERS.get(name)
+    found = reading(program, words, begin) if program else None
+    if found is None:
+        return Printed(None)
+    if name == "cat-file":
+        return None if not found.has("p") and _is_type(words, found) else _of_objects(words, found)
+    asks = found.has(*PATCH_FLAGS)
+    operands = [words[place] for place in found.operands]
+    if name == "show" and operands and not asks and all(map(path_of, operands)):
+        return Printed(None) if any(word.startswith(":/") for word in operands) else None
+    if name in PRINTS_IF_ASKED and not asks:
+        return None
+    if name in PRINTS_BY_ITSELF and not asks and found.has(*NAME_FLAGS):
+        # The name of a blob prints the blob, whatever the flags say.
+        return Printed(None) if name == "show" and any(map(HASH.fullmatch, operands)) else None
+    return _of_paths(name, words, found)
+
+
+def _shows_hunks(name: str, rest: Sequence[str]) -> bool:
+    if name in ("status", "commit") and any(map(VERBOSE.fullmatch, rest)):
+        return True
+    if name == "worktree":
+        return "add" in rest[:1]  # a second checkout has every file under another path
+    if any(map(CURRENT_PATCH.fullmatch, rest)):
+        return True
+    return name in CHOOSES_HUNKS and any(map(HUNKS.fullmatch, rest))
+
+
+HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+SIZES = ("t", "s", "e")
+
+
+def _is_type(words: Sequence[str], found: Reading) -> bool:
+    return found.has(*SIZES) or any(words[place] in ("commit", "tree", "tag") for place in found.operands[:1])
+
+
+def _of_objects(words: Sequence[str], found: Reading) -> Printed | None:
+    """`cat-file`: an object that is named by its path is judged by it."""
+    objects = [words[place] for place in found.operands if words[place] != "blob"]
+    return None if objects and all(path_of(each) for each in objects) else Printed(None)
+
+
+def _of_paths(name: str, words: Sequence[str], found: Reading) -> Printed:
+    operands = found.operands
+    if name == "grep" and not found.has("e", "f"):
+        operands = operands[1:]
+    if found.has("L", "full-diff") or name.startswith("stash"):
+        return Printed(None)
+    if name == "diff" and any(HASH.fullmatch(words[place]) for place in operands):
+        return Printed(None)  # it may be a file, which is compared with another
+    dashes = next((place for place in range(2, len(words)) if words[place] == "--"), None)
+    if dashes is not None:
+        paths = tuple(words[place] for place in operands if place > dashes)
+        return Printed(paths or None, explicit=True)
+    return Printed(tuple(words[place] for place in operands) or None)

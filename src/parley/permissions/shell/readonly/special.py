@@ -1,0 +1,184 @@
+"""Programs that only read, but whose words are more than flags and operands.
+
+Each check gets the words of the command and the positions of patterns of file names among them; it
+returns the files the command names, or None if the command may do more than read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from parley.permissions.shell.arguments import Program, reading
+from parley.permissions.shell.ast import names
+
+Files = tuple[str, ...]
+Check = Callable[[Sequence[str], Sequence[int]], Files | None]
+
+SECONDS = re.compile(r"\d{1,4}(?:\.\d{1,3})?[smh]?")
+FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0]*(?:[1-9]\d{0,3})?(?:\.\d{0,4})?[sbqcdiuoxXeEfgG])*", re.DOTALL)
+SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?p)(?:;(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?p)*")
+JQ_REACHES_OUT = re.compile(r"\$__|\$?\bENV\b|\b(?:env|import|include|modulemeta|input_filename|get_search_list)\b")
+
+FIND_TESTS = names(
+    "-print -print0 -ls -empty -readable -writable -executable -prune -depth -d -xdev -mount -follow -true -false "
+    "-nouser -nogroup -not ! -a -and -o -or ( ) , -daystart -noleaf -ignore_readdir_race -noignore_readdir_race "
+    "-nowarn -warn -quit"
+)
+FIND_TESTS_WITH_VALUE = names(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -maxdepth -mindepth "
+    "-size -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -perm -user -group -uid -gid -links -inum "
+    "-samefile -lname -ilname -fstype -used -printf"
+)
+FIND_NEWER = re.compile(r"-newer[aBcm][aBcmt]")
+FIND_FILE = re.compile(r"-(?:[ac]?newer|newer[aBcm][aBcm]|samefile)")
+"""Tests whose value is a file."""
+
+JQ = Program(
+    short="rcSsnejMCa",
+    long="raw-output compact-output sort-keys slurp null-input exit-status join-output monochrome-output color-output "
+    "ascii-output raw-input tab indent=",
+    operands="pattern",
+    least=1,
+)
+XXD_SWITCHES = names("-p -ps -plain -b -bits -e -E -i -include -u -C -a -autoskip -v -version -d")
+XXD_VALUE = re.compile(r"-(?:c|cols|g|groupsize|l|len|s|seek|o)")
+XXD_NUMBER = re.compile(r"[+-]?(?:0x)?[0-9a-fA-F]+")
+PS_WORDS = names(
+    "a x ax aux auxf auxw auxww axf axu f u l -a -A -e -ef -f -F -l -eF -aux -H -T -L --forest --no-headers "
+    "--headers -ww -w"
+)
+TESTS = names("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -O -G -N -S -n -z")
+PS_VALUES = names("-o -eo -Ao -p -C -u -U -g --pid --ppid --sort -axo axo")
+PS_VALUE = re.compile(r"(?!.*environ)[A-Za-z0-9_,:%=. +-]+", re.IGNORECASE)
+
+
+def find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """An allow-list of tests (CVE-2026-24887): -exec, -delete, -fprint and what comes next year are not in it."""
+    place = 1
+    while place < len(words) and words[place] in ("-H", "-L", "-P"):
+        place += 1
+    begin = place
+    while place < len(words) and words[place][:1] not in ("-", "(", ")", "!", ","):
+        place += 1
+    starts, files = tuple(words[begin:place]), []
+    if any(at not in range(begin, place) or words[at][0] in "*?[" for at in globs):
+        return None
+    while place < len(words):
+        word = words[place]
+        if word in FIND_TESTS:
+            place += 1
+        elif (word in FIND_TESTS_WITH_VALUE or FIND_NEWER.fullmatch(word)) and place + 1 < len(words):
+            files += [words[place + 1]] if FIND_FILE.fullmatch(word) else []
+            place += 2
+        else:
+            return None
+    return (*(starts or (".",)), *files)
+
+
+def sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """Only `sed -n` with line numbers to print (CVE-2025-64755)."""
+    if globs or len(words) < 3 or words[1] not in ("-n", "--quiet", "--silent"):
+        return None
+    rest = words[3:] if words[2] == "-e" else words[2:]
+    if not rest or not SED_PRINT.fullmatch(rest[0]) or any(word.startswith("-") for word in rest[1:]):
+        return None
+    return tuple(rest[1:])
+
+
+def date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """An operand that is no format would set the clock."""
+    known = Program(short="uRI::d:", long="utc universal rfc-email iso-8601? date= rfc-3339=", operands="text", most=1)
+    found = reading(known, words)
+    if globs or found is None or any(not words[place].startswith("+") for place in found.operands):
+        return None
+    return ()
+
+
+def printf(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """No flags: `-v` evaluates a subscript. No `%n`: it assigns to a variable, PATH if you like."""
+    if globs or len(words) < 2 or words[1].startswith("-") or not FORMAT.fullmatch(words[1]):
+        return None
+    return ()
+
+
+def jq(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """No program from a file, no modules, nothing of the environment."""
+    found = reading(JQ, words)
+    if found is None or JQ_REACHES_OUT.search(words[found.operands[0]]):
+        return None
+    files = found.operands[1:]
+    if any(place not in files or words[place][0] in "*?[" for place in globs):
+        return None
+    return tuple(words[place] for place in files)
+
+
+def xxd(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """One operand: the second would be written. No `-r`."""
+    place, files = 1, []
+    while place < len(words):
+        word = words[place]
+        if XXD_VALUE.fullmatch(word) and place + 1 < len(words) and XXD_NUMBER.fullmatch(words[place + 1]):
+            place += 2
+        elif word in XXD_SWITCHES:
+            place += 1
+        elif word.startswith(("-", "+")):
+            return None
+        else:
+            files.append(word)
+            place += 1
+    return tuple(files) if len(files) <= 1 and not globs else None
+
+
+def ps(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """Known words only: `ps e` would show the environment of other processes."""
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word in PS_WORDS or (word.startswith("--sort=") and PS_VALUE.fullmatch(word[7:])):
+            place += 1
+        elif word in PS_VALUES and place + 1 < len(words) and PS_VALUE.fullmatch(words[place + 1]):
+            place += 2
+        else:
+            return None
+    return None if globs else ()
+
+
+def sleep(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    return () if len(words) == 2 and not globs and SECONDS.fullmatch(words[1]) else None
+
+
+def command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """`command -v` looks a name up; `command` alone is a wrapper."""
+    if len(words) < 3 or words[1] not in ("-v", "-V") or globs:
+        return None
+    return tuple(word for word in words[2:] if "/" in word)
+
+
+def test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """One question about one file or text. Not `-v` and `-R`, which evaluate a subscript."""
+    if words[0] == "[":
+        words = words[:-1]
+    return (words[2],) if len(words) == 3 and words[1] in TESTS and not globs else None
+
+
+def text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """Programs that do nothing with their words but write them, or nothing at all."""
+    return ()
+
+
+CHECKS: dict[str, Check] = {
+    "find": find,
+    "sed": sed,
+    "date": date,
+    "printf": printf,
+    "jq": jq,
+    "xxd": xxd,
+    "ps": ps,
+    "sleep": sleep,
+    "command": command,
+    "test": test,
+    "[": test,
+    "echo": text,
+    ":": text,
+}

@@ -1,0 +1,1 @@
+"""Starting an engine: as a subprocess or in this process."""

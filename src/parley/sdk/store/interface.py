@@ -1,0 +1,150 @@
+"""The interface for a program's own session store.
+
+    SessionStore           what a store must and may do
+    InMemorySessionStore   one in memory, for tests
+    fold_session_summary   what a store may keep beside the lines, so that lists need not read them
+
+A store gets copies of what the engine writes (mirror.py); sessions go on from it on another machine
+(checkout.py).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from parley.protocol.base import Json
+from parley.sdk.types.shapes import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+)
+from parley.stores.search_text import first_prompt
+
+
+class SessionStore(Protocol):
+    """Only `append` and `load` are required. Leave out what your store does not support."""
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Append entries. An entry whose `uuid` is already stored can be skipped."""
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """All entries in order; None for an unknown key."""
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        raise NotImplementedError
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        raise NotImplementedError
+
+    async def delete(self, key: SessionKey) -> None:
+        raise NotImplementedError
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        raise NotImplementedError
+
+
+def can(store: Any, method: str) -> bool:
+    """Whether a store does more than the least."""
+    found = getattr(type(store), method, None) or getattr(store, method, None)
+    return found is not None and found is not getattr(SessionStore, method)
+
+
+Place = tuple[str, str, str]
+
+
+def place_of(key: Any) -> Place:
+    return key["project_key"], key["session_id"], key.get("subpath") or ""
+
+
+class InMemorySessionStore(SessionStore):
+    def __init__(self) -> None:
+        self._lines: dict[Place, list[SessionStoreEntry]] = {}
+        self._times: dict[Place, int] = {}
+        self._summaries: dict[Place, SessionSummaryEntry] = {}
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        if not entries:
+            return
+        place = place_of(key)
+        lines = self._lines.setdefault(place, [])
+        known = {line["uuid"] for line in lines if line.get("uuid")}
+        lines += [entry for entry in entries if entry.get("uuid") not in known]
+        # Two appends within a millisecond are two all the same.
+        self._times[place] = max(int(time.time() * 1000), self._times.get(place, 0) + 1)
+        if not place[2]:
+            summary = fold_session_summary(self._summaries.get(place), key, entries)
+            self._summaries[place] = {**summary, "mtime": self._times[place]}
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        lines = self._lines.get(place_of(key))
+        return None if lines is None else list(lines)
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        return [
+            {"session_id": session_id, "mtime": self._times[project, session_id, subpath]}
+            for project, session_id, subpath in self._lines
+            if project == project_key and not subpath
+        ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        return [summary for place, summary in self._summaries.items() if place[0] == project_key]
+
+    async def delete(self, key: SessionKey) -> None:
+        project, session_id, subpath = place_of(key)
+        for place in list(self._lines):
+            if place[:2] == (project, session_id) and subpath in ("", place[2]):
+                self._lines.pop(place)
+                self._times.pop(place)
+                self._summaries.pop(place, None)
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        wanted = (key["project_key"], key["session_id"])
+        return [place[2] for place in self._lines if place[:2] == wanted and place[2]]
+
+    # For tests.
+
+    def get_entries(self, key: SessionKey) -> list[SessionStoreEntry]:
+        return list(self._lines.get(place_of(key), ()))
+
+    @property
+    def size(self) -> int:
+        """Number of sessions."""
+        return sum(1 for place in self._lines if not place[2])
+
+    def clear(self) -> None:
+        self._lines.clear()
+        self._times.clear()
+        self._summaries.clear()
+
+
+LAST = {"customTitle": "custom_title", "aiTitle": "ai_title", "gitBranch": "git_branch"}
+"""Keys of lines of which the last one counts."""
+
+
+def fold_session_summary(
+    prev: SessionSummaryEntry | None, key: SessionKey, entries: list[SessionStoreEntry]
+) -> SessionSummaryEntry:
+    """Update a session's summary with new entries. The store sets `mtime`."""
+    data: Json = dict(prev["data"]) if prev is not None else {}
+    for entry in entries:
+        fold(data, dict(entry))
+    return {"session_id": key["session_id"], "mtime": prev["mtime"] if prev is not None else 0, "data": data}
+
+
+def fold(data: Json, entry: Json) -> None:
+    if "is_sidechain" not in data:
+        data["is_sidechain"] = entry.get("isSidechain") is True
+    if isinstance(entry.get("timestamp"), str):
+        data.setdefault("created_at", entry["timestamp"])
+    if isinstance(entry.get("cwd"), str):
+        data.setdefault("cwd", entry["cwd"])
+    if "first_prompt" not in data and (prompt := first_prompt(str(entry.get("type")), entry)):
+        data["first_prompt"] = prompt
+    if entry.get("type") == "tag":
+        data["tag"] = entry.get("tag") or None
+    for name, kept in LAST.items():
+        if isinstance(entry.get(name), str) and entry[name]:
+            data[kept] = entry[name]

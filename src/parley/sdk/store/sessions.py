@@ -1,0 +1,264 @@
+"""The session functions for a program's own store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from parley.engine.clock import Stamp
+from parley.protocol.base import Json
+from parley.sdk import sessions
+from parley.sdk.sessions import (
+    ForkSessionResult,
+    SDKSessionInfo,
+    SessionMessage,
+    milliseconds,
+    project_key_for_directory,
+)
+from parley.sdk.store.checkout import METADATA, Materialised, materialised
+from parley.sdk.store.interface import SessionStore, can
+from parley.sdk.types.shapes import SessionKey, SessionSummaryEntry
+from parley.stores.session_open import is_uuid
+from parley.workspace import private_files
+
+BELOW = 2
+"""The folders above a transcript that are ours: `projects/<project>`."""
+BATCH_BYTES = 1 << 20
+
+
+def key_of(session_id: str, directory: str | None) -> SessionKey:
+    """Raises ValueError for what is no id."""
+    if not is_uuid(session_id):
+        raise ValueError(f"{session_id!r} is no id of a session")
+    return {"project_key": project_key_for_directory(directory), "session_id": session_id}
+
+
+def files_of(store: SessionStore, session_id: str, directory: str | None) -> Materialised:
+    return materialised(store, project_key_for_directory(directory), [session_id])
+
+
+async def list_sessions_from_store(
+    session_store: SessionStore, directory: str | None = None, limit: int | None = None, offset: int = 0
+) -> list[SDKSessionInfo]:
+    """Most recent first. Raises ValueError if the store cannot list sessions."""
+    project = project_key_for_directory(directory)
+    if not can(session_store, "list_sessions") and not can(session_store, "list_session_summaries"):
+        raise ValueError("the store can list neither sessions nor summaries")
+    times: dict[str, int] = {}
+    if can(session_store, "list_sessions"):
+        times = {one["session_id"]: one["mtime"] for one in await session_store.list_sessions(project)}
+    found: dict[str, SDKSessionInfo | None] = {}
+    if can(session_store, "list_session_summaries"):
+        for summary in await session_store.list_session_summaries(project):
+            # A summary that is older than its session was not kept up.
+            if summary["mtime"] >= times.get(summary["session_id"], 0):
+                found[summary["session_id"]] = of_summary(summary)
+    unread = [session_id for session_id in times if session_id not in found]
+    async with materialised(session_store, project, unread) as files:
+        for session_id in files.found:
+            info = sessions.get_session_info(session_id, directory, env=files.environment)
+            if info is not None:
+                info.last_modified = times[session_id]
+                found[session_id] = info
+    ordered = sorted((info for info in found.values() if info), key=lambda info: info.last_modified, reverse=True)
+    return ordered[offset : None if limit is None else offset + limit]
+
+
+def of_summary(summary: SessionSummaryEntry) -> SDKSessionInfo | None:
+    """None for what is no conversation of its own."""
+    data = summary["data"]
+    title = data.get("custom_title") or data.get("ai_title")
+    shown = title or data.get("first_prompt")
+    if data.get("is_sidechain") or not shown:
+        return None
+    return SDKSessionInfo(
+        session_id=summary["session_id"],
+        summary=shown,
+        last_modified=summary["mtime"],
+        custom_title=title,
+        first_prompt=data.get("first_prompt"),
+        git_branch=data.get("git_branch"),
+        cwd=data.get("cwd"),
+        tag=data.get("tag"),
+        created_at=milliseconds(data.get("created_at", "")) or None,
+    )
+
+
+async def get_session_info_from_store(
+    session_store: SessionStore, session_id: str, directory: str | None = None
+) -> SDKSessionInfo | None:
+    if not is_uuid(session_id):
+        return None
+    async with files_of(session_store, session_id, directory) as files:
+        return sessions.get_session_info(session_id, directory, env=files.environment)
+
+
+async def get_session_messages_from_store(
+    session_store: SessionStore,
+    session_id: str,
+    directory: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[SessionMessage]:
+    if not is_uuid(session_id):
+        return []
+    async with files_of(session_store, session_id, directory) as files:
+        return sessions.get_session_messages(session_id, directory, limit, offset, env=files.environment)
+
+
+async def list_subagents_from_store(
+    session_store: SessionStore, session_id: str, directory: str | None = None
+) -> list[str]:
+    """Raises ValueError if the store cannot list subagents."""
+    if not can(session_store, "list_subkeys"):
+        raise ValueError("the store cannot list subagents")
+    if not is_uuid(session_id):
+        return []
+    subpaths = await session_store.list_subkeys(
+        {"project_key": project_key_for_directory(directory), "session_id": session_id}
+    )
+    names = [Path(subpath).name for subpath in subpaths if subpath.startswith("subagents/")]
+    return sorted(name.removeprefix("agent-") for name in names if name.startswith("agent-"))
+
+
+async def get_subagent_messages_from_store(
+    session_store: SessionStore,
+    session_id: str,
+    agent_id: str,
+    directory: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[SessionMessage]:
+    if not is_uuid(session_id):
+        return []
+    async with files_of(session_store, session_id, directory) as files:
+        return sessions.get_subagent_messages(session_id, agent_id, directory, limit, offset, env=files.environment)
+
+
+async def rename_session_via_store(
+    session_store: SessionStore, session_id: str, title: str, directory: str | None = None
+) -> None:
+    """Raises ValueError."""
+    key = key_of(session_id, directory)
+    if not title.strip():
+        raise ValueError("a title must have a letter")
+    await append(session_store, key, {"type": "custom-title", "customTitle": title.strip()})
+
+
+async def tag_session_via_store(
+    session_store: SessionStore, session_id: str, tag: str | None, directory: str | None = None
+) -> None:
+    """None removes the tag. Raises ValueError."""
+    key = key_of(session_id, directory)
+    if tag is not None and not tag.strip():
+        raise ValueError("a tag must have a letter; None takes it away")
+    await append(session_store, key, {"type": "tag", "tag": (tag or "").strip()})
+
+
+async def append(store: SessionStore, key: SessionKey, line: Json) -> None:
+    stamp = Stamp()
+    entry: Any = {**line, "sessionId": key["session_id"], "uuid": stamp.new_uuid(), "timestamp": stamp.now()}
+    await store.append(key, [entry])
+
+
+async def delete_session_via_store(session_store: SessionStore, session_id: str, directory: str | None = None) -> None:
+    """No effect if the store cannot delete. Raises ValueError."""
+    key = key_of(session_id, directory)
+    if can(session_store, "delete"):
+        await session_store.delete(key)
+
+
+async def fork_session_via_store(
+    session_store: SessionStore,
+    session_id: str,
+    directory: str | None = None,
+    up_to_message_id: str | None = None,
+    title: str | None = None,
+) -> ForkSessionResult:
+    """A copy with new ids. Raises ValueError, FileNotFoundError."""
+    key = key_of(session_id, directory)
+    lines: list[Any] | None = await session_store.load(key)
+    if lines is None:
+        raise FileNotFoundError(f"there is no session {session_id}")
+    copied, new = forked(lines, session_id, up_to_message_id), Stamp().new_uuid()
+    info = await get_session_info_from_store(session_store, session_id, directory)
+    named = title or f"{info.summary if info is not None else 'session'} (fork)"
+    entries: list[Any] = [{**line, "sessionId": new} for line in copied]
+    entries.append({"type": "custom-title", "customTitle": named, "sessionId": new, "uuid": Stamp().new_uuid()})
+    await session_store.append({**key, "session_id": new}, entries)
+    return ForkSessionResult(new)
+
+
+LINKS = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssistantUUID")
+
+
+def forked(lines: list[Json], session_id: str, up_to: str | None) -> list[Json]:
+    """The lines with ids of their own, up to and with one of them. Raises ValueError."""
+    new_uuid = Stamp().new_uuid
+    kept = [line for line in lines if not line.get("isSidechain") and line.get("type") not in ("custom-title", "tag")]
+    if up_to is not None:
+        at = next((number for number, line in enumerate(kept) if line.get("uuid") == up_to), None)
+        if at is None:
+            raise ValueError(f"there is no message {up_to!r} in the session {session_id}")
+        kept = kept[: at + 1]
+    if not any(line.get("type") in ("user", "assistant") for line in kept):
+        raise ValueError(f"the session {session_id} has nothing to be forked")
+    renamed = {line["uuid"]: new_uuid() for line in kept if isinstance(line.get("uuid"), str)}
+    return [
+        {
+            **line,
+            **{name: renamed.get(line[name], line[name]) for name in LINKS if isinstance(line.get(name), str)},
+            **({"forkedFrom": {"sessionId": session_id, "messageUuid": line["uuid"]}} if "uuid" in line else {}),
+        }
+        for line in kept
+    ]
+
+
+async def import_session_to_store(
+    session_id: str,
+    store: SessionStore,
+    *,
+    directory: str | None = None,
+    include_subagents: bool = True,
+    batch_size: int = 500,
+) -> None:
+    """Copy a session from disk into a store. Raises ValueError, FileNotFoundError."""
+    shelf = sessions.Shelf(directory, None, None)
+    found, _ = shelf.known(session_id)
+    path = Path(found.path(session_id))
+    key: SessionKey = {"project_key": path.parent.name, "session_id": session_id}
+    await send(store, key, path, batch_size, BELOW)
+    if not include_subagents:
+        return
+    home = path.with_suffix("")
+    for agent in sorted(home.glob("subagents/**/agent-*.jsonl")):
+        subpath = agent.relative_to(home).as_posix().removesuffix(".jsonl")
+        part: SessionKey = {**key, "subpath": subpath}
+        below = BELOW + len(agent.relative_to(path.parent).parts) - 1
+        meta = agent.with_suffix(".meta.json")
+        if meta.exists():
+            data = private_files.read(meta, below=below)
+            head: Any = {**msgspec.json.decode(data, type=dict), "type": METADATA}
+            await store.append(part, [head])
+        await send(store, part, agent, batch_size, below)
+
+
+async def send(store: SessionStore, key: SessionKey, path: Path, batch_size: int, below: int) -> None:
+    """Raises OSError for a file that a link leads to: `below` is how many of the folders above it are ours."""
+    batch: list[Any] = []
+    size = 0
+    with os.fdopen(private_files.open_file(path, os.O_RDONLY, below=below), "rb") as file:
+        for line in file:
+            try:
+                batch.append(msgspec.json.decode(line, type=dict))
+            except msgspec.DecodeError:
+                continue  # torn by a crash, or no line of a transcript
+            size += len(line)
+            if len(batch) >= batch_size or size >= BATCH_BYTES:
+                await store.append(key, batch)
+                batch, size = [], 0
+    if batch:
+        await store.append(key, batch)

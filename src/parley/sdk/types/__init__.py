@@ -1,0 +1,1 @@
+"""Messages, content blocks and the shapes of plain dictionaries."""

@@ -1,0 +1,272 @@
+"""Messages that the client yields.
+
+Every message that came over the wire knows the line it came from:
+
+    message.wire    the message of parley.protocol, with all its fields typed
+    message.raw     the line as a plain object
+
+so that nothing an engine says is lost, whatever the classes know of it. A line of a kind
+that nobody knows is an `Unknown`; one that cannot be read is an `Unreadable`, and the
+stream goes on behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import Json
+from parley.protocol.base import Message as WireMessage
+from parley.sdk.types.blocks import ContentBlock, TextBlock
+from parley.sdk.types.shapes import (
+    MessageOrigin,
+    ModelUsage,
+    RateLimitStatus,
+    RateLimitType,
+    SessionKey,
+    TaskNotificationStatus,
+    TaskUpdatedStatus,
+    TaskUsage,
+)
+
+AssistantMessageError = str
+"""authentication_failed, billing_error, rate_limit, invalid_request, server_error, unknown, or a newer word."""
+
+
+def object_of(line: bytes) -> Any:
+    """The JSON of a line that has been read once, also where it has numbers that msgspec finds too long."""
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.ValidationError:
+        import json
+
+        return json.loads(line, parse_int=float)
+
+
+class Told:
+    """A message that may have come over the wire."""
+
+    @property
+    def wire(self) -> WireMessage | None:
+        """The protocol message; None if this one was created locally."""
+        return self.__dict__.get("_wire")
+
+    @property
+    def raw(self) -> Json:
+        """The line as a dict; empty if the message was created locally."""
+        line = self.wire.line if self.wire is not None else None
+        return {} if line is None else object_of(line)
+
+
+@dataclass
+class UserMessage(Told):
+    """A prompt, a tool result, an echo, or a note of the engine."""
+
+    content: str | list[ContentBlock]
+    uuid: str | None = None
+    parent_tool_use_id: str | None = None
+    tool_use_result: Any = None
+    origin: MessageOrigin | None = None
+
+
+@dataclass
+class AssistantMessage(Told):
+    """Finished content of the model, usually one block per message."""
+
+    content: list[ContentBlock]
+    model: str
+    parent_tool_use_id: str | None = None
+    error: AssistantMessageError | None = None
+    usage: Json | None = None
+    message_id: str | None = None
+    stop_reason: str | None = None
+    session_id: str | None = None
+    uuid: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined."""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+
+@dataclass
+class SystemMessage(Told):
+    """A message of the engine: `init`, `status`, `compact_boundary` and others."""
+
+    subtype: str
+    data: Json
+    """The whole line."""
+
+
+@dataclass
+class TaskStartedMessage(SystemMessage):
+    task_id: str
+    description: str
+    uuid: str
+    session_id: str
+    tool_use_id: str | None = None
+    task_type: str | None = None
+
+
+@dataclass
+class TaskProgressMessage(SystemMessage):
+    task_id: str
+    description: str
+    usage: TaskUsage
+    uuid: str
+    session_id: str
+    tool_use_id: str | None = None
+    last_tool_name: str | None = None
+
+
+@dataclass
+class TaskNotificationMessage(SystemMessage):
+    task_id: str
+    status: TaskNotificationStatus
+    output_file: str
+    summary: str
+    uuid: str
+    session_id: str
+    tool_use_id: str | None = None
+    usage: TaskUsage | None = None
+
+
+@dataclass
+class TaskUpdatedMessage(SystemMessage):
+    task_id: str
+    patch: Json
+    status: TaskUpdatedStatus | None = None
+    session_id: str | None = None
+    uuid: str | None = None
+
+
+@dataclass
+class HookEventMessage(SystemMessage):
+    """A hook started, made progress or replied."""
+
+    hook_event_name: str = ""
+    session_id: str | None = None
+    uuid: str | None = None
+
+
+@dataclass
+class MirrorErrorMessage(SystemMessage):
+    """Writing to the program's session store failed."""
+
+    key: SessionKey | None = None
+    error: str = ""
+
+
+@dataclass
+class DeferredToolUse:
+    """A call that a hook deferred; it is decided when the session is resumed."""
+
+    id: str
+    name: str
+    input: Json
+
+
+@dataclass
+class ResultMessage(Told):
+    """The end of a turn."""
+
+    subtype: str
+    duration_ms: int
+    duration_api_ms: int
+    is_error: bool
+    num_turns: int
+    session_id: str
+    stop_reason: str | None = None
+    total_cost_usd: float | None = None
+    usage: Json | None = None
+    result: str | None = None
+    structured_output: Any = None
+    model_usage: dict[str, ModelUsage] | None = None
+    permission_denials: list[Any] | None = None
+    deferred_tool_use: DeferredToolUse | None = None
+    errors: list[str] | None = None
+    api_error_status: int | None = None
+    uuid: str | None = None
+    terminal_reason: str | None = None
+    origin: MessageOrigin | None = None
+
+
+@dataclass
+class StreamEvent(Told):
+    """One event of the model's stream."""
+
+    uuid: str
+    session_id: str
+    event: Json
+    parent_tool_use_id: str | None = None
+
+
+@dataclass
+class RateLimitInfo:
+    status: RateLimitStatus
+    resets_at: int | None = None
+    rate_limit_type: RateLimitType | None = None
+    utilization: float | None = None
+    overage_status: RateLimitStatus | None = None
+    overage_resets_at: int | None = None
+    overage_disabled_reason: str | None = None
+    raw: Json = field(default_factory=dict)
+
+
+@dataclass
+class RateLimitEvent(Told):
+    rate_limit_info: RateLimitInfo
+    uuid: str
+    session_id: str
+
+
+@dataclass
+class ConversationResetMessage(Told):
+    """The conversation was replaced, for example by `/clear`."""
+
+    new_conversation_id: str
+    uuid: str
+    session_id: str
+
+
+@dataclass
+class Notice(Told):
+    """Any other known message: tool progress, prompt state, an error."""
+
+    type: str
+    data: Json
+
+
+@dataclass
+class Unknown(Told):
+    """A message of an unknown type, with all its data."""
+
+    type: str
+    subtype: str | None
+    data: Json
+
+
+@dataclass
+class Unreadable(Told):
+    """A line that could not be read: not JSON, too long, or with an invalid field. The stream continues."""
+
+    reason: str
+    type: str | None = None
+
+
+Message = (
+    UserMessage
+    | AssistantMessage
+    | SystemMessage
+    | ResultMessage
+    | StreamEvent
+    | RateLimitEvent
+    | ConversationResetMessage
+    | Notice
+    | Unknown
+    | Unreadable
+)
+
+TERMINAL_TASK_STATUSES: frozenset[str] = frozenset({"completed", "failed", "stopped", "killed"})

@@ -1,0 +1,363 @@
+"""Typed dicts and literals.
+
+Names and keys are those of the official SDK; nothing here does anything at run time.
+Hooks have theirs in hooks.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, Required, TypedDict
+
+PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
+PermissionBehavior = Literal["allow", "deny", "ask"]
+PermissionUpdateDestination = Literal["userSettings", "projectSettings", "localSettings", "session"]
+EffortLevel = Literal["low", "medium", "high", "xhigh", "max"]
+SettingSource = Literal["user", "project", "local"]
+SdkBeta = Literal["context-1m-2025-08-07"]
+FastModeState = Literal["off", "cooldown", "on"]
+FastModeDisabledReason = Literal[
+    "free",
+    "preference",
+    "extra_usage_disabled",
+    "network_error",
+    "unknown",
+    "not_first_party",
+    "disabled_by_env",
+    "model_not_allowed",
+    "sdk_opt_in_required",
+    "pending",
+]
+TaskNotificationStatus = Literal["completed", "failed", "stopped"]
+TaskUpdatedStatus = Literal["pending", "running", "paused", "completed", "failed", "killed"]
+RateLimitStatus = Literal["allowed", "allowed_warning", "rejected"]
+RateLimitType = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"]
+MessageOriginKind = Literal[
+    "human",
+    "channel",
+    "peer",
+    "task-notification",
+    "coordinator",
+    "unclassified",
+    "observer",
+    "auto-continuation",
+    "observer-activity",
+]
+TaskNotificationOriginSubkind = Literal["scheduled-trigger", "peer-send-message"]
+ThinkingDisplay = Literal["summarized", "omitted"]
+SessionStoreFlushMode = Literal["batched", "eager"]
+McpServerConnectionStatus = Literal["connected", "failed", "needs-auth", "pending", "disabled"]
+
+MessageOrigin = TypedDict(
+    "MessageOrigin",
+    {
+        "kind": Required[MessageOriginKind],
+        "server": str,
+        "from": str,
+        "name": str,
+        "fromSession": str,
+        "senderTaskId": str,
+        "body": str,
+        "verifiedPeerPid": int,
+        "subkind": TaskNotificationOriginSubkind,
+    },
+    total=False,
+)
+
+
+class TaskUsage(TypedDict):
+    total_tokens: int
+    tool_uses: int
+    duration_ms: int
+
+
+class ModelUsage(TypedDict):
+    inputTokens: int
+    outputTokens: int
+    cacheReadInputTokens: int
+    cacheCreationInputTokens: int
+    webSearchRequests: int
+    costUSD: float
+    contextWindow: int
+    maxOutputTokens: int
+    canonicalModel: NotRequired[str]
+    provider: NotRequired[str]
+
+
+# The init line.
+
+
+class SystemInitMcpServer(TypedDict):
+    name: str
+    status: str
+    source: NotRequired[str]
+
+
+class SystemInitPlugin(TypedDict):
+    name: str
+    path: str
+    version: NotRequired[str]
+
+
+class SystemInitPluginError(TypedDict):
+    plugin: str
+    type: str
+    message: str
+    path: NotRequired[str]
+
+
+class SystemInitData(TypedDict):
+    type: Literal["system"]
+    subtype: Literal["init"]
+    uuid: str
+    session_id: str
+    agents: NotRequired[list[str]]
+    apiKeySource: str
+    betas: NotRequired[list[str]]
+    claude_code_version: str
+    cwd: str
+    tools: list[str]
+    mcp_servers: list[SystemInitMcpServer]
+    model: str
+    permissionMode: PermissionMode
+    slash_commands: list[str]
+    terminal_slash_commands: NotRequired[list[str]]
+    output_style: str
+    skills: list[str]
+    plugins: list[SystemInitPlugin]
+    plugin_errors: NotRequired[list[SystemInitPluginError]]
+    fast_mode_state: NotRequired[FastModeState]
+    fast_mode_disabled_reason: NotRequired[FastModeDisabledReason]
+    capabilities: NotRequired[list[str]]
+
+
+# What options are made of.
+
+
+class SystemPromptPreset(TypedDict):
+    type: Literal["preset"]
+    preset: Literal["claude_code"]
+    append: NotRequired[str]
+    exclude_dynamic_sections: NotRequired[bool]
+    snapshot: NotRequired[bool]
+
+
+class SystemPromptCustom(TypedDict):
+    type: Literal["custom"]
+    prompt: str
+    snapshot: NotRequired[bool]
+
+
+class SystemPromptFile(TypedDict):
+    type: Literal["file"]
+    path: str
+
+
+class ToolsPreset(TypedDict):
+    type: Literal["preset"]
+    preset: Literal["claude_code"]
+
+
+class TaskBudget(TypedDict):
+    total: int
+
+
+class ThinkingConfigAdaptive(TypedDict):
+    type: Literal["adaptive"]
+    display: NotRequired[ThinkingDisplay]
+
+
+class ThinkingConfigEnabled(TypedDict):
+    type: Literal["enabled"]
+    budget_tokens: int
+    display: NotRequired[ThinkingDisplay]
+
+
+class ThinkingConfigDisabled(TypedDict):
+    type: Literal["disabled"]
+
+
+ThinkingConfig = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfigDisabled
+
+
+class SdkPluginConfig(TypedDict):
+    type: Literal["local"]
+    path: str
+
+
+class SandboxNetworkConfig(TypedDict, total=False):
+    allowedDomains: list[str]
+    deniedDomains: list[str]
+    allowManagedDomainsOnly: bool
+    allowUnixSockets: list[str]
+    allowAllUnixSockets: bool
+    allowLocalBinding: bool
+    allowMachLookup: list[str]
+    httpProxyPort: int
+    socksProxyPort: int
+
+
+SandboxIgnoreViolations = dict[str, list[str]]
+
+
+class SandboxSettings(TypedDict, total=False):
+    enabled: bool
+    autoAllowBashIfSandboxed: bool
+    excludedCommands: list[str]
+    allowUnsandboxedCommands: bool
+    network: SandboxNetworkConfig
+    ignoreViolations: SandboxIgnoreViolations
+    enableWeakerNestedSandbox: bool
+
+
+# MCP servers.
+
+
+class McpServerTerms(TypedDict):
+    """What our engine reads of a server that is not in this program, whatever it is reached by."""
+
+    required: NotRequired[bool]
+    """No model is asked before this server is there."""
+    timeout: NotRequired[int]
+    """Milliseconds of silence a call may have; 0 is any."""
+
+
+class McpStdioServerConfig(McpServerTerms):
+    type: NotRequired[Literal["stdio"]]
+    command: str
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+
+
+class McpSSEServerConfig(McpServerTerms):
+    type: Literal["sse"]
+    url: str
+    headers: NotRequired[dict[str, str]]
+
+
+class McpHttpServerConfig(McpServerTerms):
+    type: Literal["http"]
+    url: str
+    headers: NotRequired[dict[str, str]]
+
+
+class McpSdkServerConfig(TypedDict):
+    type: Literal["sdk"]
+    name: str
+    instance: Any
+    """From `create_sdk_mcp_server`, or a server of the `mcp` package."""
+
+
+McpServerConfig = McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig | McpSdkServerConfig
+
+
+class McpSdkServerConfigStatus(TypedDict):
+    type: Literal["sdk"]
+    name: str
+
+
+class McpClaudeAIProxyServerConfig(TypedDict):
+    type: Literal["claudeai-proxy"]
+    url: str
+    id: str
+
+
+McpServerStatusConfig = (
+    McpStdioServerConfig
+    | McpSSEServerConfig
+    | McpHttpServerConfig
+    | McpSdkServerConfigStatus
+    | McpClaudeAIProxyServerConfig
+)
+
+
+class McpServerInfo(TypedDict):
+    name: str
+    version: str
+
+
+class McpToolAnnotations(TypedDict, total=False):
+    readOnly: bool
+    destructive: bool
+    openWorld: bool
+
+
+class McpToolInfo(TypedDict):
+    name: str
+    description: NotRequired[str]
+    annotations: NotRequired[McpToolAnnotations]
+
+
+class McpServerStatus(TypedDict):
+    name: str
+    status: McpServerConnectionStatus
+    serverInfo: NotRequired[McpServerInfo]
+    error: NotRequired[str]
+    config: NotRequired[McpServerStatusConfig]
+    scope: NotRequired[str]
+    tools: NotRequired[list[McpToolInfo]]
+
+
+class McpStatusResponse(TypedDict):
+    mcpServers: list[McpServerStatus]
+
+
+# Answers and sessions.
+
+
+class ContextUsageCategory(TypedDict):
+    name: str
+    tokens: int
+    color: str
+    isDeferred: NotRequired[bool]
+
+
+class ContextUsageResponse(TypedDict):
+    categories: list[ContextUsageCategory]
+    totalTokens: int
+    maxTokens: int
+    rawMaxTokens: int
+    percentage: float
+    model: str
+    isAutoCompactEnabled: bool
+    memoryFiles: list[dict[str, Any]]
+    mcpTools: list[dict[str, Any]]
+    agents: list[dict[str, Any]]
+    gridRows: list[list[dict[str, Any]]]
+    autoCompactThreshold: NotRequired[int]
+    deferredBuiltinTools: NotRequired[list[dict[str, Any]]]
+    systemTools: NotRequired[list[dict[str, Any]]]
+    systemPromptSections: NotRequired[list[dict[str, Any]]]
+    slashCommands: NotRequired[dict[str, Any]]
+    skills: NotRequired[dict[str, Any]]
+    messageBreakdown: NotRequired[dict[str, Any]]
+    apiUsage: NotRequired[dict[str, Any] | None]
+
+
+class SessionKey(TypedDict):
+    project_key: str
+    session_id: str
+    subpath: NotRequired[str]
+
+
+class SessionListSubkeysKey(TypedDict):
+    project_key: str
+    session_id: str
+
+
+class SessionStoreEntry(TypedDict, total=False):
+    """One line of a transcript; it can have more keys."""
+
+    type: Required[str]
+    uuid: str
+    timestamp: str
+
+
+class SessionStoreListEntry(TypedDict):
+    session_id: str
+    mtime: int
+
+
+class SessionSummaryEntry(TypedDict):
+    session_id: str
+    mtime: int
+    data: dict[str, Any]

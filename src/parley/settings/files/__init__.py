@@ -1,0 +1,1 @@
+"""What users define in files: agents, commands, skills, memory files, plugins, output styles."""

@@ -1,0 +1,53 @@
+"""Output styles: a named text that tells a model how to answer.
+
+`outputStyle` names it; it is `output-styles/NAME.md` in the project's `.claude` or in the
+config folder, the project's first. It is text and needs no trust.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from parley.settings import safe_read
+from parley.settings.base import DEFAULT_STYLE, Flaw, Style, shown
+
+NAME = re.compile(r"\w[\w .-]{0,63}")
+FRONT = re.compile(r"\A---\r?\n.*?^---\s*?$", re.DOTALL | re.MULTILINE)
+MOST_BYTES = 100_000
+
+
+def find(name: str, config: Path, project: str | None) -> Style:
+    """The style of that name, without its front matter; the default one if there is none or it cannot be used."""
+    if name == DEFAULT_STYLE:
+        return Style()
+    if NAME.fullmatch(name) is None:
+        return Style(flaw=Flaw(path="outputStyle", text=f"{shown(name)!r} is no name of a style"))
+    flaw = Flaw(path="outputStyle", text=f"there is no style {name!r}; the default one is used")
+    places: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
+    if project is not None:
+        places.insert(0, (Path(project, ".claude", "output-styles"), (project,)))
+    for folder, beneath in places:
+        path = folder / f"{name}.md"
+        try:
+            text = safe_read.read(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
+        except safe_read.Absent:
+            continue
+        except (safe_read.Unfit, UnicodeDecodeError) as found:
+            flaw = Flaw(path=str(path), text=f"is not used as a style: {found}")
+            continue
+        return Style(name=name, text=FRONT.sub("", text).strip())
+    return Style(flaw=flaw)
+
+
+def names(config: Path | None, project: str | None) -> list[str]:
+    """The styles there are, the default one first."""
+    folders = [config / "output-styles"] if config is not None else []
+    folders += [Path(project, ".claude", "output-styles")] if project is not None else []
+    found: set[str] = set()
+    for folder in folders:
+        with suppress(OSError):
+            found |= {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}
+    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if NAME.fullmatch(name))]

@@ -1,0 +1,1 @@
+"""Stores that keep a session's log in files."""

@@ -1,0 +1,166 @@
+"""The layout of the original CLI: `<config>/projects/<project>/<session>.jsonl`.
+
+The session functions of the official SDKs read these files directly, so our lines have
+the fields they look for: `type`, `uuid`, `parentUuid`, `sessionId`, `timestamp`, `message`.
+Files are private to the user (0600). A log is created with its first entry. Who holds a
+session stands in `<config>/leases/<session>`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from parley.errors import SessionError, UnknownSession
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.files.base import Files, is_there, looking
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import is_held, take
+from parley.stores.files.transcript import BELOW, Reader, Transcript
+from parley.workspace import private_files
+
+LONGEST_KEY = 200
+SESSION = re.compile(rf"(?!agent-){PLAIN_ID.pattern}")
+"""Older versions of the original keep the transcripts of subagents beside those of sessions."""
+
+
+class Claude(Files):
+    """The sessions of one project below one config folder."""
+
+    def __init__(self, config: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
+        self._projects = config / "projects"
+        self._leases = config / "leases"
+        self._complain = complain
+        self._folder = self._projects / project_key(context.cwd)
+        self._context = context
+
+    def exists(self, session_id: str) -> bool:
+        return self._find(session_id) is not None
+
+    def is_held(self, session_id: str) -> bool:
+        return is_held(self._leases / plain(session_id))
+
+    def create(self, session_id: str) -> Transcript:
+        return self._held(self._folder / f"{plain(session_id)}.jsonl", session_id)
+
+    def open(self, session_id: str, *, steal: bool = False) -> Transcript:
+        return self._held(self._known(session_id), session_id, steal=steal)
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        return Reader(self._known(session_id), session_id, self._complain).entries(after)
+
+    def _held(self, path: Path, session_id: str, *, steal: bool = False) -> Transcript:
+        lease = take(self._leases / session_id, session_id, steal=steal)
+        return Transcript(path, session_id, self._context, lease, self._complain)
+
+    def newest(self) -> str | None:
+        latest = self.list(self._context.cwd, limit=1)
+        return latest[0].id if latest else None
+
+    def info(self, session_id: str) -> Info | None:
+        from parley.stores.files.session_summary import glance
+
+        found = self._find(session_id)
+        return glance(found, session_id) if found is not None else None
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        from parley.stores.files.session_summary import listed
+
+        return listed(self._files(project), limit, offset)
+
+    def rename(self, session_id: str, title: str) -> None:
+        from parley.stores.files.session_summary import entitle
+
+        entitle(self._known(session_id), session_id, title)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        from parley.stores.files.session_summary import label
+
+        label(self._known(session_id), session_id, tag)
+
+    def delete(self, session_id: str) -> None:
+        import shutil
+
+        path = self._known(session_id)
+        with take(self._leases / session_id, session_id):
+            try:
+                with private_files.opened_folder(path.parent, below=BELOW) as (folder, _):
+                    with suppress(FileNotFoundError):
+                        os.unlink(path.name, dir_fd=folder)
+                    # What its subagents said lies beside it.
+                    shutil.rmtree(session_id, ignore_errors=True, dir_fd=folder)
+            except OSError as flaw:
+                raise SessionError(f"the session cannot be deleted at {path}: {flaw.strerror}") from None
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        from parley.stores.files.session_summary import searched
+
+        return searched(self._files(None), text, limit)
+
+    def _files(self, project: str | None) -> builtins.list[tuple[str, Path]]:
+        """The ids and files of sessions, those written last first."""
+        from parley.stores.files.session_summary import by_age
+
+        folder = "*" if project is None else project_key(project)
+        with looking():
+            found = by_age(self._projects.glob(f"{folder}/*.jsonl"), self._complain)
+        return [(file.stem, file) for file in found if SESSION.fullmatch(file.stem)]
+
+    def path(self, session_id: str) -> str:
+        return str(self._find(session_id) or self._folder / f"{session_id}.jsonl")
+
+    def _known(self, session_id: str) -> Path:
+        """Raises UnknownSession."""
+        found = self._find(session_id)
+        if found is None:
+            raise UnknownSession(session_id)
+        return found
+
+    def _find(self, session_id: str) -> Path | None:
+        """The session's file, in this project or, failing that, in any other."""
+        if not PLAIN_ID.fullmatch(session_id):
+            return None
+        here = self._folder / f"{session_id}.jsonl"
+        with looking():
+            if is_there(here):
+                return here
+            elsewhere = sorted(self._projects.glob(f"*/{session_id}.jsonl"))
+            return next(filter(is_there, elsewhere), None)
+
+
+def project_key(cwd: str) -> str:
+    """The folder name of a project: the path with everything but letters and digits as dashes."""
+    path = composed(os.path.realpath(cwd))
+    key = re.sub(r"[^A-Za-z0-9]", "-", path)
+    return key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}-{base36(abs(hash32(path)))}"
+
+
+def composed(text: str) -> str:
+    """Letters and their accents as one character each (NFC), as the readers of the layout have them."""
+    if text.isascii():
+        return text
+    import unicodedata
+
+    return unicodedata.normalize("NFC", text)
+
+
+def hash32(text: str) -> int:
+    """`h * 31 + c` over UTF-16 units in 32 signed bits: what JavaScript programs compute."""
+    value = 0
+    units = text.encode("utf-16-le")
+    for at in range(0, len(units), 2):
+        value = (value * 31 + int.from_bytes(units[at : at + 2], "little")) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+        if number == 0:
+            return digits

@@ -1,0 +1,195 @@
+"""A folder per session: `sessions/<session>/{session.json,messages.jsonl,state.json}`.
+
+`messages.jsonl` is the log, line for line as in the layout of the original CLI, with the same
+checksums; it alone is the truth. The other two are for those who look from outside: what the
+session is (`session.json`), and how it stands (`state.json`: mode, model, todos, usage,
+cost). They are replaced as a whole, at the end of each turn.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import SessionError, UnknownSession
+from parley.protocol.base import Json
+from parley.stores.base import PLAIN_ID, Entry, Hit, Info, plain
+from parley.stores.files.base import Files, is_there, looking
+from parley.stores.files.entry_codec import Context
+from parley.stores.files.lease import is_held, take
+from parley.stores.files.session_summary import by_age, entitle, glance, label, listed, searched
+from parley.stores.files.transcript import BELOW, Reader, Transcript
+from parley.workspace import private_files
+
+PROTOCOL_VERSION = "2024-11-05"
+MESSAGES, SESSION, STATE = "messages.jsonl", "session.json", "state.json"
+
+
+class FolderLog:
+    def __init__(self, folder: Path, session_id: str, transcript: Transcript, complain: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._session_id = session_id
+        self._transcript = transcript
+        self._complain = complain
+        self._state: Json = {}
+        self._is_new = True
+
+    def append(self, entry: Entry) -> None:
+        self._transcript.append(entry)
+        fold(self._state, entry)
+        if self._is_new or entry.kind == "result":
+            self._is_new = False
+            self._describe()
+
+    def sync(self) -> None:
+        self._transcript.sync()
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        for entry in self._transcript.entries():
+            fold(self._state, entry)
+            if entry.seq > after:
+                yield entry
+
+    def close(self) -> None:
+        self._transcript.close()
+
+    def _describe(self) -> None:
+        try:
+            replace(self._folder / STATE, self._state)
+            describe(self._folder, self._session_id)
+        except SessionError as flaw:
+            self._complain(str(flaw))  # the entry is in the log, and that is what counts
+
+
+def fold(state: Json, entry: Entry) -> None:
+    """Take in what an entry says of how the session stands."""
+    message = entry.message
+    if entry.context and (mode := entry.context.get("permissionMode")):
+        state["mode"] = mode
+    if entry.kind == "assistant" and isinstance(inner := message.get("message"), dict):
+        state |= {"model": inner["model"]} if inner.get("model") else {}
+        content = inner.get("content")
+        for block in content if isinstance(content, list) else ():
+            if block.get("type") == "tool_use" and block.get("name") == "TodoWrite":
+                state["todos"] = block["input"].get("todos", [])
+    elif entry.kind == "result":
+        state |= {name: message[field] for name, field in RESULT.items() if field in message}
+    elif entry.kind == "mode" and "mode" in message:
+        state["mode"] = message["mode"]
+
+
+RESULT = {"usage": "usage", "cost_usd": "total_cost_usd", "turns": "num_turns"}
+
+
+class Folder(Files):
+    """The sessions of all projects below one folder."""
+
+    def __init__(self, root: Path, context: Context, complain: Callable[[str], None] = lambda text: None) -> None:
+        self._root = root / "sessions"
+        self._leases = root / "leases"
+        self._context = context
+        self._complain = complain
+
+    def exists(self, session_id: str) -> bool:
+        with looking():
+            return PLAIN_ID.fullmatch(session_id) is not None and is_there(self._messages(session_id))
+
+    def is_held(self, session_id: str) -> bool:
+        return is_held(self._leases / plain(session_id))
+
+    def create(self, session_id: str) -> FolderLog:
+        return self._held(plain(session_id))
+
+    def open(self, session_id: str, *, steal: bool = False) -> FolderLog:
+        self._known(session_id)
+        return self._held(session_id, steal=steal)
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        return Reader(self._known(session_id), session_id, self._complain).entries(after)
+
+    def _held(self, session_id: str, *, steal: bool = False) -> FolderLog:
+        lease = take(self._leases / session_id, session_id, steal=steal)
+        path = self._messages(session_id)
+        transcript = Transcript(path, session_id, self._context, lease, self._complain)
+        return FolderLog(path.parent, session_id, transcript, self._complain)
+
+    def newest(self) -> str | None:
+        found = self.list(self._context.cwd, limit=1)
+        return found[0].id if found else None
+
+    def info(self, session_id: str) -> Info | None:
+        return glance(self._messages(session_id), session_id) if PLAIN_ID.fullmatch(session_id) else None
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        if project is None:
+            return listed(self._files(), limit, offset)
+        here = os.path.realpath(project)
+        found = listed(self._files(), None, 0)
+        homes = {cwd: os.path.realpath(cwd) for cwd in {info.cwd for info in found}}
+        return [info for info in found if homes[info.cwd] == here][offset:][:limit]
+
+    def rename(self, session_id: str, title: str) -> None:
+        entitle(self._known(session_id), session_id, title)
+        describe(self._messages(session_id).parent, session_id)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        label(self._known(session_id), session_id, tag)
+        describe(self._messages(session_id).parent, session_id)
+
+    def delete(self, session_id: str) -> None:
+        path = self._known(session_id)
+        with take(self._leases / session_id, session_id):
+            try:
+                private_files.remove_tree(path.parent, below=1)
+            except OSError as flaw:
+                raise SessionError(f"the session cannot be deleted at {path.parent}: {flaw.strerror}") from None
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        return searched(self._files(), text, limit)
+
+    def path(self, session_id: str) -> str:
+        return str(self._messages(session_id))
+
+    def _files(self) -> builtins.list[tuple[str, Path]]:
+        """The ids and logs of all sessions, those written last first."""
+        with looking():
+            found = by_age(self._root.glob(f"*/{MESSAGES}"), self._complain)
+        return [(file.parent.name, file) for file in found]
+
+    def _messages(self, session_id: str) -> Path:
+        return self._root / session_id / MESSAGES
+
+    def _known(self, session_id: str) -> Path:
+        """Raises UnknownSession."""
+        if not self.exists(session_id):
+            raise UnknownSession(session_id)
+        return self._messages(session_id)
+
+
+def describe(folder: Path, session_id: str) -> None:
+    """Write `session.json`. Raises SessionError."""
+    info = glance(folder / MESSAGES, session_id)
+    if info is not None:
+        more = {"model": model_of(folder), "protocol_version": PROTOCOL_VERSION}
+        replace(folder / SESSION, {**msgspec.to_builtins(info), **more})
+
+
+def model_of(folder: Path) -> str | None:
+    """The model that the session was last told to have; None if no model has spoken."""
+    try:
+        state = msgspec.json.decode(private_files.read(folder / STATE, below=BELOW))
+    except (OSError, msgspec.DecodeError):
+        return None
+    return state.get("model") if isinstance(state, dict) else None
+
+
+def replace(path: Path, content: Json) -> None:
+    """Put a file in place as a whole. Raises SessionError."""
+    try:
+        private_files.replace(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", below=BELOW)
+    except OSError as flaw:
+        raise SessionError(f"the session cannot be written to {path}: {flaw.strerror}") from None

@@ -1,0 +1,213 @@
+"""Sessions in a PostgreSQL database (`--store postgres://…`), for engines on many hosts."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.errors import SessionError, UnknownSession
+from parley.protocol.base import Json
+from parley.stores.base import PLAIN_ID, Agent, Entry, Hit, Info, Mended, plain
+from parley.stores.files.entry_codec import Context
+from parley.stores.search_text import excerpt, said, words
+from parley.stores.sql.postgres_log import LOCK, AgentLog, PostgresLog, connect, entries, rows, told
+from parley.stores.sql.rows import agent_key, aside_key, damage, keys_below
+
+if TYPE_CHECKING:
+    import psycopg
+
+VERSION = 2
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS parley_version (part text PRIMARY KEY, version int NOT NULL);
+CREATE TABLE IF NOT EXISTS parley_sessions (
+    id text PRIMARY KEY, cwd text NOT NULL, git_branch text, title text, tag text, first_prompt text,
+    created text NOT NULL, modified text NOT NULL, turn bigint NOT NULL,
+    size_bytes bigint NOT NULL DEFAULT 0, messages bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS parley_sessions_by_project ON parley_sessions (cwd, turn);
+CREATE SEQUENCE IF NOT EXISTS parley_turns;
+CREATE TABLE IF NOT EXISTS parley_entries (
+    session text NOT NULL, seq bigint NOT NULL, kind text NOT NULL, at text NOT NULL,
+    message text NOT NULL, context text NOT NULL, words text[] NOT NULL, turn bigint NOT NULL,
+    PRIMARY KEY (session, seq)
+);
+CREATE INDEX IF NOT EXISTS parley_entries_by_word ON parley_entries USING gin (words);
+CREATE TABLE IF NOT EXISTS parley_leases (
+    session text PRIMARY KEY, fence bigint NOT NULL, backend int NOT NULL, holder text NOT NULL, since text NOT NULL
+);
+CREATE TABLE IF NOT EXISTS parley_agents (
+    session text NOT NULL, id text NOT NULL, meta text NOT NULL, PRIMARY KEY (session, id)
+);
+ALTER TABLE parley_entries ADD COLUMN IF NOT EXISTS checksum bigint;
+INSERT INTO parley_version VALUES ('sessions', 2) ON CONFLICT (part) DO UPDATE SET version = excluded.version;
+"""
+INFO = """
+SELECT id, cwd, title, first_prompt, created, modified, size_bytes, messages, tag, git_branch
+FROM parley_sessions
+"""
+BELOW = 'session COLLATE "C" >= %s AND session COLLATE "C" < %s'
+
+
+class Postgres:
+    def __init__(self, address: str, context: Context) -> None:
+        self._address = address
+        self._context = context
+        self._is_prepared = False
+
+    def exists(self, session_id: str) -> bool:
+        return self.info(session_id) is not None
+
+    def is_held(self, session_id: str) -> bool:
+        granted = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+        return bool(self._rows(f"{granted} AND (classid::bigint << 32) | objid::bigint = {LOCK}", session_id))
+
+    def create(self, session_id: str) -> PostgresLog:
+        return self._held(plain(session_id))
+
+    def open(self, session_id: str, *, steal: bool = False) -> PostgresLog:
+        self._check(session_id)
+        return self._held(session_id, steal=steal)
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        self._check(session_id)
+        return entries(self._address, session_id, after)
+
+    def _held(self, session_id: str, *, steal: bool = False) -> PostgresLog:
+        self._prepared().close()
+        return PostgresLog(self._address, session_id, self._context, steal=steal)
+
+    def _check(self, session_id: str) -> None:
+        if not self.exists(session_id):
+            raise UnknownSession(session_id)
+
+    def newest(self) -> str | None:
+        found = self.list(self._context.cwd, limit=1)
+        return found[0].id if found else None
+
+    def info(self, session_id: str) -> Info | None:
+        if not PLAIN_ID.fullmatch(session_id):
+            return None
+        found = self._rows(INFO + "WHERE id = %s", session_id)
+        return as_info(found[0]) if found else None
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        where = "" if project is None else "WHERE cwd = %s "
+        given = () if project is None else (os.path.realpath(project),)
+        order = "ORDER BY turn DESC LIMIT %s OFFSET %s"
+        return [as_info(row) for row in self._rows(INFO + where + order, *given, limit, offset)]
+
+    def rename(self, session_id: str, title: str) -> None:
+        self._check(session_id)
+        self._run("UPDATE parley_sessions SET title = %s WHERE id = %s", title.replace("\0", ""), session_id)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        self._check(session_id)
+        self._run(
+            "UPDATE parley_sessions SET tag = %s WHERE id = %s", (tag or "").replace("\0", "") or None, session_id
+        )
+
+    def delete(self, session_id: str) -> None:
+        self._check(session_id)
+        held = self._held(session_id)
+        try:
+            for table, column in (("entries", "session"), ("agents", "session"), ("sessions", "id")):
+                self._run(f"DELETE FROM parley_{table} WHERE {column} = %s", session_id)
+            self._run(f"DELETE FROM parley_entries WHERE {BELOW}", *keys_below(session_id))
+        finally:
+            held.close()
+
+    def repair(self, session_id: str) -> Mended | None:
+        self._check(session_id)
+        held = self._held(session_id)
+        try:
+            with self._prepared() as database, told():
+                found = damage(rows(database, session_id, -1))
+            if found is None:
+                return None
+            aside = aside_key(session_id, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+            # They keep their texts, and their words are not looked for any more.
+            moved = self._rows(
+                "WITH moved AS (UPDATE parley_entries SET session = %s, words = '{}' WHERE session = %s AND seq >= %s "
+                "RETURNING length(message) + length(context) AS size) SELECT coalesce(sum(size), 0)::bigint FROM moved",
+                *(aside, session_id, found.seq),
+            )
+            kept = (found.kept_bytes, found.kept_messages, session_id)
+            self._run("UPDATE parley_sessions SET size_bytes = %s, messages = %s WHERE id = %s", *kept)
+            place = f"the entries of {aside!r} in the database"
+            return Mended(kept_bytes=found.kept_bytes, aside_bytes=moved[0][0], aside=place)
+        finally:
+            held.close()
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> AgentLog:
+        if meta is not None:
+            row = (session_id, plain(agent_id), msgspec.json.encode(meta).decode())
+            self._run("INSERT INTO parley_agents VALUES (%s, %s, %s)", *row)
+        return AgentLog(self._address, session_id, agent_id, self._context)
+
+    def agents(self, session_id: str) -> builtins.list[Agent]:
+        found = self._rows("SELECT id, meta FROM parley_agents WHERE session = %s", session_id)
+        return [Agent(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        return entries(self._address, agent_key(session_id, plain(agent_id)), -1)
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[Hit]:
+        wanted = words(text)
+        if not wanted:
+            return []
+        found = self._rows(
+            "SELECT session, seq, kind, at, message FROM parley_entries WHERE words @> %s ORDER BY turn DESC LIMIT %s",
+            wanted,
+            limit,
+        )
+        return [
+            Hit(id=id, seq=seq, kind=kind, at=at, excerpt=excerpt(said(kind, msgspec.json.decode(message)), wanted))
+            for id, seq, kind, at, message in found
+        ]
+
+    def path(self, session_id: str) -> str:
+        return ""
+
+    def _rows(self, text: str, *given: object) -> builtins.list[tuple[Any, ...]]:
+        with self._prepared() as database, told():
+            return database.execute(text, given).fetchall()
+
+    def _run(self, text: str, *given: object) -> None:
+        with self._prepared() as database, told():
+            database.execute(text, given)
+
+    def _prepared(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection to a database that has our tables. Raises SessionError."""
+        database = connect(self._address)
+        if not self._is_prepared:
+            try:
+                with told():
+                    prepare(database)
+            except BaseException:
+                database.close()
+                raise
+            self._is_prepared = True
+        return database
+
+
+def prepare(database: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Make the tables, or what an older version lacks. Raises SessionError for a newer database, psycopg.Error."""
+    has_tables = database.execute("SELECT to_regclass('parley_leases') IS NOT NULL").fetchone() == (True,)
+    text = "SELECT version FROM parley_version WHERE part = 'sessions'"
+    (version,) = (database.execute(text).fetchone() if has_tables else None) or (0,)
+    if version > VERSION:
+        raise SessionError(f"the database is of a newer version ({version}; this is {VERSION})")
+    if version < VERSION:
+        with database.transaction():
+            # Two who make the same table at once get in each other's way.
+            database.execute("SELECT pg_advisory_xact_lock(hashtextextended('parley schema', 0))")
+            database.execute(SCHEMA.encode())
+
+
+def as_info(row: tuple[Any, ...]) -> Info:
+    return Info(**dict(zip(Info.__struct_fields__, row, strict=True)))

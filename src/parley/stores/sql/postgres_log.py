@@ -1,0 +1,299 @@
+"""The log of a session in PostgreSQL, and its lease.
+
+The lease is an advisory lock: the server gives it back as soon as the connection of its
+holder ends, however it ends. Each holder also has a number, the fence, and an entry is only
+taken with the current one; so whoever was robbed cannot write any more, even if it has not
+noticed yet. A connection that breaks is made anew, unless somebody else has taken the session
+in between.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from parley.errors import SessionBusy, SessionError, UsageError
+from parley.protocol.base import spell
+from parley.stores.base import Entry
+from parley.stores.files.entry_codec import Context
+from parley.stores.search_text import SAID, first_prompt, said, words
+from parley.stores.sql.rows import Row, Rows, agent_key, follow
+
+if TYPE_CHECKING:
+    import psycopg
+
+COLUMNS = "SELECT seq, kind, at, message, context, checksum FROM parley_entries "
+ENTRIES = COLUMNS + "WHERE session = %s AND seq > %s ORDER BY seq LIMIT %s"
+LAST = "SELECT checksum FROM parley_entries WHERE session = %s AND seq <= %s ORDER BY seq DESC LIMIT 1"
+HIGHEST = (1 << 63) - 1
+LOCK = "hashtextextended('parley session ' || %s, 0)"
+TAKE = """
+INSERT INTO parley_leases VALUES (%(id)s, 1, pg_backend_pid(), %(holder)s, %(since)s)
+ON CONFLICT (session) DO UPDATE SET fence = parley_leases.fence + 1, backend = excluded.backend,
+    holder = excluded.holder, since = excluded.since
+RETURNING fence
+"""
+APPEND = """
+WITH held AS (
+    SELECT 1 FROM parley_leases WHERE session = %(id)s AND (fence = %(fence)s OR holder = %(holder)s) FOR SHARE
+),
+turn AS (SELECT nextval('parley_turns') AS number FROM held),
+added AS (
+    INSERT INTO parley_entries
+    SELECT %(key)s, %(seq)s, %(kind)s, %(at)s, %(message)s, %(context)s, %(words)s, number, %(checksum)s
+    FROM turn ON CONFLICT DO NOTHING RETURNING turn
+),
+known AS (
+    INSERT INTO parley_sessions AS known
+    SELECT %(id)s, %(cwd)s, %(branch)s, %(title)s, NULL, %(prompt)s, %(at)s, %(at)s, turn, %(size)s, %(said)s FROM added
+    WHERE %(is_own)s
+    ON CONFLICT (id) DO UPDATE SET modified = excluded.modified, turn = excluded.turn,
+        size_bytes = known.size_bytes + excluded.size_bytes, messages = known.messages + excluded.messages,
+        first_prompt = coalesce(known.first_prompt, excluded.first_prompt),
+        title = coalesce(excluded.title, known.title)
+)
+SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)
+"""
+CONNECT_SECONDS = 10
+STATEMENT_SECONDS = 30
+STEAL_SECONDS = 5
+PAGE = 1000
+PLACE = "the database"
+
+
+def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Raises SessionError, or UsageError where the driver is missing."""
+    try:
+        import psycopg
+    except ImportError:
+        raise UsageError("sessions in PostgreSQL need the extra: pip install 'parley-agent[postgres]'") from None
+    try:
+        return psycopg.connect(
+            address,
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            application_name="parley",
+            # Statements have a deadline, and so has a network that is gone without a word.
+            options=f"-c statement_timeout={STATEMENT_SECONDS}s",
+            keepalives_idle=STATEMENT_SECONDS,
+            tcp_user_timeout=STATEMENT_SECONDS * 1000,
+        )
+    except psycopg.Error as flaw:
+        raise SessionError(f"the database cannot be reached: {one_line(flaw)}") from None
+
+
+def one_line(flaw: Exception) -> str:
+    return " ".join(str(flaw).split())
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What the server has to complain about, as a session's error."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as flaw:
+        raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
+
+
+class PostgresLog:
+    _is_own = True
+    """Whether it is a session's own log, which lists and searches know."""
+
+    def __init__(self, address: str, session_id: str, context: Context, *, steal: bool = False) -> None:
+        self._address = address
+        self._session_id = self._key = session_id
+        self._context = context
+        self._database = connect(address)
+        self._fence = 0
+        self._is_closed = False
+        self._total: int | None = None
+        """The checksum of all there is; None until it is needed."""
+        try:
+            with told():
+                self._take(steal=steal)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _take(self, *, steal: bool) -> None:
+        """Hold the session. Raises SessionBusy, psycopg.Error."""
+        if not self._locked():
+            holder = self._holder()
+            if not steal:
+                raise SessionBusy(self._session_id, holder)
+            self._fence = self._signed()  # from here on the other one cannot write
+            self._wait_for_lock(holder)
+        self._fence = self._signed()
+
+    def _locked(self) -> bool:
+        found = self._database.execute(f"SELECT pg_try_advisory_lock({LOCK})", (self._session_id,)).fetchone()
+        return bool(found and found[0])
+
+    def _wait_for_lock(self, holder: str) -> None:
+        """End the connection of whoever has the lock, and take it. Raises SessionBusy, psycopg.Error."""
+        import psycopg
+
+        run = self._database.execute
+        run(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid() AND objsubid = 1 "
+            f"AND (classid::bigint << 32) | objid::bigint = {LOCK}",
+            (self._session_id,),
+        )
+        run(f"SET statement_timeout = '{STEAL_SECONDS}s'")
+        try:
+            run(f"SELECT pg_advisory_lock({LOCK})", (self._session_id,))
+        except psycopg.errors.QueryCanceled:
+            raise SessionBusy(self._session_id, f"{holder}, whose connection does not end") from None
+        run(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+
+    def _signed(self) -> int:
+        """Say who we are; our number among the holders."""
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        found = self._database.execute(TAKE, {"id": self._session_id, "holder": signature(), "since": since}).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    def _holder(self) -> str:
+        text = "SELECT holder || ' since ' || since FROM parley_leases WHERE session = %s"
+        found = self._database.execute(text, (self._session_id,)).fetchone()
+        return str(found[0]) if found else "another process"
+
+    def append(self, entry: Entry) -> None:
+        import psycopg
+
+        if self._is_closed:
+            raise SessionBusy(self._session_id, "whoever took it over")
+        if self._total is None:
+            self._total = total_before(self._address, self._key, HIGHEST)
+        given = self._row(entry, self._total)
+        try:
+            self._insert(given)
+        except psycopg.OperationalError:
+            # Whether the server had it before the connection broke, we cannot know: it is taken once.
+            self._reconnect()
+            with told():
+                self._insert(given, again=True)
+        except psycopg.Error as flaw:
+            raise SessionError(f"the database cannot be used: {one_line(flaw)}") from None
+        self._total = given["checksum"]
+
+    def _insert(self, given: dict[str, Any], *, again: bool = False) -> None:
+        """Raises SessionBusy, SessionError, psycopg.Error."""
+        owner = {"fence": self._fence, "holder": None if self._is_own else signature()}
+        held, added = self._database.execute(APPEND, {**given, **owner}).fetchone() or (0, 0)
+        if not held:
+            raise SessionBusy(self._session_id, "whoever took it over")
+        if not added and not again:
+            raise SessionError(f"entry {given['seq']} of session {self._session_id} is there already")
+
+    def _reconnect(self) -> None:
+        """Raises SessionBusy, SessionError."""
+        self._database.close()
+        self._database = connect(self._address)
+        with told():
+            text = "SELECT fence FROM parley_leases WHERE session = %s"
+            found = self._database.execute(text, (self._session_id,)).fetchone()
+            if found != (self._fence,) or not self._locked():
+                raise SessionBusy(self._session_id, self._holder())
+            self._fence = self._signed()
+
+    def _row(self, entry: Entry, before: int) -> dict[str, Any]:
+        message, context = spell(entry.message), spell(entry.context)
+        prompt, title = first_prompt(entry.kind, entry.message), entry.message.get("title")
+        return {
+            "id": self._session_id,
+            "key": self._key,
+            "is_own": self._is_own,
+            "seq": entry.seq,
+            "kind": entry.kind,
+            "at": entry.at,
+            "message": message.decode(),
+            "context": context.decode(),
+            "checksum": follow(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context),
+            # What a subagent says is not searched.
+            "words": sorted(set(words(said(entry.kind, entry.message)))) if self._is_own else [],
+            "cwd": os.path.realpath(self._context.cwd),
+            "branch": self._context.git_branch or None,
+            "title": title if entry.kind == "title" else None,
+            "prompt": None if prompt is None else prompt.replace("\0", ""),
+            "size": len(message) + len(context),
+            "said": int(entry.kind in SAID),
+        }
+
+    def sync(self) -> None:
+        """A commit is on the server's device when it returns."""
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        return entries(self._address, self._key, after)
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        import psycopg
+
+        with suppress(psycopg.Error):
+            # The server would do so by itself, but after we have gone on.
+            self._database.execute("SELECT pg_advisory_unlock_all()")
+        self._database.close()
+
+
+class AgentLog(PostgresLog):
+    """What a subagent of a session says, whose own log this process holds: that lease counts."""
+
+    _is_own = False
+
+    def __init__(self, address: str, session_id: str, agent_id: str, context: Context) -> None:
+        super().__init__(address, session_id, context)
+        self._key = agent_key(session_id, agent_id)
+
+    def _take(self, *, steal: bool) -> None:
+        pass
+
+    def _reconnect(self) -> None:
+        self._database.close()
+        self._database = connect(self._address)
+
+
+def signature() -> str:
+    return f"process {os.getpid()} on {os.uname().nodename}"
+
+
+def entries(address: str, key: str, after: int) -> Iterator[Entry]:
+    """Raises SessionError, DamagedSession."""
+    with connect(address) as database, told():
+        total = total_at(database, key, after)
+        begin = -1 if total is None else after
+        yield from Rows(key, PLACE, total or 0).entries(rows(database, key, begin), after)
+
+
+def rows(database: psycopg.Connection[tuple[Any, ...]], key: str, after: int) -> Iterator[Row]:
+    """Page by page, so that a long session does not have to fit into memory. Raises psycopg.Error."""
+    while page := database.execute(ENTRIES, (key, after, PAGE)).fetchall():
+        for seq, kind, at, message, context, checksum in page:
+            yield seq, kind.encode(), at.encode(), message.encode(), context.encode(), checksum
+            after = seq
+
+
+def total_before(address: str, key: str, seq: int) -> int:
+    """The checksum of all entries up to a number. Raises SessionError, DamagedSession."""
+    with connect(address) as database, told():
+        total = total_at(database, key, seq)
+        if total is not None:
+            return total
+        chain = Rows(key, PLACE)
+        for row in rows(database, key, -1):
+            chain.entry(*row)
+        return chain.total
+
+
+def total_at(database: psycopg.Connection[tuple[Any, ...]], key: str, seq: int) -> int | None:
+    """What the last entry up to a number says of all before it; None if it is of a version that did not."""
+    found = database.execute(LAST, (key, seq)).fetchone()
+    return 0 if found is None else found[0]

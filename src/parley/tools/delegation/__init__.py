@@ -1,0 +1,1 @@
+"""Tools that hand work to subagents and skills."""

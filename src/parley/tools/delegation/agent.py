@@ -1,0 +1,41 @@
+"""Agent (listed as Task): hand work on to a subagent. What a subagent is: engine/agents/subagents.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Result
+from parley.tools.delegation.calls import AgentInput, AgentShown
+from parley.workspace.base import Reach
+
+MOST_LISTED = 60
+MOST_WORDS = 200
+WHAT = (
+    "Hands a piece of work to an agent with a context of its own, and gives you its report. With run_in_background "
+    "you go on at once and are told when it is done. Call several at once for work that is independent. Kinds:"
+)
+
+
+class Agent:
+    name: ClassVar[str] = "Agent"
+    # It changes nothing by itself: whatever its agent wants to do is decided call by call. And several run at once.
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = AgentInput
+    shown: ClassVar[type[Struct]] = AgentShown
+
+    def __init__(self, kinds: Callable[[], list[Json]] = list) -> None:
+        self._kinds = kinds
+
+    @property
+    def description(self) -> str:
+        """With the agents there are, in the order of their names."""
+        rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
+        return "\n".join([WHAT, *rows])
+
+    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+        if context.delegate is None:
+            raise ToolError("There are no agents here.")
+        return await context.delegate(call, reach.call)

@@ -1,0 +1,28 @@
+"""SendMessage: say something to a subagent that runs, or let one that is done go on (engine/agents/subagents.py)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from parley.errors import ToolError
+from parley.protocol.base import Struct
+from parley.tools.base import Context, Result
+from parley.tools.delegation.calls import SEND, MessageInput, MessageShown
+from parley.workspace.base import Reach
+
+
+class SendMessage:
+    name: ClassVar[str] = SEND
+    # As with Agent, whatever comes of it is decided call by call.
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = MessageInput
+    shown: ClassVar[type[Struct]] = MessageShown
+    description: ClassVar[str] = (
+        "Says something to an agent. One that runs reads it before its next step; one that is done goes on with it, "
+        "in the background, and knows all it knew."
+    )
+
+    async def run(self, call: Any, context: Context, reach: Reach) -> Result:
+        if context.send is None:
+            raise ToolError("There are no agents here.")
+        return await context.send(call.to, call.message, reach.call)

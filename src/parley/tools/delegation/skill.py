@@ -1,0 +1,47 @@
+"""Skill: the text of a skill or a command, for a model that wants to follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
+from parley.errors import ToolError
+from parley.protocol.base import Struct
+from parley.tools.base import Context, Result, Tool
+from parley.tools.delegation.calls import SkillInput
+from parley.workspace.base import Reach
+
+ABOUT = (
+    "Gives you the instructions of a skill: how the user, or the project, wants a certain kind of work to be done. "
+    "When what was asked fits one of them, call this before anything else, and then follow what it says. Use exact "
+    "names, and only these:"
+)
+MOST_CHARS = 15_000
+"""All descriptions together; where they are longer, each gets its share."""
+LEAST_CHARS = 40
+
+
+class Skill:
+    name: ClassVar[str] = "Skill"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = SkillInput
+    description = ABOUT
+
+    def offering(self, skills: Sequence[tuple[str, str]]) -> Tool:
+        """The tool for these skills: names, and what each is for."""
+        made = Skill()
+        made.description = f"{ABOUT}\n{listing(skills)}"
+        # Its description is that of the object, not of the class: the protocol cannot say both.
+        return cast(Tool, made)
+
+    async def run(self, call: SkillInput, context: Context, reach: Reach) -> Result:
+        if context.follow is None:
+            raise ToolError("There are no skills here.")
+        content = await context.follow(call.skill, call.args or "")
+        return Result(content=content, detail={"success": True, "commandName": call.skill})
+
+
+def listing(skills: Sequence[tuple[str, str]]) -> str:
+    whole = sum(len(about) for _, about in skills)
+    share = max(LEAST_CHARS, MOST_CHARS // max(1, len(skills))) if whole > MOST_CHARS else MOST_CHARS
+    return "\n".join(f"- {name}: {about if len(about) <= share else about[:share] + '…'}" for name, about in skills)

@@ -1,0 +1,66 @@
+"""An excerpt of a text by line numbers. Only the lines that are shown are decoded."""
+
+from __future__ import annotations
+
+from parley.protocol.base import Struct
+from parley.tools.files.encoding import as_text
+
+DEFAULT_LINES = 2_000
+LONGEST_LINE_CHARS = 2_000
+MOST_CHARS = 100_000
+"""Of one excerpt: some 25,000 tokens."""
+MOST_BYTES_A_CHAR = 4
+
+
+class Excerpt(Struct, frozen=True, kw_only=True):
+    lines: list[str]
+    first: int
+    total: int
+    """Lines of the whole text; behind a final line feed there is one more, an empty one. 0 for an empty text."""
+    some_cut: bool
+    """A line was too long to be shown whole."""
+    out_of_room: bool
+    """Lines were left out though the limit would have let them in."""
+
+    @property
+    def whole(self) -> bool:
+        return self.first == 1 and len(self.lines) == self.total and not self.some_cut
+
+
+def excerpt(body: bytes, first: int, limit: int | None) -> Excerpt:
+    """The lines from `first` on, as many as there is room for."""
+    total = body.count(b"\n") + 1 if body else 0
+    most = DEFAULT_LINES if limit is None else limit
+    last = min(total, first + most - 1)
+    lines: list[str] = []
+    some_cut, room = False, MOST_CHARS
+    position = line_position(body, first) if first <= total else 0
+    for _ in range(first, last + 1):
+        end = body.find(b"\n", position)
+        line, was_cut = shown(body, position, len(body) if end < 0 else end)
+        room -= len(line) + 1
+        if room < 0:
+            break
+        some_cut |= was_cut
+        lines.append(line)
+        position = end + 1
+    return Excerpt(lines=lines, first=first, total=total, some_cut=some_cut, out_of_room=room < 0)
+
+
+def line_position(body: bytes, number: int) -> int:
+    """Where a line begins that exists."""
+    position = 0
+    for _ in range(number - 1):
+        position = body.find(b"\n", position) + 1
+    return position
+
+
+def shown(body: bytes, start: int, end: int) -> tuple[str, bool]:
+    """A line without its ending, cut if it is too long, and whether it was."""
+    if end > start and body[end - 1] == 0x0D:
+        end -= 1
+    some = body[start : min(end, start + MOST_BYTES_A_CHAR * (LONGEST_LINE_CHARS + 1))]
+    line = as_text(some) if start == 0 else some.decode(errors="replace")
+    if len(line) <= LONGEST_LINE_CHARS:
+        return line, False
+    return f"{line[:LONGEST_LINE_CHARS]}... (cut: the line has {end - start} bytes)", True

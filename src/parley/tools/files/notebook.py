@@ -1,0 +1,172 @@
+"""NotebookEdit: a cell of a notebook replaced, inserted or deleted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from parley._threads import aside
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools import read_tracker
+from parley.tools.base import Context, Result
+from parley.tools.files import notebook_cells
+from parley.tools.files.encoding import as_text, as_utf8
+from parley.tools.paths import located, opened
+from parley.tools.size_limit import LINE_BYTES, fitting
+from parley.workspace.base import Reach
+
+JUPYTERS_INDENT = " "
+
+
+class NotebookEditInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    notebook_path: Annotated[str, Meta(description="Absolute path of the .ipynb file")]
+    new_source: Annotated[str, Meta(description="The new source of the cell")]
+    cell_id: Annotated[
+        str | None,
+        Meta(description="The cell, by the id that Read shows. A new cell comes after it, without an id at the top"),
+    ] = None
+    cell_type: Annotated[
+        Literal["code", "markdown"] | None, Meta(description="By default what the cell is; of a new one, code")
+    ] = None
+    edit_mode: Annotated[
+        Literal["replace", "insert", "delete"], Meta(description="What to do with the cell [replace]")
+    ] = "replace"
+
+
+class NotebookEdit:
+    name: ClassVar[str] = "NotebookEdit"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = NotebookEditInput
+    description: ClassVar[str] = (
+        "Changes one cell of a Jupyter notebook: replaces its source, inserts a new cell behind it, or deletes it. "
+        "Replacing the source of a code cell clears its outputs."
+    )
+
+    async def run(self, call: NotebookEditInput, context: Context, reach: Reach) -> Result:
+        path = located(call.notebook_path, context)
+        return await aside(lambda: edit(path, call, context, reach))
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """What became of a cell."""
+
+    said: str
+    cell_id: str
+    cell_type: str
+    old_source: str | None = None
+
+
+def edit(path: str, call: NotebookEditInput, context: Context, reach: Reach) -> Result:
+    before = opened(path, context, reach)
+    seen_before = read_tracker.standing(context, before)
+    try:
+        book = notebook_cells.load(before.data)
+    except notebook_cells.NotANotebook as flaw:
+        raise ToolError(f"{path} is no valid notebook: {flaw}") from None
+    changed = EDITS[call.edit_mode](book, call, context.new_id)
+    data = dumped(book, before.data)
+    after = context.files.write(path, data, reach, replacing=before)
+    read_tracker.remember(context, after, whole=seen_before.whole)
+    detail: Json = {
+        "new_source": call.new_source,
+        "cell_type": changed.cell_type,
+        "language": notebook_cells.language(book),
+        "edit_mode": call.edit_mode,
+        "cell_id": changed.cell_id,
+        "error": "",
+        "notebook_path": path,
+        # Longer ones would not fit on a line.
+        "original_file": as_text(before.data) if len(before.data) <= LINE_BYTES else "",
+        "updated_file": as_text(data) if len(data) <= LINE_BYTES else "",
+    }
+    if changed.old_source is not None:
+        detail["old_source"] = changed.old_source
+    note = " (note: the file had been modified on disk since you last read it)" if seen_before.changed else ""
+    return Result(content=changed.said + note, detail=fitting(detail, {"original_file": "", "updated_file": ""}))
+
+
+def replace(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
+    index = find(book, call.cell_id)
+    cell = book["cells"][index]
+    old = notebook_cells.joined(cell.get("source"))
+    kind = call.cell_type or str(cell.get("cell_type") or "code")
+    cell["cell_type"] = kind
+    cell["source"] = spelled(call.new_source, as_list=isinstance(cell.get("source"), list))
+    if kind == "code":
+        # What the old source gave says nothing of the new one.
+        cell |= {"outputs": [], "execution_count": None}
+    else:
+        cell.pop("outputs", None)
+        cell.pop("execution_count", None)
+    name = notebook_cells.cell_id(cell, index)
+    said = f"Updated cell {name} with {call.new_source}"
+    return Changed(said=said, cell_id=name, cell_type=kind, old_source=old)
+
+
+def insert(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
+    index = 0 if call.cell_id is None else find(book, call.cell_id) + 1
+    kind = call.cell_type or "code"
+    as_list = not any(isinstance(cell.get("source"), str) for cell in book["cells"])
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": spelled(call.new_source, as_list=as_list)}
+    if kind == "code":
+        cell |= {"outputs": [], "execution_count": None}
+    if takes_ids(book):
+        cell["id"] = new_id()[:8]
+    book["cells"].insert(index, cell)
+    name = notebook_cells.cell_id(cell, index)
+    return Changed(said=f"Inserted cell {name} with {call.new_source}", cell_id=name, cell_type=kind)
+
+
+def delete(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
+    index = find(book, call.cell_id)
+    name = notebook_cells.cell_id(book["cells"][index], index)
+    cell = book["cells"].pop(index)
+    old = notebook_cells.joined(cell.get("source"))
+    kind = str(cell.get("cell_type") or "code")
+    return Changed(said=f"Deleted cell {name}", cell_id=name, cell_type=kind, old_source=old)
+
+
+EDITS = {"replace": replace, "insert": insert, "delete": delete}
+
+
+def find(book: Json, wanted: str | None) -> int:
+    """The place of a cell. Raises ToolError."""
+    names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
+    if wanted is None:
+        raise ToolError(f"Say with cell_id which cell is meant. There are {listed(names)}.")
+    if wanted not in names:
+        raise ToolError(f'Cell with ID "{wanted}" not found in notebook. There are {listed(names)}.')
+    return names.index(wanted)
+
+
+def listed(names: list[str]) -> str:
+    some = ", ".join(names[:50]) or "no cells"
+    return f"{some} and {len(names) - 50} more" if len(names) > 50 else some
+
+
+def takes_ids(book: Json) -> bool:
+    """Cells have ids since format 4.5."""
+    level = (book.get("nbformat"), book.get("nbformat_minor"))
+    return all(isinstance(number, int) for number in level) and level >= (4, 5)
+
+
+def spelled(source: str, *, as_list: bool) -> str | list[str]:
+    return source.splitlines(keepends=True) if as_list else source
+
+
+def dumped(book: Any, before: bytes) -> bytes:
+    """As Jupyter writes it, in the indentation and the line endings the file had."""
+    import json
+
+    found = re.match(rb'[^"]*\{\r?\n([ \t]+)"', before)
+    indent = found[1].decode() if found else JUPYTERS_INDENT
+    text = json.dumps(book, indent=indent, ensure_ascii=False)
+    if before.endswith(b"\n"):
+        text += "\n"
+    if b"\r\n" in before:
+        text = text.replace("\n", "\r\n")
+    return as_utf8(text)

@@ -1,0 +1,83 @@
+"""Write: a file made, or replaced as a whole."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from parley._threads import aside
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools import read_tracker
+from parley.tools.base import Context, Result
+from parley.tools.files import diff
+from parley.tools.files.encoding import UTF8, as_text, as_utf8, from_utf8, recognise, to_utf8
+from parley.tools.paths import LARGEST_BYTES, located
+from parley.tools.size_limit import LINE_BYTES, fitting
+from parley.workspace.base import Reach, Snapshot
+
+KNOWN = "you know its content; there is no need to read it again"
+
+
+class WriteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    file_path: Annotated[str, Meta(description="Absolute path of the file; missing folders are made")]
+    content: Annotated[str, Meta(description="All of the file's text")]
+
+
+class Write:
+    name: ClassVar[str] = "Write"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = WriteInput
+    description: ClassVar[str] = (
+        "Writes a whole file. A file that exists is replaced, so read it before you do; to change only a part of it "
+        "use Edit."
+    )
+
+    async def run(self, call: WriteInput, context: Context, reach: Reach) -> Result:
+        path = located(call.file_path, context)
+        return await aside(lambda: write(path, call.content, context, reach))
+
+
+def write(path: str, content: str, context: Context, reach: Reach) -> Result:
+    before = context.files.peek(path, reach, LARGEST_BYTES)
+    changed = False
+    if before is not None:
+        changed = read_tracker.standing(context, before).changed
+        if changed and context.strict_reads:
+            raise ToolError(f"{path} has been modified since it was read. Read it again before you replace it.")
+    body = as_utf8(content)
+    after = context.files.write(path, spelled(body, before), reach, replacing=before)
+    read_tracker.remember(context, after, whole=True)
+    detail: Json = {
+        "type": "create" if before is None else "update",
+        "filePath": path,
+        "content": content,
+        "structuredPatch": [],
+        "originalFile": None,
+        "userModified": False,
+    }
+    if before is None:
+        return Result(content=f"File created successfully at: {path} ({KNOWN})", detail=detail)
+    encoding = recognise(before.data)
+    if encoding is not None and before.size == len(before.data):
+        old = to_utf8(before.data, encoding, errors="replace")
+        detail["structuredPatch"] = diff.rewritten(old, body)
+        # A longer one would not fit on a line.
+        detail["originalFile"] = as_text(old) if len(old) <= LINE_BYTES else None
+    note = "note: the file had been modified on disk since you last read it; that is overwritten" if changed else KNOWN
+    return Result(
+        content=f"The file {path} has been updated successfully. ({note})",
+        detail=fitting(detail, {"originalFile": None, "structuredPatch": []}),
+    )
+
+
+def spelled(body: bytes, before: Snapshot | None) -> bytes:
+    """The bytes to write. Read does not show a byte order mark, so it is kept; with it the encoding it stands for."""
+    if before is None:
+        return body
+    encoding = recognise(before.data) or UTF8
+    if before.data.startswith(codecs.BOM_UTF8) and not body.startswith(codecs.BOM_UTF8):
+        return codecs.BOM_UTF8 + body
+    return from_utf8(body, encoding)

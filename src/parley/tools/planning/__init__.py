@@ -1,0 +1,1 @@
+"""Tools for todo lists, plans and questions."""

@@ -1,0 +1,231 @@
+"""Bash: one command line, run by a plain bash in the session's directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Order, Result
+from parley.tools.shell.background import Task
+from parley.workspace.base import Reach
+from parley.workspace.process.output import Output
+from parley.workspace.process.processes import Finished
+from parley.workspace.search_path import with_absolute_path
+
+DEFAULT_TIMEOUT_MS = 120_000
+LONGEST_TIMEOUT_MS = 600_000
+BACKGROUND_TIMEOUT_MS = 1_800_000
+LONGEST_BACKGROUND_TIMEOUT_MS = 7_200_000
+KEPT_BYTES = 30_000
+MOST_KEPT_BYTES = 80_000
+"""A line carries the output twice, and a byte may need six characters there: more would not fit on a line."""
+PREVIEW_BYTES = 2_000
+LONGEST_WORD_BYTES = 128 * 1024 - 1
+"""What the kernel takes as one word of a command line."""
+START = "Bash"
+"""The note that holds the directory the session started in."""
+
+SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
+READ_BY_BASH = frozenset(
+    {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "CDPATH", "PWD"}
+    | {"GLOBIGNORE", "EXECIGNORE", "IFS", "PS4", "PROMPT_COMMAND", "BASH_XTRACEFD", "BASH_LOADABLES_PATH"}
+)
+"""Variables that say what bash sources, how it reads a line, where `cd` leads, or what a pattern stands for."""
+# At the end the shell tells, on the descriptor of its last words, where it is. Nothing of that is seen with `set -x`.
+TRAP = "trap '{ set +x; builtin pwd -P >&199; } 2>/dev/null' EXIT; "
+
+
+class BashInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="The command line to run")]
+    timeout: Annotated[
+        int | None, Meta(description=f"Milliseconds until it is killed, at most {LONGEST_TIMEOUT_MS}")
+    ] = None
+    description: Annotated[str | None, Meta(description="What the command does, in a few words")] = None
+    run_in_background: Annotated[
+        bool | None, Meta(description="Do not wait for it; you will be told when it is over")
+    ] = None
+
+
+class Bash:
+    name: ClassVar[str] = "Bash"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = BashInput
+    description: ClassVar[str] = (
+        "Runs a command line in bash. The working directory is kept from one call to the next; variables and "
+        "functions are not. stdout and stderr come back together, after an `Exit code` line if the command "
+        f"failed. stdin is empty, so a command must not wait for input. A command is killed after "
+        f"{DEFAULT_TIMEOUT_MS // 1000} seconds unless `timeout` says otherwise. Long output is cut and saved to a "
+        "file. What takes long, or never ends (a server), should run with `run_in_background`; do not use `&`."
+    )
+
+    async def run(self, call: BashInput, context: Context, reach: Reach) -> Result:
+        argv = [*SHELL, script(call.command)]
+        folder, note = standing(context)
+        if call.run_in_background and (context.tasks is None or context.tasks.are_allowed):
+            return await start(argv, call, context, folder, note)
+        timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
+        keep_bytes = min(number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
+        output = Output(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt")
+        done = await attended(order(argv, call, context, reach.call, folder, timeout_ms), context, output)
+        if not isinstance(done, Finished):
+            return moved(done, note)
+        if ended_in := done.last_words.removesuffix("\n"):
+            context.cwd = ended_in
+        return report(done, timeout_ms, note)
+
+
+def order(
+    argv: list[str], call: BashInput, context: Context, tool_use_id: str, folder: str, timeout_ms: float
+) -> Order:
+    return Order(
+        argv=argv,
+        command=call.command,
+        description=call.description or call.command,
+        tool_use_id=tool_use_id,
+        cwd=folder,
+        environment=shell_environment(context),
+        timeout_seconds=timeout_ms / 1000,
+    )
+
+
+async def attended(wanted: Order, context: Context, output: Output) -> Finished | Task:
+    """Wait for it; where there is a session, its host may want that it goes on in the background."""
+    if context.tasks is not None:
+        return await context.tasks.run_command(wanted, output)
+    return await context.processes.run(
+        wanted.argv,
+        cwd=wanted.cwd,
+        environment=wanted.environment,
+        timeout_seconds=wanted.timeout_seconds,
+        output=output,
+    )
+
+
+def moved(task: Task, note: str) -> Result:
+    """What is told of a command that was sent to the background."""
+    text = (
+        f"{note}The user sent this command to the background; it runs on with ID: {task.id}. Output is being written "
+        f"to: {task.output_file} You will be told when it is over."
+    )
+    detail = {**detail_of(""), "backgroundTaskId": task.id, "backgroundedByUser": True}
+    return Result(content=text, detail=detail, is_error=False)
+
+
+async def start(argv: list[str], call: BashInput, context: Context, folder: str, note: str) -> Result:
+    """Start it in the background."""
+    if context.tasks is None:
+        raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
+    asked_ms = BACKGROUND_TIMEOUT_MS if call.timeout is None else max(1, call.timeout)
+    timeout_ms = min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS)
+    task = await context.tasks.start_command(order(argv, call, context, context.tool_use_id, folder, timeout_ms))
+    text = (
+        f"{note}Command running in background with ID: {task.id}. Output is being written to: {task.output_file} "
+        "You will be told when it is over. TaskOutput shows its output, TaskStop ends it."
+    )
+    return Result(content=text, detail={**detail_of(""), "backgroundTaskId": task.id}, is_error=False)
+
+
+def script(command: str) -> str:
+    """What bash runs. Raises ToolError if no command line can hold it."""
+    quoted = command.replace("'", "'\\''")
+    whole = f"{TRAP}eval '{quoted}'"
+    size = len(whole.encode(errors="replace"))
+    if size > LONGEST_WORD_BYTES:
+        raise ToolError(
+            f"The command is too long: {size} bytes, and a command line takes {LONGEST_WORD_BYTES}. "
+            "Write it to a file with Write and run the file, or do it in several steps."
+        )
+    return whole
+
+
+def standing(context: Context) -> tuple[str, str]:
+    """Where a command runs, and a note if that is not where the last one ended. Raises ToolError."""
+    start = context.notes.setdefault(START, context.cwd)
+    if os.path.isdir(context.cwd):
+        return context.cwd, ""
+    if not os.path.isdir(start):
+        raise ToolError(f"The working directory {start} does not exist any more. Make it anew with another tool.")
+    gone, context.cwd = context.cwd, start
+    return start, f"(The directory {shown(os.fsencode(gone))} does not exist any more; this ran in {start}.)\n"
+
+
+def foreground_timeout_ms(asked: int | None, environment: Mapping[str, str]) -> int:
+    """The person sets the default and the limit, the model may choose in between."""
+    default = number(environment, "BASH_DEFAULT_TIMEOUT_MS") or DEFAULT_TIMEOUT_MS
+    longest = max(number(environment, "BASH_MAX_TIMEOUT_MS") or LONGEST_TIMEOUT_MS, default)
+    return default if asked is None else min(max(1, asked), longest)
+
+
+def number(environment: Mapping[str, str], name: str) -> int | None:
+    """A variable with a whole number above zero; None if it holds anything else."""
+    value = environment.get(name, "")
+    return int(value) or None if value.isascii() and value.isdigit() else None
+
+
+def shell_environment(context: Context) -> dict[str, str]:
+    """Nothing is sourced before the command, and bash reads it as it was judged."""
+    environment = with_absolute_path({**context.environment, **context.observer.child_environment()})
+    return {name: value for name, value in environment.items() if not changes_the_reading(name)}
+
+
+def changes_the_reading(name: str) -> bool:
+    return name in READ_BY_BASH or name.startswith("BASH_FUNC_")
+
+
+def report(done: Finished, timeout_ms: int, note: str = "") -> Result:
+    """What the model reads and the host sees. Raises ToolError if the command failed."""
+    text = shown(done.output if done.total_bytes == len(done.output) else whole_characters(done.output)).rstrip("\n")
+    told = shortened(done, text)
+    if done.timed_out:
+        lines = [f"Exit code {shown_code(done.exit_code)}", f"Command timed out after {timeout_ms / 1000:g}s", told]
+        raise ToolError(note + "\n".join(line for line in lines if line))
+    if done.exit_code != 0:
+        code = f"Exit code {shown_code(done.exit_code)}"
+        raise ToolError(f"{note}{code}\n{told}" if text else f"{note}{code}")
+    detail = {**detail_of(text), "noOutputExpected": not text}
+    if done.spilled_to is not None:
+        detail |= {"persistedOutputPath": done.spilled_to, "persistedOutputSize": done.total_bytes}
+    return Result(content=note + (told or "(Bash completed with no output)"), detail=detail, is_error=False)
+
+
+def detail_of(stdout: str) -> Json:
+    return {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
+
+
+def shown(data: bytes) -> str:
+    """Text that every reader takes: no byte that is no character, and no NUL."""
+    return data.decode(errors="replace").replace("\0", "\ufffd")
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Without the part of a character at the end, which a cut leaves."""
+    for back in range(1, min(4, len(data)) + 1):
+        lead = data[-back]
+        if lead & 0xC0 != 0x80:
+            length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
+            return data[:-back] if back < length else data
+    return data
+
+
+def shown_code(code: int) -> int:
+    """As a shell shows it: 128 and the signal's number for a command that was killed."""
+    return 128 - code if code < 0 else code
+
+
+def shortened(done: Finished, text: str) -> str:
+    """The output, or where it is and how it begins."""
+    if done.total_bytes <= len(done.output):
+        return text
+    size = f"{done.total_bytes / 1024:.1f}KB" if done.total_bytes < 1 << 20 else f"{done.total_bytes / (1 << 20):.1f}MB"
+    saved = f"Full output saved to: {done.spilled_to}"
+    if done.flaw:
+        saved = f"Its beginning was saved to: {done.spilled_to}; {done.flaw}" if done.spilled_to else done.flaw
+    return (
+        f"<persisted-output>\nOutput too large ({size}). {saved}\n\n"
+        f"Preview (first {PREVIEW_BYTES // 1000}KB):\n{text[:PREVIEW_BYTES]}\n...\n</persisted-output>"
+    )

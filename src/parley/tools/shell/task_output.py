@@ -1,0 +1,75 @@
+"""TaskOutput: what a background task has written so far, and whether it is over."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Result
+from parley.tools.shell.background import RUNNING, Tail, Task, named
+from parley.workspace.base import Reach
+
+DEFAULT_TIMEOUT_MS = 30_000
+LONGEST_TIMEOUT_MS = 600_000
+SHOWN_BYTES = 30_000
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    task_id: Annotated[str, Meta(description="The id that was given when the task was started")]
+    block: Annotated[bool, Meta(description="Wait until the task is over, at most as long as `timeout`")] = True
+    timeout: Annotated[int, Meta(description=f"How many milliseconds to wait, at most {LONGEST_TIMEOUT_MS}")] = (
+        DEFAULT_TIMEOUT_MS
+    )
+
+
+class TaskOutputInput(Struct, frozen=True, kw_only=True):
+    task_id: str | None = None
+    bash_id: str | None = None
+    """The older name."""
+    block: bool = True
+    timeout: int = DEFAULT_TIMEOUT_MS
+
+
+class TaskOutput:
+    name: ClassVar[str] = "TaskOutput"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = TaskOutputInput
+    shown: ClassVar[type[Struct]] = Shown
+    description: ClassVar[str] = (
+        "Gives the state of a background task and the end of its output. Waits until the task is over unless `block` "
+        "is false. You are told anyway when a task is over: use this only if you need its output now."
+    )
+
+    async def run(self, call: TaskOutputInput, context: Context, reach: Reach) -> Result:
+        background, task = named(context.tasks, call.task_id or call.bash_id)
+        if call.block:
+            await background.wait(task.id, min(max(0, call.timeout), LONGEST_TIMEOUT_MS) / 1000)
+        if task.status != RUNNING:
+            background.mark_known(task.id)
+        return report(task, background.tail(task.id, SHOWN_BYTES), waited=call.block)
+
+
+def report(task: Task, tail: Tail, *, waited: bool) -> Result:
+    """What the model reads and the host sees."""
+    code = "" if task.exit_code is None else f" (exit code {task.exit_code})"
+    lines = [f"Task {task.id} ({task.description}): {task.status}{code}"]
+    if tail.is_cut:
+        lines.append(f"Output: {tail.total_bytes} bytes in {task.output_file}; this is the end of it:")
+    elif tail.text:
+        lines.append(f"Output (also in {task.output_file}):")
+    else:
+        lines.append("No output so far." if task.status == RUNNING else "No output.")
+    state: Json = {
+        "task_id": task.id,
+        "task_type": task.kind,
+        "status": task.status,
+        "description": task.description,
+        "output": tail.text,
+        "exitCode": task.exit_code,
+    }
+    ready = task.status != RUNNING
+    outcome = "success" if ready else ("timeout" if waited else "not_ready")
+    text = "\n".join([*lines, tail.text] if tail.text else lines)
+    return Result(content=text, detail={"retrieval_status": outcome, "task": state})

@@ -1,0 +1,40 @@
+"""TaskStop: end a background task."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Result
+from parley.tools.shell.background import RUNNING, named
+from parley.workspace.base import Reach
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    task_id: Annotated[str, Meta(description="The id that was given when the task was started")]
+
+
+class TaskStopInput(Struct, frozen=True, kw_only=True):
+    task_id: str | None = None
+    shell_id: str | None = None
+    """The older name."""
+
+
+class TaskStop:
+    name: ClassVar[str] = "TaskStop"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = TaskStopInput
+    shown: ClassVar[type[Struct]] = Shown
+    description: ClassVar[str] = "Ends a running background task and every process it started."
+
+    async def run(self, call: TaskStopInput, context: Context, reach: Reach) -> Result:
+        background, task = named(context.tasks, call.task_id or call.shell_id)
+        if task.status != RUNNING:
+            raise ToolError(f"Task {task.id} is not running: its status is {task.status}.")
+        background.stop(task.id)
+        message = f"Stopped task {task.id} ({task.description})."
+        detail: Json = {"message": message, "task_id": task.id, "task_type": task.kind, "command": task.command}
+        return Result(content=message, detail=detail)

@@ -1,0 +1,1 @@
+"""Snapshots of files, so that changes can be rewound."""

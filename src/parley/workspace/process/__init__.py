@@ -1,0 +1,1 @@
+"""Running commands so that none outlives the engine."""
