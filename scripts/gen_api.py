@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
     parts = [HEAD]
     for home, names in parley.HOMES.items():
         module = import_module(home)
-        parts.append(f"## {home.rpartition('.')[2].replace('_', ' ').capitalize()}\n\n{first_paragraph(module)}\n")
+        parts.append(f"## {first_paragraph(module).removesuffix('.')}\n")
         stubs = "\n".join(spaced([list(stub(name, getattr(module, name), comments(module))) for name in names.split()]))
         parts.append(f"```python\n{stubs}\n```\n")
     return {"docs/api.md": "\n".join(parts)}

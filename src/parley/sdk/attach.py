@@ -1,4 +1,4 @@
-"""Follow a session that another process runs: the messages so far, then new ones.
+"""Follow a session that another process runs.
 
     async for line in attach(session_id, after=41):
         line.seq, line.message

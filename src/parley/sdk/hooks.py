@@ -1,4 +1,4 @@
-"""Hook callbacks and how to register them.
+"""Hook callbacks.
 
 hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[check])]}
 

@@ -1,4 +1,4 @@
-"""Send one prompt or several, and get all messages.
+"""Send prompts and get all messages.
 
     async for message in query(prompt="What is 2 + 2?", options=Options(...)): ...
 

@@ -1,4 +1,4 @@
-"""Typed dicts for the inputs and replies of hooks.
+"""Inputs and replies of hooks.
 
 Names and keys are those of the official SDK. An engine may send more keys than these.
 """

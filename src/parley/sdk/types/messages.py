@@ -1,4 +1,4 @@
-"""Messages that the client yields.
+"""Messages.
 
 Every message that came over the wire knows the line it came from:
 

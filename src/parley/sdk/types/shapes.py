@@ -1,4 +1,4 @@
-"""Typed dicts and literals.
+"""Other types.
 
 Names and keys are those of the official SDK; nothing here does anything at run time.
 Hooks have theirs in hooks.py.
