@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pages import fill, main, table
 
 from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MOST_CONTEXT_CHARS, Event
+from parley.hooks.command import KEPT_BYTES
 from parley.hooks.merge import RULES
 from parley.hooks.output import MOST_REASON_CHARS
 
@@ -48,7 +49,10 @@ def limits() -> list[tuple[str, ...]]:
         ("run time", f"{DEFAULT_SECONDS:g} s, or the hook's `timeout` in seconds; SessionEnd hooks have 2 s in total"),
         ("`additionalContext`", f"{MOST_CONTEXT_CHARS:,} characters"),
         ("reasons and messages", f"{MOST_REASON_CHARS:,} characters"),
-        ("output of a command", "4 MiB; a longer reply is a failure, and so is any longer output of a PreToolUse hook"),
+        (
+            "output of a command",
+            f"{KEPT_BYTES >> 20} MiB; a longer reply is a failure, and so is any longer output of a PreToolUse hook",
+        ),
         ("input of a callback", "1 MB per line; longer texts are cut. Commands get the whole input"),
     ]
 

@@ -60,6 +60,11 @@ def test_every_generator_is_checked() -> None:
     assert scripts == {generate.__module__ for generate in GENERATORS}
 
 
+def test_a_generated_part_that_the_page_does_not_have_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        pages.fill("docs/hooks.md", {"nowhere": ""})
+
+
 def test_a_generator_writes_its_pages_and_names_those_that_are_not_current(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
