@@ -37,8 +37,7 @@ bench: .venv/ready
 	$(BIN)/python bench/engines.py --only first,warm,one-shot "offline=$(BIN)/parley --model offline"
 
 docs: .venv/ready
-	$(BIN)/python -m parley.protocol.schema
-	$(BIN)/python -m parley.reference
+	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done
 
 # The documentation as a web site, in build/site. A broken link is an error.
 site: .venv/ready

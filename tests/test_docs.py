@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+import gen_api
+import gen_hooks
+import gen_permissions
+import gen_protocol
+import pages
 import pytest
-
-from parley import reference
 
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
@@ -47,13 +51,42 @@ def test_every_example_is_in_the_guide() -> None:
     assert programs == {name for name, _ in SNIPPETS}
 
 
-def test_the_reference_is_current() -> None:
-    written = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-
-    assert written == reference.page(), "run `make docs`"
+GENERATORS = [gen_api.pages, gen_hooks.pages, gen_permissions.pages, gen_protocol.pages]
 
 
-PAGES = ["README.md", "examples/README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+@pytest.mark.parametrize("generate", GENERATORS, ids=lambda generate: generate.__module__)
+def test_generated_pages_are_current(generate: Callable[[], dict[str, str]]) -> None:
+    for page, text in generate().items():
+        assert (ROOT / page).read_text(encoding="utf-8") == text, "run `make docs`"
+
+
+def test_every_generator_is_checked() -> None:
+    scripts = {path.stem for path in (ROOT / "scripts").glob("gen_*.py")}
+
+    assert scripts == {generate.__module__ for generate in GENERATORS}
+
+
+def test_a_generated_part_that_the_page_does_not_have_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        pages.fill("docs/hooks.md", {"nowhere": ""})
+
+
+def test_a_generator_writes_its_pages_and_names_those_that_are_not_current(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generated = {"docs/one.md": "one\n", "docs/two.md": "two\n"}
+
+    assert pages.main(generated, [], tmp_path) == 0
+    assert pages.main(generated, ["--check"], tmp_path) == 0
+    (tmp_path / "docs/two.md").write_text("edited by hand\n")
+    assert pages.main(generated, ["--check"], tmp_path) == 1
+    assert capsys.readouterr().err == "docs/two.md is not current; run `make docs`\n"
+
+
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md")
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -20,7 +20,6 @@ FAMILIES = frozenset(
     | {"telemetry"}
 )
 LAYERS = (
-    {"reference"},
     {"__init__", "__main__", "types", "_errors"},
     {"cli", "sdk", "gateway", "testing"},
     {"compose"},

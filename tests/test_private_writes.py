@@ -21,8 +21,6 @@ ALLOWED = {
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
     "parley.cli.stdio": "/dev/null in place of a closed stream",
     "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",
-    "parley.protocol.schema": "a script that writes the documentation",
-    "parley.reference": "a script that writes the documentation",
     "parley.testing.plugin": "the folders of a test",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})

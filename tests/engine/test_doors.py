@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from gen_permissions import CWD, RULES, SAMPLES, Sample, verdict
 from room import Json, Room
 
 from parley.cli.output import ResultPrinter
@@ -23,7 +24,6 @@ from parley.compose.tools import make_tool
 from parley.engine.session.config import SessionConfig
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
-from parley.permissions.table import CWD, RULES, SAMPLES, Sample, verdict
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Tool, ToolOutput, always_asks
 from parley.tools.registry import ToolRegistry

@@ -19,20 +19,20 @@ OLD_WORDS = {"block": "deny", "approve": "allow"}
 """`decision` said it before there was `permissionDecision`, with words of its own."""
 
 RULES = {
-    "permissionDecision": "the strongest, of `decision` too: deny, then ask, then allow; an unknown word is a deny",
-    "permissionDecisionReason": "of the first hook that said what won",
+    "permissionDecision": "the strongest of all, `decision` included: deny, ask, allow; an unknown value is a deny",
+    "permissionDecisionReason": "from the first hook with the winning decision",
     "updatedInput": "the first",
-    "additionalContext": "all, each as a paragraph of its own",
-    "decision block and reason": "one is enough; the reasons of all that block, joined by line breaks",
+    "additionalContext": "all, as separate paragraphs",
+    "decision block and reason": "one is enough; the reasons of all blocking hooks, joined by newlines",
     "continue false and stopReason": "one is enough; the first reason",
-    "systemMessage": "all, each as a line of its own",
-    "suppressOutput": "counts for the hook that says it: what it wrote is not told",
-    "updatedToolOutput, updatedMCPToolOutput": "the first; the one for MCP counts for tools of MCP servers only",
+    "systemMessage": "all, as separate lines",
+    "suppressOutput": "applies to the hook that sets it",
+    "updatedToolOutput, updatedMCPToolOutput": "the first; the second applies to MCP tools only",
     "decision of PermissionRequest": "the first deny, else the first allow",
-    "async": "what that hook says now has no effect, except a PreToolUse deny, which counts at once",
-    "a failure with onFailure block": "as a block; behind a call that succeeded, its output is withheld",
-    "a failure with onFailure continue": "as if there were no such hook, but told",
-    "keys that are not known": "told; a PreToolUse answer fails if one may be a denial, or if it has no decision",
+    "async": "the reply has no effect yet, except a PreToolUse deny, which applies at once",
+    "a failure with onFailure block": "a block; after a successful call, its output is withheld",
+    "a failure with onFailure continue": "ignored, but reported",
+    "keys that are not known": "reported; a PreToolUse reply fails if the key may be a denial or no decision is given",
 }
 
 

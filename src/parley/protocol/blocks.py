@@ -114,7 +114,7 @@ class Text(Block, kind="text"):
 
 
 class Thinking(Block, kind="thinking"):
-    """Reasoning. The official Python client needs the signature, so we always send one; seeds 003, 004 leave it out."""
+    """Reasoning. `signature` is always sent, because the official Python SDK requires it."""
 
     __slots__ = ()
     thinking = Key[str](str)
@@ -156,7 +156,7 @@ class Document(Block, kind="document"):
 
 
 class ServerToolUse(Block, kind="server_tool_use"):
-    """A tool that the model's own backend runs."""
+    """A call of a tool that the model's backend runs."""
 
     __slots__ = ()
     id = Key[str](str)
@@ -165,7 +165,7 @@ class ServerToolUse(Block, kind="server_tool_use"):
 
 
 class ServerToolResult(Block):
-    """What such a tool gave. One shape under several types."""
+    """The result of a server tool, under several types."""
 
     __slots__ = ()
     tool_use_id = Key[str](str)

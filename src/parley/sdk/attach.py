@@ -1,4 +1,4 @@
-"""A session as somebody else runs it: the lines that were missed, then those that come.
+"""Follow a session that another process runs.
 
     async for line in attach(session_id, after=41):
         line.seq, line.message
@@ -98,5 +98,5 @@ def attach(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Attachment:
-    """The lines of a session with a higher number; with `follow`, also those that come, while somebody holds it."""
+    """The messages of a session after number `after`; with `follow`, also new ones while a process holds it."""
     return Attachment(SessionLookup(directory, store, env), session_id, after, follow)

@@ -59,7 +59,7 @@ class Client(Controls):
     # Its life.
 
     async def connect(self, prompt: str | AsyncIterable[Json] | None = None) -> None:
-        """Start the engine and shake hands. Raises CLIConnectionError, ProcessError, ControlError.
+        """Start the engine and initialize the session. Raises CLIConnectionError, ProcessError, ControlError.
 
         Whatever goes wrong, nothing is left running.
         """
@@ -160,7 +160,7 @@ class Client(Controls):
                 raise truth from flaw
 
     async def close(self) -> None:
-        """End the session. Returns when the engine and all it started are gone; may be called again."""
+        """End the session. Returns when the engine and all its children have exited; may be called again."""
         link, self._connection = self._connection, None
         if link is None:
             return
@@ -193,7 +193,7 @@ class Client(Controls):
     # Speaking.
 
     async def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> Turn:
-        """Say something; the turn that answers it. While another turn runs, it joins that one or waits for its end.
+        """Send a prompt; returns its turn. During another turn, the prompt joins that turn or waits for its end.
 
         Raises ValueError for the `uuid` of a prompt that still waits.
         """
@@ -214,12 +214,12 @@ class Client(Controls):
     """The receipt of a prompt in the middle of a turn is a Turn: `state`, `until("started")`, `result`."""
 
     async def cancel(self, turn: Turn) -> bool:
-        """Take back a prompt that waits. Whether it did."""
+        """Withdraw a waiting prompt. Returns whether it was still waiting."""
         answer = await self.cancel_async_message(turn.uuid)
         return answer.get("cancelled") is not False
 
     async def query(self, prompt: str | AsyncIterable[Json], session_id: str = "default") -> None:
-        """Say something, as programs of the official SDK do; receive_response() yields what comes of it."""
+        """Send a prompt, as in the official SDK; `receive_response()` yields the reply."""
         check_prompt(prompt)
         link = self.connected()
         if isinstance(prompt, str):
@@ -238,17 +238,17 @@ class Client(Controls):
     # Listening.
 
     def receive_messages(self) -> MessageStream:
-        """All that belongs to no `ask`, for as long as the engine speaks."""
+        """All messages that do not belong to an `ask`, until the session ends."""
         self._check_was_connected()
         return self.router.stream
 
     def receive_response(self) -> ResponseStream:
-        """The same, up to and with the next result."""
+        """The same, up to and including the next result."""
         self._check_was_connected()
         return ResponseStream(self.router.stream)
 
     async def get_server_info(self) -> Json | None:
-        """What the engine told of itself when hands were shaken."""
+        """The engine's reply to `initialize`."""
         self.connected()
         return self._info
 
@@ -256,7 +256,7 @@ class Client(Controls):
         return await self.get_server_info() or {}
 
     async def reinitialize(self) -> Json:
-        """Shake hands again, with the options as they are now: hooks, agents, prompts. What the engine answers."""
+        """Send `initialize` again with the current options (hooks, agents, prompts); returns the reply."""
         link = self.connected()
         self.request_handler.hooks = Registry(self.options.hooks)
         request = build_initialize(self.options, self.request_handler.hooks, self.servers)
@@ -269,12 +269,12 @@ class Client(Controls):
 
     @property
     def pid(self) -> int | None:
-        """Of the engine, where it is a process of its own."""
+        """The engine's process id, if it has its own process."""
         return None if self._connection is None else self._connection.wire.pid
 
     @property
     def session_id(self) -> str | None:
-        """Known once a turn has begun."""
+        """Known once a turn has started."""
         init, last = self.router.init, self.router.last_result
         found = init.session_id if init is not None else last.session_id if last is not None else None
         return found if isinstance(found, str) else None
@@ -288,11 +288,11 @@ class Client(Controls):
         return await self.connected().request(request, patience)
 
     async def end_input(self) -> None:
-        """Say that nothing more will come: the engine finishes what it has, and ends."""
+        """Close the engine's input: it finishes its work and exits."""
         await self.connected().wire.end_input()
 
     def connected(self) -> EngineConnection:
-        """The way to the engine. Raises NotConnected."""
+        """The connection to the engine. Raises NotConnected."""
         if self._connection is None:
             raise NotConnected("the client is not connected: call connect() first")
         return self._connection

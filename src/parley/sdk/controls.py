@@ -17,7 +17,7 @@ class Controls:
         raise NotImplementedError
 
     async def interrupt(self, cancel_queued: bool = False) -> Json:
-        """Stop the running turn. The receipt: `still_queued`, and `cancelled` where that was asked for."""
+        """Stop the running turn. Returns `still_queued`, and `cancelled` if `cancel_queued` is set."""
         return await self._object(wire.Interrupt(cancel_queued=True if cancel_queued else UNSET))
 
     async def set_permission_mode(self, mode: PermissionMode) -> Json:
@@ -31,7 +31,7 @@ class Controls:
         await self.request(wire.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
 
     async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
-        """Bring files back to what they were before a prompt; `dry_run` only says what would change."""
+        """Restore files to their state before a prompt; with `dry_run`, only report what would change."""
         wish = True if dry_run else UNSET
         return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=wish))
 
@@ -54,11 +54,11 @@ class Controls:
     mcp_toggle = toggle_mcp_server
 
     async def set_mcp_servers(self, servers: Json) -> Json:
-        """Replace the servers that were set this way before; what was added, removed and failed."""
+        """Replace the servers set by an earlier call; returns what was added, removed and failed."""
         return await self._object(wire.McpSetServers(servers=servers))
 
     async def mcp_call(self, tool: str, arguments: Json | None = None) -> Any:
-        """Call a server's tool, past the model."""
+        """Call an MCP tool directly, without the model."""
         return await self.request(wire.McpCall(tool=tool, arguments=arguments or {}))
 
     async def mcp_read_resource(self, server_name: str, uri: str) -> Any:
@@ -68,7 +68,7 @@ class Controls:
         await self.request(wire.StopTask(task_id=task_id))
 
     async def background_tasks(self, tool_use_id: str | None = None) -> Json:
-        """Send what runs in the foreground into the background."""
+        """Move running foreground tasks to the background."""
         return await self._object(wire.BackgroundTasks(tool_use_id=UNSET if tool_use_id is None else tool_use_id))
 
     async def get_task_output(self, task_id: str) -> Json:
@@ -93,7 +93,7 @@ class Controls:
         return await self._object(wire.ReadFile(path=path, max_bytes=UNSET if max_bytes is None else max_bytes))
 
     async def seed_read_state(self, path: str, mtime: float) -> None:
-        """Tell the engine that the model knows this state of a file."""
+        """Tell the engine that the model has seen this state of a file."""
         await self.request(wire.SeedReadState(path=path, mtime=mtime))
 
     async def cancel_async_message(self, message_uuid: str) -> Json:
@@ -128,7 +128,7 @@ class Controls:
         return found if isinstance(found, list) else []
 
     async def _server_info(self) -> Json:
-        """What the engine told of itself when hands were shaken."""
+        """The engine's reply to `initialize`."""
         raise NotImplementedError
 
     async def session_cost(self) -> Json:

@@ -1,4 +1,4 @@
-"""What the client raises, under the names that programs of the official SDK catch.
+"""Exceptions, with the names of the official SDK.
 
     ClaudeSDKError
     ├── CLIConnectionError     no engine, or none any more
@@ -24,15 +24,15 @@ from parley.errors import ParleyError
 
 
 class ClaudeSDKError(ParleyError):
-    """The root of what the client raises."""
+    """Base class of the SDK's exceptions."""
 
 
 class CLIConnectionError(ClaudeSDKError):
-    """The engine cannot be reached, or is not there any more."""
+    """The engine cannot be reached or has exited."""
 
 
 class NotConnected(CLIConnectionError):
-    """There is no engine at the other end yet, or none any more."""
+    """The client is not connected."""
 
 
 class Unfit(CLIConnectionError):
@@ -40,7 +40,7 @@ class Unfit(CLIConnectionError):
 
 
 class CLINotFoundError(CLIConnectionError):
-    """There is no engine to start."""
+    """The engine's executable was not found."""
 
     def __init__(self, message: str = "no engine found", cli_path: str | None = None) -> None:
         super().__init__(f"{message}: {cli_path}" if cli_path else message)
@@ -48,7 +48,7 @@ class CLINotFoundError(CLIConnectionError):
 
 
 class ProcessError(ClaudeSDKError):
-    """The engine ended badly."""
+    """The engine exited with an error."""
 
     argv: Sequence[str] = ()
     """How it was started; what is long or secret is never on a command line."""
@@ -64,7 +64,7 @@ class ProcessError(ClaudeSDKError):
 
 
 class ResultError(ProcessError):
-    """The engine ended badly, and its last result says why."""
+    """The engine exited with an error; its last result gives the reason."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None) -> None:
         self.data = data or {}
@@ -98,7 +98,7 @@ class ControlTimeout(ControlError, TimeoutError):
 
 
 class CLIJSONDecodeError(ClaudeSDKError):
-    """A line that is no JSON."""
+    """A line is not JSON. Never raised here: such a line becomes `Unreadable`."""
 
     def __init__(self, line: str, original_error: Exception) -> None:
         self.line = line

@@ -1,4 +1,4 @@
-"""Hooks of the host: how they are registered, and how their answers are spelled.
+"""Hook callbacks.
 
 hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[check])]}
 
@@ -20,7 +20,7 @@ RENAMED = {"async_": "async", "continue_": "continue"}
 
 class HookContext(TypedDict):
     signal: Any | None
-    """A `Signal` of permissions.py."""
+    """A `Signal`."""
 
 
 HookCallback = Callable[[Any, str | None, HookContext], Awaitable[Any] | Any]
@@ -28,14 +28,14 @@ HookCallback = Callable[[Any, str | None, HookContext], Awaitable[Any] | Any]
 
 @dataclass
 class HookMatcher:
-    """Callbacks for those calls of an event that match; None and "" match all."""
+    """Callbacks for the matching calls of an event; None and "" match all."""
 
     matcher: str | None = None
     hooks: list[HookCallback] = field(default_factory=list)
     timeout: float | None = None
     """Seconds."""
     on_failure: Literal["continue", "block"] | None = None
-    """What follows if it raises, is late or gives no readable answer. None: `block` for PreToolUse, else `continue`."""
+    """After an error, a timeout or an unreadable reply. Default: `block` for PreToolUse, else `continue`."""
 
 
 class Registry:

@@ -1,4 +1,4 @@
-"""Everything a session can be told, as one object.
+"""All options of a session.
 
     Options(model="sonnet", cwd="/srv/app", can_use_tool=ask, engine="local")
 
@@ -40,7 +40,7 @@ Callback = Callable[[Json], Awaitable[Json] | Json]
 
 @dataclass
 class AgentDefinition:
-    """A subagent that the host defines. The names of the fields are those of the wire."""
+    """A subagent defined by the program. Field names are those of the protocol."""
 
     description: str
     prompt: str
@@ -60,6 +60,8 @@ class AgentDefinition:
 
 @dataclass
 class Options:
+    """Most options are the flag of the same name (docs/cli.md). Those from `engine` on are not in the official SDK."""
+
     # Tools and permission.
     tools: list[str] | ToolsPreset | None = None
     allowed_tools: list[str] = field(default_factory=list)
@@ -86,11 +88,11 @@ class Options:
     env: dict[str, str] = field(default_factory=dict)
     extra_args: dict[str, str | None] = field(default_factory=dict)
     max_buffer_size: int | None = None
-    """The longest line in bytes; 64 MiB if nothing is said. A longer one is an `Unreadable`."""
+    """Longest line in bytes, 64 MiB by default. A longer one becomes `Unreadable`."""
     debug_stderr: Any = sys.stderr
-    """Of no effect; the official SDK still has it."""
+    """No effect, as in the official SDK."""
     stderr: Callable[[str], None] | None = None
-    """Gets each line of the engine's stderr; without it they go to stderr of the program."""
+    """Called with each line of the engine's stderr; by default they go to the program's stderr."""
     # Callbacks.
     can_use_tool: CanUseTool | None = None
     hooks: Mapping[Any, list[HookMatcher]] | None = None
@@ -99,7 +101,7 @@ class Options:
     include_hook_events: bool = False
     forward_subagent_text: bool = False
     verbatim_prompts: bool = False
-    """Prompts are taken literally: no @path, no slash command."""
+    """Take prompts literally: no @path, no slash command."""
     fork_session: bool = False
     resume_session_at: str | None = None
     resume_drops_turn: str | None = None
@@ -120,18 +122,18 @@ class Options:
     client_app: str | None = None
     # Ours.
     engine: Literal["process", "local"] = "process"
-    """`local`: the engine runs in this process, without a child."""
+    """`local`: run the engine in this process."""
     output_type: Any = None
-    """The type a structured result is made: a msgspec Struct, dataclass, TypedDict or pydantic model."""
+    """Type of the structured output: a msgspec Struct, dataclass, TypedDict or pydantic model."""
     on_question: OnQuestion | None = None
     on_plan: OnPlan | None = None
     on_elicitation: Callback | None = None
     on_user_dialog: Callback | None = None
     supported_dialog_kinds: list[str] | None = None
     control_timeout_seconds: float = 60.0
-    """How long an answer of the engine is waited for."""
+    """How long to wait for a reply to a control request."""
     api_key: str | None = None
-    """Handed over in the environment, never on a command line."""
+    """Passed in the environment, never on the command line."""
     agent: str | None = None
     title: str | None = None
     tool_aliases: Any = None
@@ -144,7 +146,7 @@ class Options:
     debug_file: str | None = None
     replay_user_messages: bool = False
     guard: bool = False
-    """Ask `can_use_tool` about every call, whatever rules and mode say."""
+    """Ask `can_use_tool` about every call that is not denied."""
     fail_on_denial: bool = False
     store: str | None = None
     database: str | None = None

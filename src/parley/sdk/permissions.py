@@ -1,4 +1,4 @@
-"""Permission: what a callback is asked, and what it may answer.
+"""Permission callbacks.
 
 async def ask(name: str, input: dict, context: ToolPermissionContext) -> PermissionResult:
     return PermissionResultAllow() if name == "Read" else PermissionResultDeny(message="not today")
@@ -16,7 +16,7 @@ from parley.sdk.types.shapes import PermissionBehavior, PermissionMode, Permissi
 
 
 class CanUseToolShadowedWarning(UserWarning):
-    """`can_use_tool` is set, but some calls are allowed before it is asked."""
+    """`can_use_tool` is set, but other options allow some calls without it."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class PermissionRuleValue:
 
 @dataclass
 class PermissionUpdate:
-    """A change of rules, mode or folders: suggested by the engine, made by an answer."""
+    """A change of rules, mode or directories: suggested by the engine, applied by a reply."""
 
     type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
     rules: list[PermissionRuleValue] | None = None
@@ -37,7 +37,7 @@ class PermissionUpdate:
     destination: PermissionUpdateDestination | None = None
 
     def to_dict(self) -> Json:
-        """As the wire spells it."""
+        """The update as the protocol encodes it."""
         spelled: Json = {"type": self.type}
         if self.rules is not None:
             spelled["rules"] = [{"toolName": rule.tool_name, "ruleContent": rule.rule_content} for rule in self.rules]
@@ -82,7 +82,7 @@ class ToolPermissionContext:
     display_name: str | None = None
     description: str | None = None
     hints: list[str] = field(default_factory=list)
-    """Suggestions of engines that write them as text."""
+    """Suggestions that the engine sent as text."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""One question, or a list of them, and all that comes of it.
+"""Send prompts and get all messages.
 
     async for message in query(prompt="What is 2 + 2?", options=Options(...)): ...
 
@@ -224,7 +224,7 @@ class EndWatcher:
 def query(
     *, prompt: str | AsyncIterable[dict[str, Any]], options: Options | None = None, transport: Any = None
 ) -> QueryStream:
-    """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly.
+    """Send the prompt and yield all messages. Raises ProcessError or ResultError if the engine exits with an error.
 
     Raises TypeError at once for a prompt that is none; what an iterable of prompts raises is raised at the end.
     """

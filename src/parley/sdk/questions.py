@@ -1,4 +1,4 @@
-"""Questions and plans that the model puts before a person, with typed answers.
+"""Questions and plans of the model, with typed answers.
 
     async def choose(asked: Questions) -> Answers | None:
         return asked.answer({"Which one?": "B"})
@@ -37,7 +37,7 @@ class Question:
     header: str
     choices: tuple[Choice, ...]
     several: bool
-    """Whether more than one may be chosen."""
+    """Whether several choices are allowed."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class Questions:
-    """What the model wants to know."""
+    """Questions of the model."""
 
     questions: tuple[Question, ...]
     tool_use_id: str | None = None
     input: Json = field(default_factory=dict)
 
     def answer(self, answers: Mapping[str, str | Sequence[str]]) -> Answers:
-        """Answers by the text of the question; several choices as a list. Raises ValueError for other questions."""
+        """Answers by question text, several choices as a list. Raises ValueError for an unknown question."""
         texts = {question.text for question in self.questions}
         if strange := sorted(set(answers) - texts):
             raise ValueError(f"nobody asked {strange[0]!r}; asked were {sorted(texts)}")
@@ -70,7 +70,7 @@ class PlanDecision:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan the model wants to carry out."""
+    """A plan that the model asks to carry out."""
 
     text: str
     path: str | None = None
@@ -78,7 +78,7 @@ class Plan:
     input: Json = field(default_factory=dict)
 
     def approve(self, mode: PermissionMode | None = None) -> PlanDecision:
-        """Let it be done, in this mode from now on."""
+        """Approve the plan and continue in this mode."""
         return PlanDecision(approved=True, mode=mode)
 
     def reject(self, message: str = "The plan was not approved.") -> PlanDecision:

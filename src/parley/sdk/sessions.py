@@ -1,4 +1,4 @@
-"""Past conversations, in whichever store: list, read, rename, tag, delete, fork, and follow.
+"""List, read, rename, tag, delete and fork stored sessions.
 
     for info in list_sessions(directory="."): ...
     get_session_messages(info.session_id, store="sqlite:/srv/sessions.db")
@@ -36,7 +36,7 @@ class SDKSessionInfo:
     session_id: str
     summary: str
     last_modified: int
-    """Milliseconds since 1970, as `created_at`."""
+    """Milliseconds since 1970, as is `created_at`."""
     file_size: int | None = None
     custom_title: str | None = None
     first_prompt: str | None = None
@@ -48,7 +48,7 @@ class SDKSessionInfo:
 
 @dataclass
 class SessionMessage:
-    """One line of a conversation."""
+    """One message of a conversation."""
 
     type: Literal["user", "assistant"]
     uuid: str
@@ -97,7 +97,7 @@ def list_sessions(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[SDKSessionInfo]:
-    """The sessions of a folder, or of all; those written last come first."""
+    """The sessions of a directory, or of all; most recent first."""
     found = SessionLookup(directory, store, env).store()
     if directory is None:
         return [convert_info(info) for info in found.list(None, limit, offset)]
@@ -128,7 +128,7 @@ def get_session_messages(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[SessionMessage]:
-    """What was said, without what was cut off; nothing if there is no such session."""
+    """The messages on the current branch; empty if there is no such session."""
     if not is_uuid(session_id):
         return []
     try:
@@ -170,7 +170,7 @@ def rename_session(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Raises ValueError for an empty title, FileNotFoundError."""
+    """Raises ValueError for an empty title, FileNotFoundError for an unknown session."""
     if not title.strip():
         raise ValueError("a title must have a letter")
     found, _ = SessionLookup(directory, store, env).find(session_id)
@@ -185,7 +185,7 @@ def tag_session(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """None takes it away. Raises ValueError for an empty one, FileNotFoundError."""
+    """None removes the tag. Raises ValueError for an empty tag, FileNotFoundError for an unknown session."""
     if tag is not None and not tag.strip():
         raise ValueError("a tag must have a letter; None takes it away")
     found, _ = SessionLookup(directory, store, env).find(session_id)
@@ -195,7 +195,7 @@ def tag_session(
 def delete_session(
     session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> None:
-    """Raises FileNotFoundError, and SessionBusy if somebody is in it."""
+    """Raises FileNotFoundError, or SessionBusy if a process holds the session."""
     shelf = SessionLookup(directory, store, env)
     found, _ = shelf.find(session_id)
     found.delete(session_id)
@@ -213,7 +213,7 @@ def fork_session(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ForkSessionResult:
-    """A copy to go on with, up to a line if one is named. Raises ValueError, FileNotFoundError, SessionError."""
+    """A copy to continue, up to a message if one is given. Raises ValueError, FileNotFoundError, SessionError."""
     shelf = SessionLookup(directory, store, env)
     found, info = shelf.find(session_id)
     entries = list(found.read(session_id))
@@ -234,7 +234,7 @@ def fork_session(
 
 
 def project_key_for_directory(directory: str | os.PathLike[str] | None = None) -> str:
-    """The name under which sessions of a folder are kept."""
+    """The key under which sessions of a directory are stored."""
     from parley.compose.paths import project_name
 
     return project_name(os.path.abspath(directory or os.curdir))

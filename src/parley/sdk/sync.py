@@ -1,4 +1,4 @@
-"""The client without `async`: the same methods, the same messages, for scripts and threads.
+"""The client without `async`, for scripts and threads.
 
     with SyncClient(Options(model="sonnet")) as client:
         for message in client.ask("What is in this folder?"):
@@ -100,7 +100,7 @@ class SyncStream(Iterator[ours.Message]):
 
 
 class SyncTurn(SyncStream):
-    """One prompt and what came of it."""
+    """A prompt and the messages of its turn."""
 
     def __init__(self, loop: LoopThread, turn: Turn) -> None:
         super().__init__(loop, turn)
@@ -136,7 +136,7 @@ async def next_message(stream: AsyncIterator[ours.Message]) -> ours.Message | No
 
 
 class SyncClient:
-    """A conversation with an engine. Every control request of `Client` is a method here, too."""
+    """A conversation with an engine. It has every control request of `Client`."""
 
     def __init__(self, options: Options | None = None, transport: Any = None) -> None:
         self._client = Client(options, transport)
@@ -153,7 +153,7 @@ class SyncClient:
                 raise
 
     def close(self) -> None:
-        """End the session. Returns when the engine and all it started are gone; may be called again."""
+        """End the session. Returns when the engine and all its children have exited; may be called again."""
         loop, self._loop = self._loop, None
         if loop is not None:
             try:
@@ -217,7 +217,7 @@ class SyncClient:
 
 
 def query_sync(*, prompt: str, options: Options | None = None, transport: Any = None) -> Iterator[ours.Message]:
-    """Ask, and yield everything up to the end. Raises what ended the engine, if it ended badly."""
+    """Send the prompt and yield all messages. Raises ProcessError or ResultError if the engine exits with an error."""
     return run_to_end(QueryStream(prompt, options, transport))
 
 

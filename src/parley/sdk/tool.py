@@ -1,4 +1,4 @@
-"""Functions of the program as tools of the model.
+"""Your functions as tools.
 
     @tool                                                   a plain function: its hints are the schema
     def add(a: float, b: float) -> float:
@@ -73,7 +73,7 @@ class SdkMcpTool(Generic[T]):
     annotations: Any = None
 
     def listed(self) -> Json:
-        """The tool as `tools/list` tells it."""
+        """The tool's entry in `tools/list`."""
         told: Json = {
             "name": self.name,
             "description": self.description,
@@ -115,7 +115,7 @@ def tool(
     input_schema: Any = None,
     annotations: Any = None,
 ) -> Any:
-    """Make a function a tool. With an `input_schema` it takes one dict, without one its own parameters."""
+    """Make a function a tool. With `input_schema` it takes one dict, otherwise its own parameters."""
     if callable(name):
         return build_tool(name, None, None, None)
     if input_schema is None:
@@ -167,7 +167,7 @@ def to_tool(given: object) -> SdkMcpTool[Any]:
 def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: Sequence[SdkMcpTool[Any] | Callable[..., Any]] | None = None
 ) -> McpSdkServerConfig:
-    """A server in this process, for `Options.mcp_servers`. Plain functions become tools by themselves.
+    """An MCP server in this process, for `Options.mcp_servers`. Plain functions become tools.
 
     Raises TypeError for what can be no tool, ValueError for two of one name.
     """

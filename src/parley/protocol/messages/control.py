@@ -22,7 +22,7 @@ RequestId = str | int
 
 @message
 class ControlRequest(Message, frozen=True, kw_only=True, tag="control_request"):
-    """A question."""
+    """A control request."""
 
     request_id: RequestId
     request: Payload
@@ -46,20 +46,20 @@ class Failure(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="error
 
 @message
 class ControlResponse(Message, frozen=True, kw_only=True, tag="control_response"):
-    """The answer to a question."""
+    """The reply to a control request."""
 
     response: Success | Failure
 
 
 @message
 class ControlCancelRequest(Message, frozen=True, kw_only=True, tag="control_cancel_request"):
-    """The one who asked no longer wants to know. There is no reply."""
+    """The sender of a control request withdraws it. There is no reply."""
 
     request_id: RequestId
 
 
 @message
 class UpdateEnvironment(Message, frozen=True, kw_only=True, tag="update_environment_variables"):
-    """Variables for the children of later tool calls."""
+    """Environment variables for later tool calls."""
 
     variables: dict[str, str]

@@ -11,14 +11,14 @@ from parley.protocol.blocks import Block
 
 
 class UserContent(Struct, frozen=True, kw_only=True):
-    """The inner `message` of a user line."""
+    """The `message` of a user message."""
 
     role: Literal["user"] = "user"
     content: str | list[Block]
 
 
 class AssistantContent(Struct, frozen=True, kw_only=True):
-    """The inner `message` of an assistant line, shaped like a message of the model API."""
+    """The `message` of an assistant message, as in the Messages API."""
 
     id: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
@@ -38,7 +38,7 @@ class AssistantContent(Struct, frozen=True, kw_only=True):
 
 @message
 class User(Message, frozen=True, kw_only=True, tag="user"):
-    """A prompt on its way in; a tool result, an echo or a marker on its way out."""
+    """From the client, a prompt; from the engine, a tool result, an echo or a marker."""
 
     message: UserContent
     parent_tool_use_id: str | None | UnsetType = UNSET
@@ -72,7 +72,7 @@ class User(Message, frozen=True, kw_only=True, tag="user"):
 
 @message
 class Assistant(Message, frozen=True, kw_only=True, tag="assistant"):
-    """Finished content of the model: one line per block, all with the same `message.id`."""
+    """Finished content of the model, one message per block, all with the same `message.id`."""
 
     message: AssistantContent
     parent_tool_use_id: str | None | UnsetType = UNSET
@@ -110,7 +110,7 @@ class Assistant(Message, frozen=True, kw_only=True, tag="assistant"):
 
 @message
 class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
-    """One event of the model API's stream, passed on byte for byte."""
+    """One event of the model's stream, unchanged."""
 
     event: msgspec.Raw
     session_id: str | UnsetType = UNSET

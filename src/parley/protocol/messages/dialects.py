@@ -9,7 +9,7 @@ from parley.protocol.base import UNSET, Json, Message, UnsetType, message, messa
 
 @message
 class PermissionRequest(Message, frozen=True, kw_only=True, tag="system"):
-    """B: somebody would have to be asked. Advice, not a question."""
+    """spec001: a call needs permission. For information; it cannot be answered."""
 
     subtype: Literal["permission_request"] = "permission_request"
     tool: str
@@ -21,7 +21,7 @@ class PermissionRequest(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class HookExecution(Message, frozen=True, kw_only=True, tag="system"):
-    """B: a hook ran."""
+    """spec001: a hook ran."""
 
     subtype: Literal["hook_execution"] = "hook_execution"
     hook_event: str | UnsetType = UNSET
@@ -36,7 +36,7 @@ class HookExecution(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class SystemFault(Message, frozen=True, kw_only=True, tag="system"):
-    """B and C: something went wrong, the session goes on. C has `message`, B has `error`."""
+    """spec001 and miriad: an error that does not end the session. miriad uses `message`, spec001 `error`."""
 
     subtype: Literal["error"] = "error"
     message: str | UnsetType = UNSET
@@ -48,7 +48,7 @@ class SystemFault(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class SystemToolResult(Message, frozen=True, kw_only=True, tag="system"):
-    """C: a tool's output."""
+    """miriad: a tool result."""
 
     subtype: Literal["tool_result"] = "tool_result"
     tool_result: Json
@@ -57,7 +57,7 @@ class SystemToolResult(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Queued(Message, frozen=True, kw_only=True, tag="system"):
-    """C: a user message came in mid-turn and waits for the next model call."""
+    """miriad: a user message arrived during a turn and waits for the next model call."""
 
     subtype: Literal["queued"] = "queued"
     session_id: str | UnsetType = UNSET
@@ -69,7 +69,7 @@ class Queued(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Injected(Message, frozen=True, kw_only=True, tag="system"):
-    """C: the waiting messages went into the running turn."""
+    """miriad: queued messages were added to the running turn."""
 
     subtype: Literal["injected"] = "injected"
     message_count: int
@@ -79,7 +79,7 @@ class Injected(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Consolidation(Message, frozen=True, kw_only=True, tag="system"):
-    """C: the memory was tidied up."""
+    """miriad: the memory was consolidated."""
 
     subtype: Literal["consolidation"] = "consolidation"
     entries_created: int
@@ -91,7 +91,7 @@ class Consolidation(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Interrupted(Message, frozen=True, kw_only=True, tag="system"):
-    """C: the interrupt was taken."""
+    """miriad: the interrupt was accepted."""
 
     subtype: Literal["interrupted"] = "interrupted"
     session_id: str | UnsetType = UNSET
@@ -99,7 +99,7 @@ class Interrupted(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class HeartbeatAck(Message, frozen=True, kw_only=True, tag="system"):
-    """C: the answer to a heartbeat."""
+    """miriad: the reply to a heartbeat."""
 
     subtype: Literal["heartbeat_ack"] = "heartbeat_ack"
     timestamp: Any = UNSET
@@ -108,14 +108,14 @@ class HeartbeatAck(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Control(Message, frozen=True, kw_only=True, tag="control"):
-    """C: interrupt, status or heartbeat, without an id."""
+    """miriad: interrupt, status or heartbeat, without an id."""
 
     action: str
 
 
 @message_of("jsonrpc")
 class JsonRpc(Message, frozen=True, kw_only=True, tag=False):
-    """D: the envelope around everything; also what MCP servers speak."""
+    """JSON-RPC: the envelope of every message; also used by MCP servers."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: str | int | None | UnsetType = UNSET

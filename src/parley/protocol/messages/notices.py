@@ -9,7 +9,7 @@ from parley.protocol.base import UNSET, Json, Message, Number, Struct, UnsetType
 
 @message
 class KeepAlive(Message, frozen=True, kw_only=True, tag="keep_alive"):
-    """A heartbeat, either way. Nothing follows from it."""
+    """A heartbeat in either direction. No reply."""
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class RateLimitInfo(Struct, frozen=True, kw_only=True):
 
 @message
 class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event"):
-    """A quota window changed. Python clients up to 0.1.20 die of this line."""
+    """A quota window changed. The official Python SDK up to 0.1.20 fails on this message."""
 
     rate_limit_info: RateLimitInfo
     uuid: str | UnsetType = UNSET
@@ -41,14 +41,14 @@ class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event")
 
 @message
 class ApiErrorLine(Message, frozen=True, kw_only=True, tag="error"):
-    """A bare API error (seed 004). Read, never written: it ends the official Python client's stream."""
+    """A bare API error. Read but never sent, because it ends the stream of the official Python client."""
 
     error: Json
 
 
 @message
 class ConversationReset(Message, frozen=True, kw_only=True, tag="conversation_reset"):
-    """The conversation was replaced in this process, as by /clear."""
+    """The conversation was replaced, for example by /clear."""
 
     new_conversation_id: str
     trigger: str | UnsetType = UNSET
@@ -60,7 +60,7 @@ class ConversationReset(Message, frozen=True, kw_only=True, tag="conversation_re
 
 @message
 class TranscriptMirror(Message, frozen=True, kw_only=True, tag="transcript_mirror"):
-    """Copies of transcript lines, for a client that keeps its own store."""
+    """Copies of transcript lines, for a client with its own session store."""
 
     filePath: str
     entries: list[Json]
@@ -68,7 +68,7 @@ class TranscriptMirror(Message, frozen=True, kw_only=True, tag="transcript_mirro
 
 @message
 class CommandLifecycle(Message, frozen=True, kw_only=True, tag="command_lifecycle"):
-    """What became of a prompt that came with a uuid: queued, started, completed, cancelled."""
+    """State of a prompt that has a uuid: queued, started, completed or cancelled."""
 
     command_uuid: str
     state: str

@@ -69,7 +69,7 @@ def request(cls: R) -> R:
 
 
 class HookMatcher(Struct, frozen=True, kw_only=True):
-    """Which calls of an event go to which callbacks."""
+    """Which callbacks are called for an event."""
 
     matcher: str | None | UnsetType = UNSET
     hookCallbackIds: list[str] = []
@@ -79,7 +79,7 @@ class HookMatcher(Struct, frozen=True, kw_only=True):
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True):
-    """A subagent the host defines."""
+    """A subagent defined by the client."""
 
     description: str
     prompt: str
@@ -107,7 +107,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
 
 
 class InitializeAnswer(Struct, frozen=True, kw_only=True):
-    """What the engine tells of itself."""
+    """The reply to `initialize`."""
 
     commands: list[Json]
     agents: list[Json]
@@ -140,7 +140,7 @@ class InitializeAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
-    """The handshake. Optional, repeatable, the last one counts."""
+    """The handshake. Optional and repeatable; the last one applies."""
 
     answer = InitializeAnswer
     hooks: dict[str, list[HookMatcher]] | None | UnsetType = UNSET
@@ -180,7 +180,7 @@ class InterruptAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
-    """Stop the running turn. Fine when there is none."""
+    """Stops the running turn. No error if there is none."""
 
     answer = InterruptAnswer
     cancel_queued: bool | None | UnsetType = UNSET
@@ -197,7 +197,7 @@ class SetModelAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class SetModel(Request, frozen=True, kw_only=True, tag="set_model"):
-    """Absent, null and "default" all mean the default model."""
+    """Absent, null and "default" mean the default model."""
 
     answer = SetModelAnswer
     model: str | None | UnsetType = UNSET
@@ -222,7 +222,7 @@ class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
 
 @request
 class SetMaxThinkingTokens(Request, frozen=True, kw_only=True, tag="set_max_thinking_tokens"):
-    """An absent key changes nothing, null brings back the session's default."""
+    """An absent key changes nothing; null restores the session's default."""
 
     max_thinking_tokens: int | None | UnsetType = UNSET
     thinking_display: str | None | UnsetType = UNSET
@@ -436,14 +436,14 @@ class McpReadResource(Request, frozen=True, kw_only=True, tag="mcp_read_resource
 
 @request
 class EndSession(Request, frozen=True, kw_only=True, tag="end_session"):
-    """As if stdin had ended."""
+    """Ends the session, as the end of stdin does."""
 
 
 # The engine asks the host.
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True):
-    """allow or deny. `delegate` and `selectedOptions` are in seed 003 only."""
+    """allow or deny. `delegate` is treated as a denial; `selectedOptions` answers questions."""
 
     behavior: str
     updatedInput: Json | None | UnsetType = UNSET
@@ -457,7 +457,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
-    """May this call run? Waits without a deadline."""
+    """May this call run? There is no time limit."""
 
     answer = PermissionAnswer
     tool_name: str
@@ -486,7 +486,7 @@ class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
 
 @request
 class HookCallback(Request, frozen=True, kw_only=True, tag="hook_callback"):
-    """A hook of the host fires. Seed 004's `hook_name` and `hook_data` are read, never sent."""
+    """Calls a hook of the client. `hook_name` and `hook_data` are read but never sent."""
 
     callback_id: str | UnsetType = UNSET
     input: Any = UNSET
@@ -501,7 +501,7 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class McpMessage(Request, frozen=True, kw_only=True, tag="mcp_message"):
-    """A JSON-RPC message to an MCP server that the host runs, or from it."""
+    """A JSON-RPC message to or from an MCP server of the client."""
 
     answer = McpAnswer
     server_name: str
@@ -510,7 +510,7 @@ class McpMessage(Request, frozen=True, kw_only=True, tag="mcp_message"):
 
 @request
 class SdkControlInterrupt(Request, frozen=True, kw_only=True, tag="sdk_control_interrupt"):
-    """Seed 004 only; read, never sent."""
+    """Read but never sent."""
 
 
 class ElicitationAnswer(Struct, frozen=True, kw_only=True):
@@ -520,7 +520,7 @@ class ElicitationAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class Elicitation(Request, frozen=True, kw_only=True, tag="elicitation"):
-    """An MCP server asks the person something."""
+    """An MCP server asks the user a question."""
 
     answer = ElicitationAnswer
     mcp_server_name: str

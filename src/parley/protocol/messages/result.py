@@ -16,7 +16,7 @@ class Denial(Struct, frozen=True, kw_only=True):
 
 
 class ModelUsage(Struct, frozen=True, kw_only=True):
-    """What one model was used for, subagents and internal calls included."""
+    """Usage of one model, including subagents and internal calls."""
 
     inputTokens: int
     outputTokens: int
@@ -37,7 +37,7 @@ class ModelUsage(Struct, frozen=True, kw_only=True):
 
 @message
 class Result(Message, frozen=True, kw_only=True, tag="result"):
-    """How a turn ended."""
+    """The end of a turn."""
 
     subtype: str
     is_error: bool | UnsetType = UNSET

@@ -8,7 +8,7 @@ from parley.protocol.base import UNSET, Json, Message, Number, Struct, UnsetType
 
 
 class ServerState(Struct, frozen=True, kw_only=True):
-    """An MCP server as `init` lists it."""
+    """An MCP server in `init`."""
 
     name: str
     status: str
@@ -17,7 +17,7 @@ class ServerState(Struct, frozen=True, kw_only=True):
 
 @message
 class Init(Message, frozen=True, kw_only=True, tag="system"):
-    """The facts of the session; sent at the start of every turn, before any other line of it."""
+    """The session's properties, sent first in every turn."""
 
     subtype: Literal["init"] = "init"
     cwd: str | UnsetType = UNSET
@@ -59,7 +59,7 @@ class Init(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Status(Message, frozen=True, kw_only=True, tag="system"):
-    """A passing state, or a changed permission mode. Dialect C answers `control/status` with it."""
+    """A temporary state, or a changed permission mode. In miriad also the reply to `control/status`."""
 
     subtype: Literal["status"] = "status"
     status: str | None | UnsetType = UNSET
@@ -93,7 +93,7 @@ class TaskUsage(Struct, frozen=True, kw_only=True):
 
 @message
 class TaskStarted(Message, frozen=True, kw_only=True, tag="system"):
-    """A subagent or a background command began."""
+    """A subagent or a background command started."""
 
     subtype: Literal["task_started"] = "task_started"
     task_id: str
@@ -132,7 +132,7 @@ class TaskProgress(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class TaskUpdated(Message, frozen=True, kw_only=True, tag="system"):
-    """A change to a task's state; its end may come only here."""
+    """A task's state changed. The end of a task may be reported only here."""
 
     subtype: Literal["task_updated"] = "task_updated"
     task_id: str
@@ -144,7 +144,7 @@ class TaskUpdated(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class TaskNotification(Message, frozen=True, kw_only=True, tag="system"):
-    """A task reached its end."""
+    """A task ended."""
 
     subtype: Literal["task_notification"] = "task_notification"
     task_id: str
@@ -164,7 +164,7 @@ class TaskNotification(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class BackgroundTasksChanged(Message, frozen=True, kw_only=True, tag="system"):
-    """The whole set of live background tasks."""
+    """All live background tasks."""
 
     subtype: Literal["background_tasks_changed"] = "background_tasks_changed"
     tasks: list[Json]
@@ -174,7 +174,7 @@ class BackgroundTasksChanged(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class SessionStateChanged(Message, frozen=True, kw_only=True, tag="system"):
-    """idle, running or requires_action; only for hosts that asked for it."""
+    """idle, running or requires_action; only for clients that asked for it."""
 
     subtype: Literal["session_state_changed"] = "session_state_changed"
     state: str
@@ -223,7 +223,7 @@ class HookResponse(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class MirrorError(Message, frozen=True, kw_only=True, tag="system"):
-    """Made by a client whose session store failed; never by an engine."""
+    """Created by a client whose session store failed, never by the engine."""
 
     subtype: Literal["mirror_error"] = "mirror_error"
     error: str
@@ -234,7 +234,7 @@ class MirrorError(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ApiRetry(Message, frozen=True, kw_only=True, tag="system"):
-    """A model call failed and will be tried again."""
+    """A model call failed and will be retried."""
 
     subtype: Literal["api_retry"] = "api_retry"
     attempt: int
@@ -261,7 +261,7 @@ class ControlRequestProgress(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class PermissionDenied(Message, frozen=True, kw_only=True, tag="system"):
-    """A call was denied without asking anybody."""
+    """A call was denied without a question."""
 
     subtype: Literal["permission_denied"] = "permission_denied"
     tool_name: str
@@ -276,7 +276,7 @@ class PermissionDenied(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Informational(Message, frozen=True, kw_only=True, tag="system"):
-    """Text for people."""
+    """Text for the user."""
 
     subtype: Literal["informational"] = "informational"
     content: str
@@ -321,7 +321,7 @@ class CommandsChanged(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ThinkingTokens(Message, frozen=True, kw_only=True, tag="system"):
-    """An estimate while thinking streams."""
+    """An estimate of the thinking tokens, while they are streamed."""
 
     subtype: Literal["thinking_tokens"] = "thinking_tokens"
     estimated_tokens: int
@@ -333,7 +333,7 @@ class ThinkingTokens(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ModelRefusalFallback(Message, frozen=True, kw_only=True, tag="system"):
-    """A refused turn is tried again on another model."""
+    """The model refused; the turn is retried with another model."""
 
     subtype: Literal["model_refusal_fallback"] = "model_refusal_fallback"
     trigger: str
@@ -403,7 +403,7 @@ class PluginInstall(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class SessionWritesLost(Message, frozen=True, kw_only=True, tag="system"):
-    """The transcript could not be written: the disk is full."""
+    """The transcript could not be written because the disk is full."""
 
     subtype: Literal["session_writes_lost"] = "session_writes_lost"
     error_code: str

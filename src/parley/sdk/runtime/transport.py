@@ -1,4 +1,4 @@
-"""The way to an engine, as the client sees it.
+"""Transports.
 
 Wire        what every way can do; launch/process.py and launch/in_process.py are two, a socket can be another
 Ended       how an engine ended
@@ -24,46 +24,46 @@ from parley.sdk.runtime.background import Job, start
 @dataclass(frozen=True)
 class Ended:
     exit_code: int | None = None
-    """None where there is no such thing, or nobody waited for it."""
+    """None if there is no process or it was not awaited."""
     stderr: str = ""
-    """The last of it."""
+    """The last lines of stderr."""
     argv: Sequence[str] = ()
 
 
 class Wire(Protocol):
-    """One way to one engine, used once."""
+    """A connection to one engine, used once."""
 
     @property
     def pid(self) -> int | None:
-        """Of the engine's process, where it has one of its own."""
+        """The engine's process id, if it has its own process."""
 
     async def open(self) -> None:
-        """Reach the engine. Raises CLIConnectionError; nothing is left behind then."""
+        """Connect. Raises CLIConnectionError after cleaning up."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """What the engine writes, until it hangs up."""
+        """The engine's output, until it closes the connection."""
 
     def write(self, data: bytes) -> None:
-        """Hand over whole lines. Never waits and never tears one. Raises CLIConnectionError."""
+        """Queue whole lines without waiting. Raises CLIConnectionError."""
 
     async def flush(self) -> None:
-        """Wait until the engine has taken what was written. Raises CLIConnectionError."""
+        """Wait until the engine has read what was written. Raises CLIConnectionError."""
 
     async def end_input(self) -> None:
-        """Say that nothing more will come."""
+        """Close the engine's input."""
 
     async def ended(self) -> Ended:
-        """How it ended, after its last chunk."""
+        """How the engine exited, after its last chunk."""
 
     async def close(self, busy: bool) -> Ended:
-        """End it, with all it started. `busy`: it is in the middle of something, so do not wait for that."""
+        """End the engine and its children. `busy`: it is working, so do not wait for it."""
 
     def abandon(self) -> None:
-        """End it without waiting, from whatever thread and loop: its client is gone."""
+        """End the engine without waiting, from any thread or loop."""
 
 
 class Transport(ABC):
-    """A way of one's own to an engine: it takes lines and gives objects."""
+    """A custom transport: it takes lines and yields dicts."""
 
     @abstractmethod
     async def connect(self) -> None: ...

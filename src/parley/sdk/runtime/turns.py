@@ -1,4 +1,4 @@
-"""Which message belongs to which turn.
+"""The turn of a prompt.
 
     turn = await client.ask("Hello")
     async for message in turn: ...          its own messages, the result last
@@ -48,7 +48,7 @@ class MessageStream(AsyncIterator[ours.Message]):
         self._wake()
 
     def finish(self, flaw: Callable[[], BaseException | None] = lambda: None) -> None:
-        """Nothing more will come; `flaw` makes what is raised at the end, if anything is."""
+        """Mark the turn as finished; `flaw` creates the exception to raise, if any."""
         if not self._finished:
             self._finished, self._error = True, flaw
             self._wake()
@@ -79,7 +79,7 @@ class MessageStream(AsyncIterator[ours.Message]):
         return self._held.popleft()
 
     async def aclose(self) -> None:
-        """There is nothing to close; programs that close iterators may."""
+        """No effect; for programs that close iterators."""
 
 
 def is_end(message: ours.Message) -> bool:
@@ -90,7 +90,7 @@ def is_end(message: ours.Message) -> bool:
 
 
 class Turn(MessageStream):
-    """One prompt and what came of it."""
+    """A prompt and the messages of its turn."""
 
     def __init__(self, uuid: str, parsed: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
@@ -103,30 +103,30 @@ class Turn(MessageStream):
         return self
 
     def reached(self, state: State) -> None:
-        """It is so far; it never goes back."""
+        """Advance the state; it never goes back."""
         if ORDER.index(state) > ORDER.index(self.state):
             self.state = state
             self._wake()
 
     async def until(self, state: State) -> State:
-        """Wait until it is so far, or further; returns where it stands."""
+        """Wait for this state or a later one; returns the current state."""
         while ORDER.index(self.state) < ORDER.index(state) and not self._finished:
             await self._more()
         return self.state
 
     async def finish_up(self) -> ours.ResultMessage | None:
-        """Read it to its end. The result; None if the prompt was cancelled."""
+        """Read the turn to its end. Returns the result, or None if the prompt was cancelled."""
         async for _ in self:
             pass
         return self.result
 
     async def text(self) -> str:
-        """Read it to its end. The answer as text."""
+        """Read the turn to its end. Returns the answer as text."""
         result = await self.finish_up()
         return (result.result or "") if result is not None else ""
 
     async def output(self) -> Any:
-        """Read it to its end. The structured output, as the `output_type` of the options if there is one.
+        """Read the turn to its end. Returns the structured output, as `Options.output_type` if set.
 
         Raises MessageParseError if there is none, or it does not fit.
         """

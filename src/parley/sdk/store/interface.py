@@ -1,4 +1,4 @@
-"""A program's own store for transcripts, as the official SDK defines it.
+"""The interface for a program's own session store.
 
     SessionStore           what a store must and may do
     InMemorySessionStore   one in memory, for tests
@@ -25,13 +25,13 @@ from parley.stores.search_text import first_prompt
 
 
 class SessionStore(Protocol):
-    """`append` and `load` are all that is needed. A store that lacks one of the others simply does not define it."""
+    """Only `append` and `load` are required. Leave out what your store does not support."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Keep lines behind those that are there. A `uuid` that is there already need not be kept again."""
+        """Append entries. An entry whose `uuid` is already stored can be skipped."""
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """All lines in their order; None for a key that was never written."""
+        """All entries in order; None for an unknown key."""
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         raise NotImplementedError
@@ -111,7 +111,7 @@ class InMemorySessionStore(SessionStore):
 
     @property
     def size(self) -> int:
-        """How many sessions there are."""
+        """Number of sessions."""
         return sum(1 for place in self._lines if not place[2])
 
     def clear(self) -> None:
@@ -127,7 +127,7 @@ LAST = {"customTitle": "custom_title", "aiTitle": "ai_title", "gitBranch": "git_
 def fold_session_summary(
     prev: SessionSummaryEntry | None, key: SessionKey, entries: list[SessionStoreEntry]
 ) -> SessionSummaryEntry:
-    """The summary of a session with these lines behind the others. `mtime` is for the store to set."""
+    """Update a session's summary with new entries. The store sets `mtime`."""
     data: Json = dict(prev["data"]) if prev is not None else {}
     for entry in entries:
         fold_entry(data, dict(entry))

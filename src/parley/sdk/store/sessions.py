@@ -1,4 +1,4 @@
-"""Past conversations in a program's own store: the functions of sessions.py, asynchronous, with the store they read."""
+"""The session functions for a program's own store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_out_session(store: SessionStore, session_id: str, directory: str | Non
 async def list_sessions_from_store(
     session_store: SessionStore, directory: str | None = None, limit: int | None = None, offset: int = 0
 ) -> list[SDKSessionInfo]:
-    """Those written last come first. Raises ValueError for a store that cannot list."""
+    """Most recent first. Raises ValueError if the store cannot list sessions."""
     project = project_key_for_directory(directory)
     if not has_method(session_store, "list_sessions") and not has_method(session_store, "list_session_summaries"):
         raise ValueError("the store can list neither sessions nor summaries")
@@ -112,7 +112,7 @@ async def get_session_messages_from_store(
 async def list_subagents_from_store(
     session_store: SessionStore, session_id: str, directory: str | None = None
 ) -> list[str]:
-    """Raises ValueError for a store that cannot list them."""
+    """Raises ValueError if the store cannot list subagents."""
     if not has_method(session_store, "list_subkeys"):
         raise ValueError("the store cannot list subagents")
     if not is_uuid(session_id):
@@ -151,7 +151,7 @@ async def rename_session_via_store(
 async def tag_session_via_store(
     session_store: SessionStore, session_id: str, tag: str | None, directory: str | None = None
 ) -> None:
-    """None takes it away. Raises ValueError."""
+    """None removes the tag. Raises ValueError."""
     key = session_key(session_id, directory)
     if tag is not None and not tag.strip():
         raise ValueError("a tag must have a letter; None takes it away")
@@ -165,7 +165,7 @@ async def append_line(store: SessionStore, key: SessionKey, line: Json) -> None:
 
 
 async def delete_session_via_store(session_store: SessionStore, session_id: str, directory: str | None = None) -> None:
-    """Nothing, where a store keeps everything for ever. Raises ValueError."""
+    """No effect if the store cannot delete. Raises ValueError."""
     key = session_key(session_id, directory)
     if has_method(session_store, "delete"):
         await session_store.delete(key)
@@ -178,7 +178,7 @@ async def fork_session_via_store(
     up_to_message_id: str | None = None,
     title: str | None = None,
 ) -> ForkSessionResult:
-    """A copy with ids of its own. Raises ValueError, FileNotFoundError."""
+    """A copy with new ids. Raises ValueError, FileNotFoundError."""
     key = session_key(session_id, directory)
     lines: list[Any] | None = await session_store.load(key)
     if lines is None:
@@ -225,7 +225,7 @@ async def import_session_to_store(
     include_subagents: bool = True,
     batch_size: int = 500,
 ) -> None:
-    """Copy a session on disk into a store. Raises ValueError, FileNotFoundError."""
+    """Copy a session from disk into a store. Raises ValueError, FileNotFoundError."""
     shelf = sessions.SessionLookup(directory, None, None)
     found, _ = shelf.find(session_id)
     path = Path(found.path(session_id))

@@ -1,4 +1,4 @@
-"""Content blocks, as programs of the official SDK know them.
+"""Content blocks, with the classes of the official SDK.
 
 A block that only newer engines know, and every block that the official classes leave out
 (images, documents), is an `OtherBlock` with its whole object.
@@ -52,7 +52,7 @@ class ToolResultBlock:
 
 @dataclass
 class ServerToolUseBlock:
-    """A tool that the model's own backend runs."""
+    """A call of a tool that the model's backend runs."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ class ServerToolResultBlock:
 
 @dataclass
 class OtherBlock:
-    """A block without a class of its own: an image, a document, or one of a newer engine."""
+    """A block without a class of its own: an image, a document, or a type of a newer engine."""
 
     type: str
     data: Json

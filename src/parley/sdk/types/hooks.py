@@ -1,4 +1,4 @@
-"""What hooks are told and what they may answer: the keys, for type checkers.
+"""Inputs and replies of hooks.
 
 Names and keys are those of the official SDK. An engine may send more keys than these.
 """

@@ -1,4 +1,4 @@
-"""What the client yields: the official classes, and what they leave out.
+"""Messages.
 
 Every message that came over the wire knows the line it came from:
 
@@ -50,19 +50,19 @@ class Told:
 
     @property
     def wire(self) -> WireMessage | None:
-        """The message of the protocol; None if this one was made here."""
+        """The protocol message; None if this one was created locally."""
         return self.__dict__.get("_wire")
 
     @property
     def raw(self) -> Json:
-        """The line it came from, as an object; empty if there was none."""
+        """The line as a dict; empty if the message was created locally."""
         line = self.wire.line if self.wire is not None else None
         return {} if line is None else object_of(line)
 
 
 @dataclass
 class UserMessage(Told):
-    """A prompt, a tool's result, an echo or a note of the engine."""
+    """A prompt, a tool result, an echo, or a note of the engine."""
 
     content: str | list[ContentBlock]
     uuid: str | None = None
@@ -73,7 +73,7 @@ class UserMessage(Told):
 
 @dataclass
 class AssistantMessage(Told):
-    """Finished content of the model: one block a message, mostly."""
+    """Finished content of the model, usually one block per message."""
 
     content: list[ContentBlock]
     model: str
@@ -93,7 +93,7 @@ class AssistantMessage(Told):
 
 @dataclass
 class SystemMessage(Told):
-    """A word of the engine: `init`, `status`, `compact_boundary` and many more."""
+    """A message of the engine: `init`, `status`, `compact_boundary` and others."""
 
     subtype: str
     data: Json
@@ -144,7 +144,7 @@ class TaskUpdatedMessage(SystemMessage):
 
 @dataclass
 class HookEventMessage(SystemMessage):
-    """A hook began, goes on or has answered."""
+    """A hook started, made progress or replied."""
 
     hook_event_name: str = ""
     session_id: str | None = None
@@ -153,7 +153,7 @@ class HookEventMessage(SystemMessage):
 
 @dataclass
 class MirrorErrorMessage(SystemMessage):
-    """A store of the host could not take what the engine wrote."""
+    """Writing to the program's session store failed."""
 
     key: SessionKey | None = None
     error: str = ""
@@ -161,7 +161,7 @@ class MirrorErrorMessage(SystemMessage):
 
 @dataclass
 class DeferredToolUse:
-    """A call that a hook put off: it is decided when the session goes on."""
+    """A call that a hook deferred; it is decided when the session is resumed."""
 
     id: str
     name: str
@@ -170,7 +170,7 @@ class DeferredToolUse:
 
 @dataclass
 class ResultMessage(Told):
-    """How a turn ended."""
+    """The end of a turn."""
 
     subtype: str
     duration_ms: int
@@ -195,7 +195,7 @@ class ResultMessage(Told):
 
 @dataclass
 class StreamEvent(Told):
-    """One event of the model's stream, while the answer grows."""
+    """One event of the model's stream."""
 
     uuid: str
     session_id: str
@@ -224,7 +224,7 @@ class RateLimitEvent(Told):
 
 @dataclass
 class ConversationResetMessage(Told):
-    """The conversation was replaced, as by /clear."""
+    """The conversation was replaced, for example by `/clear`."""
 
     new_conversation_id: str
     uuid: str
@@ -233,7 +233,7 @@ class ConversationResetMessage(Told):
 
 @dataclass
 class Notice(Told):
-    """A line of another type that the protocol knows: progress of a tool, the life of a prompt, an error."""
+    """Any other known message: tool progress, prompt state, an error."""
 
     type: str
     data: Json
@@ -241,7 +241,7 @@ class Notice(Told):
 
 @dataclass
 class Unknown(Told):
-    """A line of a kind that this client does not know. It is passed on whole."""
+    """A message of an unknown type, with all its data."""
 
     type: str
     subtype: str | None
@@ -250,7 +250,7 @@ class Unknown(Told):
 
 @dataclass
 class Unreadable(Told):
-    """A line that could not be read: no JSON, too long, or with a wrong field. It is lost, the stream goes on."""
+    """A line that could not be read: not JSON, too long, or with an invalid field. The stream continues."""
 
     reason: str
     type: str | None = None

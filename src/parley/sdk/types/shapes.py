@@ -1,4 +1,4 @@
-"""Plain objects that travel through the client: their keys, for type checkers.
+"""Other types.
 
 Names and keys are those of the official SDK; nothing here does anything at run time.
 Hooks have theirs in hooks.py.
@@ -244,7 +244,7 @@ class McpSdkServerConfig(TypedDict):
     type: Literal["sdk"]
     name: str
     instance: Any
-    """A server of tool.py, or one of the `mcp` package."""
+    """From `create_sdk_mcp_server`, or a server of the `mcp` package."""
 
 
 McpServerConfig = McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig | McpSdkServerConfig
@@ -345,7 +345,7 @@ class SessionListSubkeysKey(TypedDict):
 
 
 class SessionStoreEntry(TypedDict, total=False):
-    """One line of a transcript; it has more keys than these."""
+    """One line of a transcript; it can have more keys."""
 
     type: Required[str]
     uuid: str

@@ -1,0 +1,61 @@
+"""The tables of docs/hooks.md, from the tables that the code uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pages import fill, main, table
+
+from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MAX_CONTEXT_CHARS, HookEventSpec
+from parley.hooks.command import KEPT_BYTES
+from parley.hooks.merge import RULES
+from parley.hooks.output import MOST_REASON_CHARS
+
+PAGE = "docs/hooks.md"
+
+
+def pages() -> dict[str, str]:
+    events = EVENTS.values()
+    parts = {
+        "events": table(
+            ("event", "fires", "matcher compares", "`decision: block`", "`continue: false` ends"),
+            map(event_row, events),
+        ),
+        "fields": table(("event", "input", "`hookSpecificOutput`"), map(field_row, events)),
+        "merging": table(("reply", "result"), RULES.items()),
+        "limits": table(("what", "limit"), limits()),
+    }
+    return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
+
+
+def event_row(event: HookEventSpec) -> tuple[str, ...]:
+    block = event.block + ("" if event.failure_blocks or not event.block else " (`onFailure` has no effect)")
+    block += f"; after a failure {event.failure}" if event.failure else ""
+    block += "; also after a failure" if event.on_failure == "block" else ""
+    return (event.name, event.when, code([event.matched] if event.matched else []), block, event.stops)
+
+
+def field_row(event: HookEventSpec) -> tuple[str, ...]:
+    mark = "\\*\\*" if event.includes_effort else "\\*" if event.includes_mode else ""
+    return (event.name + mark, code(event.fields), code(event.effects))
+
+
+def code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def limits() -> list[tuple[str, ...]]:
+    return [
+        ("run time", f"{DEFAULT_SECONDS:g} s, or the hook's `timeout` in seconds; SessionEnd hooks have 2 s in total"),
+        ("`additionalContext`", f"{MAX_CONTEXT_CHARS:,} characters"),
+        ("reasons and messages", f"{MOST_REASON_CHARS:,} characters"),
+        (
+            "output of a command",
+            f"{KEPT_BYTES >> 20} MiB; a longer reply is a failure, and so is any longer output of a PreToolUse hook",
+        ),
+        ("input of a callback", "1 MB per line; longer texts are cut. Commands get the whole input"),
+    ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(pages()))
