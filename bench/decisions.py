@@ -18,16 +18,24 @@ import sys
 import time
 from collections.abc import Callable
 
-from parley.permissions.base import Request
+from parley.permissions.base import ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, allowed_by, finds, is_read_only, read, targets, unresolved
-from parley.permissions.shell.denied.search import _surveyed
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell import (
+    CommandLine,
+    find_denied,
+    find_targets,
+    is_allowed_by,
+    is_read_only,
+    is_unresolved,
+    parse_strict,
+)
+from parley.permissions.shell.denied.search import _survey_cached
 from parley.permissions.shell.readonly.check import files_read
-from parley.permissions.shell.strict_parser import _read
-from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.shell.strict_parser import _parse_cached
+from parley.permissions.shell.wrappers import unwrap
 
 PLAIN = ("npm test", "ls -la", "touch x.txt")
 GIT = ("git status", "git log --oneline -5", "git commit -m x")
@@ -37,35 +45,35 @@ ALLOWED = ("npm test:*", "git commit *", "make *", "ls:*")
 DENIED = ("rm:*", "git push:*", "curl *")
 CWD = os.getcwd()
 PATH = os.environ.get("PATH", "")
-VIEW = RealView(os.path.expanduser("~"))
+VIEW = RealFilesystem(os.path.expanduser("~"))
 ROUNDS = 1_000
 MOST_MICROSECONDS = {**dict.fromkeys(PLAIN, 100.0), **dict.fromkeys(GIT, 250.0)}
-KEPT = (_read, _surveyed, files_read, unwrapped)
+KEPT = (_parse_cached, _survey_cached, files_read, unwrap)
 
 
-def rules(**texts: tuple[str, ...]) -> Rules:
+def rules(**texts: tuple[str, ...]) -> RuleSet:
     kinds: tuple[Behavior, ...] = ("allow", "deny")
-    read = [read_rule(f"Bash({text})", kind, "user", CWD) for kind in kinds for text in texts.get(kind, ())]
-    return Rules(cwd=CWD, rules=tuple(rule for rule in read if isinstance(rule, Rule)))
+    read = [parse_rule(f"Bash({text})", kind, "user", CWD) for kind in kinds for text in texts.get(kind, ())]
+    return RuleSet(cwd=CWD, rules=tuple(rule for rule in read if isinstance(rule, Rule)))
 
 
-def decision(rules: Rules) -> Callable[[str], None]:
+def decision(rules: RuleSet) -> Callable[[str], None]:
     def work(command: str) -> None:
-        decide(Request(tool="Bash", input={"command": command}, cwd=CWD, path=PATH), rules, "default", VIEW)
+        decide(ToolRequest(tool="Bash", input={"command": command}, cwd=CWD, search_path=PATH), rules, "default", VIEW)
 
     return work
 
 
 def judge(command: str) -> None:
-    line = read(command)
-    if isinstance(line, Line):
-        _ = is_read_only(line) or allowed_by(line, ALLOWED)
-        targets(line, CWD)
+    line = parse_strict(command)
+    if isinstance(line, CommandLine):
+        _ = is_read_only(line) or is_allowed_by(line, ALLOWED)
+        find_targets(line, CWD)
 
 
 def search(command: str) -> None:
-    finds(command, DENIED)
-    unresolved(command)
+    find_denied(command, DENIED)
+    is_unresolved(command)
 
 
 def microseconds(work: Callable[[str], None], command: str) -> float:

@@ -10,21 +10,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from pages import fill, main, table
 
-from parley.permissions.base import Allow, Deny, Entry, Request
+from parley.permissions.base import Allow, Deny, EntryKind, ToolRequest
 from parley.permissions.decision import MODES, decide
 from parley.permissions.git import config
-from parley.permissions.paths.filesystem import MOST_ENTRIES, MOST_PARTS
-from parley.permissions.paths.patterns import LONGEST_PATH
-from parley.permissions.paths.protected import FILES, FOLDERS, PLACES
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
+from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
+from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.permissions.shell import allowing, assignments, edits, strict_parser, treesitter, wrappers
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
 from parley.permissions.shell.denied.mentions import SEARCHERS, SEARCHERS_IF_RECURSIVE
 from parley.permissions.shell.readonly import following, git, special, tables
-from parley.permissions.shell.targets import MOST_FOLDERS, MOST_NAMES
+from parley.permissions.shell.targets import MAX_FOLDERS, MAX_NAMES
 from parley.protocol.base import Json, Struct
 
 CWD = "/work"
@@ -43,10 +43,10 @@ class Sample(Struct, frozen=True, kw_only=True):
     """The deny rule if empty."""
     asks_person: bool = False
 
-    def rules(self, behavior: Behavior | None) -> Rules:
+    def rules(self, behavior: Behavior | None) -> RuleSet:
         texts = {"allow": self.allow, "deny": self.deny, "ask": self.ask or self.deny}
-        made = [read_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
-        return Rules(cwd=CWD, rules=tuple(rule for rule in made if isinstance(rule, Rule)))
+        made = [parse_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
+        return RuleSet(cwd=CWD, rules=tuple(rule for rule in made if isinstance(rule, Rule)))
 
 
 def file(name: str) -> Json:
@@ -155,24 +155,24 @@ SAMPLES = (
 )
 
 
-class Bare:
+class EmptyFilesystem:
     """A file system without symlinks."""
 
     home = "/home/me"
 
-    def link(self, path: str) -> str | None:
+    def readlink(self, path: str) -> str | None:
         return None
 
-    def has(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         return False
 
-    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         return {}
 
     def is_folder(self, path: str) -> bool:
         return False
 
-    def read(self, path: str, most_bytes: int) -> bytes | None:
+    def read(self, path: str, max_bytes: int) -> bytes | None:
         return None
 
     def identity(self, path: str) -> tuple[int, int] | None:
@@ -180,8 +180,8 @@ class Bare:
 
 
 def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
-    request = Request(tool=sample.tool, input=sample.input, cwd=CWD, asks_person=sample.asks_person)
-    decision = decide(request, sample.rules(behavior), mode, Bare())
+    request = ToolRequest(tool=sample.tool, input=sample.input, cwd=CWD, asks_user=sample.asks_person)
+    decision = decide(request, sample.rules(behavior), mode, EmptyFilesystem())
     return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"
 
 
@@ -208,14 +208,14 @@ def mode_table() -> Iterator[str]:
 def limits() -> Iterator[str]:
     yield fill_text(
         f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
-        are {treesitter.MOST_CHARACTERS:,} characters ({search.MOST_CHARACTERS:,} with here-documents),
-        {search.MOST_COMMANDS} commands, {search.DEEPEST} levels of nesting and {MOST_NAMES:,} file names, less if there
-        are many rules. The limits for a path are {LONGEST_PATH:,} characters and {MOST_PARTS} directories."""
+        are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with here-documents),
+        {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {MAX_NAMES:,} file names, less if there
+        are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS} directories."""
     )
     yield ""
     yield fill_text(
-        f"""A command that could run in more than {MOST_FOLDERS} directories, or needs more than {MOST_ENTRIES:,}
-        directory entries to be read, is never read-only. With more than {strict_parser.MOST_COMMANDS} parts, only a
+        f"""A command that could run in more than {MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
+        directory entries to be read, is never read-only. With more than {strict_parser.MAX_COMMANDS} parts, only a
         bare `Bash` rule allows it."""
     )
 
@@ -225,7 +225,7 @@ def fill_text(text: str) -> str:
 
 
 def protected() -> Iterator[str]:
-    places = ("/".join(parts) for parts in PLACES)
+    places = ("/".join(parts) for parts in FOLDER_PAIRS)
     yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(FOLDERS), *places))}."
     yield ""
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
@@ -295,7 +295,7 @@ def command_tables() -> Iterator[str]:
     yield f"- checked by code of their own: {listed(special.CHECKS)}"
     yield f"- complete git commands: {listed(' '.join(words) for words in git.ALONE)}"
     yield f"- options before a git subcommand: {listed(git.GLOBAL_FLAGS)}"
-    yield f"- symlinks in directories are followed by `find` {listed(following.FIND)}, " + ", ".join(
+    yield f"- symlinks in directories are followed by `find` {listed(following.FIND_FLAGS)}, " + ", ".join(
         f"`{name}` {'unless `no-dereference` is given' if flags == '*' else listed(flags.split())}"
         for name, (flags, _) in sorted(following.FOLLOWING.items())
     )
@@ -341,9 +341,13 @@ def flags(program: Program) -> str:
     """The flags of a program, and what its operands are where that is not just files."""
     parts = [f"`-{program.short}`"] if program.short else []
     parts += [listed(program.long.split())] if program.long else []
-    parts += ["`-5`"] if program.numbers else []
+    parts += ["`-5`"] if program.number_flags else []
     parts += [f"({program.operands})"] if program.operands != "files" else []
-    parts += [OPERANDS.get(program.most, f"at most {program.most} operands")] if program.most is not None else []
+    parts += (
+        [OPERANDS.get(program.max_operands, f"at most {program.max_operands} operands")]
+        if program.max_operands is not None
+        else []
+    )
     parts += [f"globs {program.globs}"] if program.globs != "behind a name" else []
     return " ".join(parts) or "no flags"
 

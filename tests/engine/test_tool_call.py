@@ -15,7 +15,7 @@ from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.engine.turn.tool_outcome import ToolOutcome
-from parley.permissions.base import Decision, Request
+from parley.permissions.base import Decision, ToolRequest
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
@@ -86,7 +86,7 @@ class Tampering(Bench):
         permits = self.caller.gate.policy
         decide = permits.decide
 
-        def remembered(request: Request, mode: str) -> Decision:
+        def remembered(request: ToolRequest, mode: str) -> Decision:
             self.judged = request.input
             return decide(request, mode)
 

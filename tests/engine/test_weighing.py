@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from parley.engine.approval.hook_opinion import HookOpinion, apply_hook_decision
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.workspace.base import Scope
 
 REACH = Scope(files=("/a",))
 INPUT = {"command": "x"}
-REQUEST = Request(tool="Bash", input=INPUT, cwd="/w")
-PERSON = Request(tool="AskUserQuestion", input=INPUT, cwd="/w", asks_person=True)
+REQUEST = ToolRequest(tool="Bash", input=INPUT, cwd="/w")
+PERSON = ToolRequest(tool="AskUserQuestion", input=INPUT, cwd="/w", asks_user=True)
 
 RULE_DENIES = Deny(message="no", source="rule")
 MODE_DENIES = Deny(message="no", source="mode")
-RULE_ASKS = Ask(reason="a rule", reason_type="rule", reach=REACH)
-GRAVE = Ask(reason="grave", reason_type="safetyCheck", reach=REACH)
-MODE_ASKS = Ask(reason="the mode", reason_type="other", reach=REACH)
-ALLOWED = Allow(input=INPUT, source="mode", reach=REACH)
+RULE_ASKS = Ask(reason="a rule", reason_type="rule", scope=REACH)
+GRAVE = Ask(reason="grave", reason_type="safetyCheck", scope=REACH)
+MODE_ASKS = Ask(reason="the mode", reason_type="other", scope=REACH)
+ALLOWED = Allow(input=INPUT, source="mode", scope=REACH)
 
-HOOK_ALLOWS = Allow(input=INPUT, source="hook", reason="r", reason_type="hook", reach=REACH)
-HOOK_ASKS = Ask(reason="r", reason_type="hook", reach=REACH)
+HOOK_ALLOWS = Allow(input=INPUT, source="hook", reason="r", reason_type="hook", scope=REACH)
+HOOK_ASKS = Ask(reason="r", reason_type="hook", scope=REACH)
 HOOK_DENIES = Deny(message="PreToolUse hook error: r", source="hook", reason="r", reason_type="hook")
 
 

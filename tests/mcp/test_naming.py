@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.mcp.naming import find_clash, is_denied, qualify, title
-from parley.permissions.rules import names_tool
+from parley.permissions.rules import matches_tool
 
 
 def test_whatever_a_model_api_does_not_take_in_a_name_becomes_an_underscore() -> None:
@@ -47,5 +47,5 @@ def test_servers_clash_whose_tools_cannot_be_told_apart(one: str, other: str, cl
 
 def test_a_denied_server_may_be_named_as_in_its_configuration() -> None:
     assert is_denied("a.b", "mcp__a_b__t", ["mcp__a.b"])
-    assert names_tool("mcp__a.b", "mcp__a_b__t", "deny", "a_b")
-    assert not names_tool("mcp__a.b", "mcp__a_c__t", "deny", "a_c")
+    assert matches_tool("mcp__a.b", "mcp__a_b__t", "deny", "a_b")
+    assert not matches_tool("mcp__a.b", "mcp__a_c__t", "deny", "a_c")

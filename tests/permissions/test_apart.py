@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
-from parley.permissions.worktree_rules import Apart
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
+from parley.permissions.worktree_rules import WorktreeRules
 from parley.workspace.base import Worktree
 
 OWN = "/w/.claude/worktrees/a"
@@ -19,14 +19,16 @@ WORKTREE = Worktree(top="/w", path=OWN, cwd=OWN, branch="worktree-a")
 
 
 def made(text: str, behavior: Behavior) -> Rule:
-    rule = read_rule(text, behavior, "user", "/w")
+    rule = parse_rule(text, behavior, "user", "/w")
     assert isinstance(rule, Rule)
     return rule
 
 
 def decided(tool: str, *rules: Rule, cwd: str = OWN, mode: str = "acceptEdits", **input: Any) -> Decision:
-    request = Request(tool=tool, input=input, cwd=cwd, worktree=WORKTREE)
-    return decide(request, Apart.made(Rules(cwd="/w", rules=rules), WORKTREE), mode, Tree({f"{OWN}/top": "/w"}))
+    request = ToolRequest(tool=tool, input=input, cwd=cwd, worktree=WORKTREE)
+    return decide(
+        request, WorktreeRules.for_worktree(RuleSet(cwd="/w", rules=rules), WORKTREE), mode, Tree({f"{OWN}/top": "/w"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,14 +59,14 @@ def test_rules_that_allow_commands_do_not_count_in_a_folder_that_is_not_known() 
 def test_what_is_denied_of_a_checkout_is_denied_of_every_worktree(rule: str, place: str) -> None:
     """Also to the session itself."""
     deny = made(rule, "deny")
-    request = Request(tool="Read", input={"file_path": f"{place}/keys/one"}, cwd="/w")
-    rules = Rules(cwd="/w", rules=(deny,))
+    request = ToolRequest(tool="Read", input={"file_path": f"{place}/keys/one"}, cwd="/w")
+    rules = RuleSet(cwd="/w", rules=(deny,))
 
     assert isinstance(decided("Read", deny, file_path=f"{place}/keys/one"), Deny)
     assert isinstance(decided("Bash", deny, command=f"cat {place}/keys/one", mode="bypassPermissions"), Deny)
     assert isinstance(decide(request, rules, "default", Tree()), Deny)
-    assert rules.hides(f"{place}/keys/one", Tree())
-    assert not rules.hides(f"{place}/other/one", Tree())
+    assert rules.is_hidden(f"{place}/keys/one", Tree())
+    assert not rules.is_hidden(f"{place}/other/one", Tree())
 
 
 @pytest.mark.parametrize("tool", ["Write", "Edit"])
@@ -79,7 +81,7 @@ def test_a_rule_for_a_whole_file_tool_means_the_worktree(tool: str, mode: str) -
 
 
 def test_a_rule_for_a_whole_file_tool_means_further_working_directories_too() -> None:
-    rules = Apart.made(Rules(cwd="/w", rules=(made("Write", "allow"),), folders=("/more",)), WORKTREE)
-    request = Request(tool="Write", input={"file_path": "/more/x"}, cwd=OWN, worktree=WORKTREE)
+    rules = WorktreeRules.for_worktree(RuleSet(cwd="/w", rules=(made("Write", "allow"),), folders=("/more",)), WORKTREE)
+    request = ToolRequest(tool="Write", input={"file_path": "/more/x"}, cwd=OWN, worktree=WORKTREE)
 
     assert isinstance(decide(request, rules, "default", Tree()), Allow)

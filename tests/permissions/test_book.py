@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, BadUpdate, Deny, Request
-from parley.permissions.policy import Book, Given
+from parley.permissions.base import Allow, Ask, Deny, InvalidUpdate, ToolRequest
+from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.settings.base import MergedSettings, RuleText, SettingsValue, SettingsWriteError
 
-TOUCH = Request(tool="Bash", input={"command": "touch x"}, cwd="/w")
+TOUCH = ToolRequest(tool="Bash", input={"command": "touch x"}, cwd="/w")
 
 
 class Files:
@@ -47,7 +47,9 @@ class Desk:
     def __init__(self, files: Files | None = None, **given: Any) -> None:
         self.files = files
         self.complaints: list[str] = []
-        self.book = Book(Given(cwd="/w", user_root="/config", **given), Tree(), files, self.complaints.append)
+        self.book = SessionPolicy(
+            LaunchRules(cwd="/w", user_root="/config", **given), Tree(), files, self.complaints.append
+        )
 
     def update(self, **update: Any) -> str | None:
         return self.book.update([update])
@@ -55,7 +57,7 @@ class Desk:
     def folders(self) -> list[str]:
         return list(self.book.rules.folders)
 
-    def decision(self, request: Request = TOUCH) -> type:
+    def decision(self, request: ToolRequest = TOUCH) -> type:
         return type(self.book.decide(request, "default"))
 
 
@@ -87,14 +89,14 @@ def test_settings_are_taken_in_and_replaced_as_a_whole() -> None:
     broken = RuleText(behavior="deny", text="Read(", source="project", root="/w", path="/w/s.json", line=3)
     folder = SettingsValue(value="more", source="project", path="/w/s.json", root="/w/sub")
 
-    desk.book.settle(MergedSettings(rules=(rule, broken), directories=(folder,)))
+    desk.book.apply_settings(MergedSettings(rules=(rule, broken), directories=(folder,)))
     assert desk.decision() is Allow
     assert desk.folders() == ["/w/sub/more"]
     assert desk.complaints == [
         "the deny rule 'Read(' (/w/s.json:3) has no effect: it is neither Tool nor Tool(contents)"
     ]
 
-    desk.book.settle(MergedSettings())
+    desk.book.apply_settings(MergedSettings())
     assert desk.decision() is Ask
     assert not desk.folders()
 
@@ -131,7 +133,7 @@ def test_to_remove_from_one_place_leaves_the_others() -> None:
 
 def test_folders_come_and_go() -> None:
     desk = Desk(folders=("../other",))
-    reading = Request(tool="Read", input={"file_path": "/more/a"}, cwd="/w")
+    reading = ToolRequest(tool="Read", input={"file_path": "/more/a"}, cwd="/w")
     assert desk.folders() == ["/other"]
 
     desk.update(type="addDirectories", directories=["/more", "~/x", "~"])
@@ -210,7 +212,7 @@ def test_what_cannot_be_written_counts_for_the_session(files: Files | None, why:
 def test_updates_that_cannot_be_understood_change_nothing(wrong: dict[str, Any]) -> None:
     desk = Desk()
 
-    with pytest.raises(BadUpdate):
+    with pytest.raises(InvalidUpdate):
         desk.book.update([update("addRules", ("Bash", "touch:*")), wrong])
     assert desk.decision() is Ask
 
@@ -219,7 +221,7 @@ def test_all_rules_are_listed_with_their_places() -> None:
     desk = Desk(allowed=("Read",), folders=("/more",))
     desk.book.update([update("addRules", ("Bash", "ls"), behavior="ask")])
 
-    assert desk.book.listed() == {
+    assert desk.book.list_rules() == {
         "rules": [
             {"behavior": "allow", "source": "cliArg", "rule": "Read", "editability": "readonly"},
             {"behavior": "ask", "source": "session", "rule": "Bash(ls)", "editability": "editable"},
@@ -233,9 +235,9 @@ def test_all_rules_are_listed_with_their_places() -> None:
 def test_what_may_not_be_read_is_hidden() -> None:
     book = Desk(denied=("Read(.env)",)).book
 
-    assert book.hides("/w/sub/.env")
-    assert not book.hides("/w/env")
-    assert not Desk().book.hides("/w/.env")
+    assert book.is_hidden("/w/sub/.env")
+    assert not book.is_hidden("/w/env")
+    assert not Desk().book.is_hidden("/w/.env")
 
 
 @pytest.mark.parametrize(("destination", "path"), [("userSettings", "/config/a"), ("session", "/w/a")])
@@ -245,6 +247,6 @@ def test_a_leading_slash_means_the_folder_of_the_settings_that_a_rule_is_for(des
         type="addRules", rules=[{"toolName": "Read", "ruleContent": "/a"}], behavior="deny", destination=destination
     )
 
-    denied = [name for name in ("/config/a", "/w/a") if desk.book.hides(name)]
+    denied = [name for name in ("/config/a", "/w/a") if desk.book.is_hidden(name)]
 
     assert denied == [path]

@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Deny, Request
+from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "decisions.jsonl").read_text().splitlines()]
 BEHAVIORS: tuple[Behavior, ...] = ("allow", "deny", "ask")
 
 
-def rules(case: dict[str, Any]) -> Rules:
-    read = [read_rule(text, behavior, "flag", "/w") for behavior in BEHAVIORS for text in case[behavior]]
+def rules(case: dict[str, Any]) -> RuleSet:
+    read = [parse_rule(text, behavior, "flag", "/w") for behavior in BEHAVIORS for text in case[behavior]]
     known = tuple(rule for rule in read if isinstance(rule, Rule))
-    return Rules(cwd="/w", rules=known, folders=tuple(case.get("folders", ())))
+    return RuleSet(cwd="/w", rules=known, folders=tuple(case.get("folders", ())))
 
 
 def decided(case: dict[str, Any]) -> str:
-    request = Request(
-        tool=case["tool"], input=case["input"], cwd="/w", asks_person=case.get("asks_person", False), reads_only=False
+    request = ToolRequest(
+        tool=case["tool"], input=case["input"], cwd="/w", asks_user=case.get("asks_person", False), reads_only=False
     )
     decision = decide(request, rules(case), case["mode"], Tree(case.get("links"), case.get("files", ())))
     return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"

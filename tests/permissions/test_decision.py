@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.hazards import CLIMBS_A_LINK
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.hazards import CLIMBS_PAST_LINK
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.workspace.base import Scope
 
 ACCEPT = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
 def made(text: str, behavior: Behavior) -> Rule:
-    rule = read_rule(text, behavior, "user", "/w")
+    rule = parse_rule(text, behavior, "user", "/w")
     assert isinstance(rule, Rule)
     return rule
 
@@ -26,8 +26,8 @@ def made(text: str, behavior: Behavior) -> Rule:
 def decided(
     tool: str, mode: str = "default", rule: Rule | None = None, view: Tree | None = None, **input: Any
 ) -> Decision:
-    request = Request(tool=tool, input=input, cwd="/w", plan_file="/home/me/.claude/plans/p.md")
-    rules = Rules(cwd="/w", rules=() if rule is None else (rule,))
+    request = ToolRequest(tool=tool, input=input, cwd="/w", plan_file="/home/me/.claude/plans/p.md")
+    rules = RuleSet(cwd="/w", rules=() if rule is None else (rule,))
     return decide(request, rules, mode, view or Tree())
 
 
@@ -75,18 +75,18 @@ def test_an_allowed_file_is_the_one_that_was_judged_and_no_other() -> None:
 
     assert isinstance(reading, Allow)
     assert isinstance(bypassing, Allow)
-    assert reading.reach == bypassing.reach == Scope(files=("/w/real.txt",))
+    assert reading.scope == bypassing.scope == Scope(files=("/w/real.txt",))
 
 
 def test_a_search_reaches_its_folder_and_what_is_beneath() -> None:
     search = decided("Glob", pattern="src/**/*.py")
 
     assert isinstance(search, Allow)
-    assert search.reach == Scope(folders=("/w", "/w/src"), files=("/w", "/w/src"))
+    assert search.scope == Scope(folders=("/w", "/w/src"), files=("/w", "/w/src"))
 
 
 def test_what_is_asked_about_reaches_no_further_once_it_is_approved() -> None:
-    assert asked("Read", file_path="/etc/hosts").reach == Scope(files=("/etc/hosts",))
+    assert asked("Read", file_path="/etc/hosts").scope == Scope(files=("/etc/hosts",))
 
 
 def test_the_plan_file_may_be_written_in_plan_mode_only() -> None:
@@ -105,10 +105,10 @@ def test_an_unknown_mode_is_no_wider_than_the_default() -> None:
 
 
 def test_a_tool_that_the_client_runs_needs_no_approval_unless_a_rule_says_otherwise() -> None:
-    request = Request(tool="Lookup", input={}, cwd="/w", runs_elsewhere=True)
+    request = ToolRequest(tool="Lookup", input={}, cwd="/w", runs_elsewhere=True)
 
     def verdict(*rules: Rule) -> type[Decision]:
-        return type(decide(request, Rules(cwd="/w", rules=rules), "default", Tree()))
+        return type(decide(request, RuleSet(cwd="/w", rules=rules), "default", Tree()))
 
     assert [verdict(), verdict(made("Lookup", "ask")), verdict(made("Lookup", "deny"))] == [Allow, Ask, Deny]
 
@@ -124,7 +124,7 @@ def test_a_tool_that_the_client_runs_needs_no_approval_unless_a_rule_says_otherw
     ],
 )
 def test_a_line_that_may_climb_out_of_a_linked_folder_is_asked_about(command: str) -> None:
-    assert asked("Bash", "acceptEdits", view=Tree({"/w/link": "/etc/deep"}), command=command).reason == CLIMBS_A_LINK
+    assert asked("Bash", "acceptEdits", view=Tree({"/w/link": "/etc/deep"}), command=command).reason == CLIMBS_PAST_LINK
 
 
 def test_to_climb_out_of_a_folder_that_is_no_link_is_no_reason() -> None:
@@ -207,8 +207,8 @@ def decided_with_suggestion(command: str, mode: str) -> Decision:
     """What is decided once the first suggestion has been taken."""
     [first, *_] = asked("Bash", mode, command=command).suggestions
     taken = tuple(made(f"{rule['toolName']}({rule['ruleContent']})", "allow") for rule in first["rules"])
-    request = Request(tool="Bash", input={"command": command}, cwd="/w")
-    return decide(request, Rules(cwd="/w", rules=taken), mode, Tree())
+    request = ToolRequest(tool="Bash", input={"command": command}, cwd="/w")
+    return decide(request, RuleSet(cwd="/w", rules=taken), mode, Tree())
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def decided_with_suggestion(command: str, mode: str) -> Decision:
 def test_a_tilde_leads_where_home_says_that_commands_get(
     home: str | None, command: str, denied: str, expected: type
 ) -> None:
-    request = Request(tool="Bash", input={"command": command}, cwd="/w", home=home)
-    rules = Rules(cwd="/w", rules=(made("Bash(cat:*)", "allow"), made(denied, "deny")))
+    request = ToolRequest(tool="Bash", input={"command": command}, cwd="/w", home=home)
+    rules = RuleSet(cwd="/w", rules=(made("Bash(cat:*)", "allow"), made(denied, "deny")))
 
     assert isinstance(decide(request, rules, "default", Tree()), expected)
 
@@ -236,7 +236,7 @@ def test_a_tilde_leads_where_home_says_that_commands_get(
 @pytest.mark.parametrize("home", ["/other", "/home/me"])
 @pytest.mark.parametrize("command", ["rm -rf ~", "rm -rf /other", "rm -rf /home/me"])
 def test_the_home_of_commands_and_of_the_person_are_too_grave_to_delete(command: str, home: str) -> None:
-    request = Request(tool="Bash", input={"command": command}, cwd="/w", home=home)
-    decision = decide(request, Rules(cwd="/w"), "bypassPermissions", Tree())
+    request = ToolRequest(tool="Bash", input={"command": command}, cwd="/w", home=home)
+    decision = decide(request, RuleSet(cwd="/w"), "bypassPermissions", Tree())
 
     assert isinstance(decision, Ask)

@@ -6,28 +6,28 @@ import pytest
 from tree import Tree
 
 from parley.permissions import web_hosts, wildcards
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.budget import OverBudget
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths.filesystem import MOST_PARTS, Glance, follow
-from parley.permissions.paths.patterns import LONGEST_PATH
-from parley.permissions.rule import Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import MAX_PARTS, CachedFilesystem, resolve_path
+from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 
 
 def decided(tool: str, value: str, mode: str, *denied: str, links: dict[str, str] | None = None) -> Decision:
-    read = [read_rule(text, "deny", "flag", "/w") for text in denied]
-    rules = Rules(cwd="/w", rules=tuple(rule for rule in read if isinstance(rule, Rule)))
+    read = [parse_rule(text, "deny", "flag", "/w") for text in denied]
+    rules = RuleSet(cwd="/w", rules=tuple(rule for rule in read if isinstance(rule, Rule)))
     parameter = {"Bash": "command", "Glob": "pattern", "NotebookEdit": "notebook_path"}.get(tool, "file_path")
-    return decide(Request(tool=tool, input={parameter: value}, cwd="/w"), rules, mode, Tree(links))
+    return decide(ToolRequest(tool=tool, input={parameter: value}, cwd="/w"), rules, mode, Tree(links))
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize(
     ("tool", "value", "reason"),
     [
-        ("Read", "a/" * 10_000, f"The path is too long to judge (20,003 characters, at most {LONGEST_PATH:,})"),
-        ("Edit", "a/" * 300, f"The path goes through too many folders to judge (301 folders, at most {MOST_PARTS})"),
+        ("Read", "a/" * 10_000, f"The path is too long to judge (20,003 characters, at most {MAX_PATH_CHARACTERS:,})"),
+        ("Edit", "a/" * 300, f"The path goes through too many folders to judge (301 folders, at most {MAX_PARTS})"),
         ("Glob", "a/" * 10_000 + "*.py", "The path is too long to judge (20,002 characters, at most 4,096)"),
         ("Bash", "$(" * 20_000 + "ls" + ")" * 20_000, "too long to judge (60,002 characters, at most 16,000)"),
         ("Bash", "$(" * 3_000 + "ls" + ")" * 3_000, "The command has too many operators and brackets to judge"),
@@ -79,25 +79,25 @@ def test_a_denied_command_in_front_of_one_that_costs_too_much_stays_denied() -> 
 
 
 def test_a_path_over_the_budget_may_not_be_mentioned_where_files_are_denied() -> None:
-    rule = read_rule("Read(.env)", "deny", "flag", "/w")
+    rule = parse_rule("Read(.env)", "deny", "flag", "/w")
     assert isinstance(rule, Rule)
 
-    assert Rules(cwd="/w", rules=(rule,)).hides("/w/" + "a/" * 10_000, Tree())
-    assert not Rules(cwd="/w").hides("/w/" + "a/" * 10_000, Tree())
+    assert RuleSet(cwd="/w", rules=(rule,)).is_hidden("/w/" + "a/" * 10_000, Tree())
+    assert not RuleSet(cwd="/w").is_hidden("/w/" + "a/" * 10_000, Tree())
 
 
 def test_links_that_lengthen_a_path_count() -> None:
     links = {"/w/a": "b/" * 200 + "../" * 200 + "a"}
 
     with pytest.raises(OverBudget, match="too many folders"):
-        follow("/w/a", Tree(links).link)
+        resolve_path("/w/a", Tree(links).readlink)
 
 
 def test_a_decision_looks_at_so_many_names_only() -> None:
-    glance = Glance(Tree())
+    glance = CachedFilesystem(Tree())
 
     with pytest.raises(OverBudget, match="too many files"):
-        list(map(glance.way, (f"/w/{number}" for number in range(10_000))))
+        list(map(glance.resolve, (f"/w/{number}" for number in range(10_000))))
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_decision_looks_at_so_many_names_only() -> None:
     ],
 )
 def test_stars_stand_for_any_text(pattern: str, text: str, expected: bool) -> None:
-    assert wildcards.fits(pattern, text) is expected
+    assert wildcards.matches(pattern, text) is expected
 
 
 def test_a_host_that_is_too_long_is_none() -> None:
-    assert web_hosts.host_of("https://" + "é." * 20_000 + "org") is None
+    assert web_hosts.parse_host("https://" + "é." * 20_000 + "org") is None

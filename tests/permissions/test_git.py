@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from hostile_git import ENVIRONMENT, NAMING, RUNNING, Ground, broken_head, git, has_git, make_repository, plant
 
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.policy import Book, Given
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.policy import LaunchRules, SessionPolicy
+from parley.permissions.rules import RuleSet
 
 Json = dict[str, Any]
 PATIENCE_SECONDS = 120
@@ -40,12 +40,14 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def opened(ground: Ground, *, cwd: Path | None = None, **given: Any) -> Book:
-    return Book(Given(cwd=str(cwd or ground.work), user_root=str(ground.home), **given), RealView(str(ground.home)))
+def opened(ground: Ground, *, cwd: Path | None = None, **given: Any) -> SessionPolicy:
+    return SessionPolicy(
+        LaunchRules(cwd=str(cwd or ground.work), user_root=str(ground.home), **given), RealFilesystem(str(ground.home))
+    )
 
 
-def decided(book: Book, command: str, cwd: Path, mode: str = "default") -> Decision:
-    return book.decide(Request(tool="Bash", input={"command": command}, cwd=str(cwd)), mode)
+def decided(book: SessionPolicy, command: str, cwd: Path, mode: str = "default") -> Decision:
+    return book.decide(ToolRequest(tool="Bash", input={"command": command}, cwd=str(cwd)), mode)
 
 
 def is_ask(decision: Decision, mode: str = "default") -> bool:
@@ -570,7 +572,7 @@ def test_a_path_behind_a_revision_starts_at_the_top(ground: Ground, command: str
     assert isinstance(decided(book, command, sub, "bypassPermissions"), Deny) == denied
 
 
-class Settled(RealView):
+class Settled(RealFilesystem):
     """A file system on which every change was some time ago."""
 
     def __init__(self, home: str) -> None:
@@ -581,17 +583,17 @@ class Settled(RealView):
         found = super().signature(path)
         return None if found is None else (*found[:-1], found[-1] - 10_000_000_000)
 
-    def read(self, path: str, most_bytes: int) -> bytes | None:
+    def read(self, path: str, max_bytes: int) -> bytes | None:
         self.read_paths.append(path)
-        return super().read(path, most_bytes)
+        return super().read(path, max_bytes)
 
 
 def test_an_index_is_read_once_until_it_changes(ground: Ground) -> None:
     view, index = Settled(str(ground.home)), ground.work / ".git" / "index"
-    rules = Rules(cwd=str(ground.work))
+    rules = RuleSet(cwd=str(ground.work))
 
     def status() -> Decision:
-        request = Request(tool="Bash", input={"command": "git status"}, cwd=str(ground.work))
+        request = ToolRequest(tool="Bash", input={"command": "git status"}, cwd=str(ground.work))
         return decide(request, rules, "default", view)
 
     assert isinstance(status(), Allow)
@@ -615,12 +617,12 @@ def test_an_index_is_read_once_until_it_changes(ground: Ground) -> None:
 
 def test_what_was_found_in_an_index_that_has_just_changed_is_not_kept(ground: Ground) -> None:
     view = Settled(str(ground.home))
-    request = Request(tool="Bash", input={"command": "git status"}, cwd=str(ground.work))
+    request = ToolRequest(tool="Bash", input={"command": "git status"}, cwd=str(ground.work))
     frozen = (1, 2, 3, 4, time.time_ns())
     view.signature = lambda path: frozen  # type: ignore[method-assign]
 
     for _ in range(2):
-        assert isinstance(decide(request, Rules(cwd=str(ground.work)), "default", view), Allow)
+        assert isinstance(decide(request, RuleSet(cwd=str(ground.work)), "default", view), Allow)
 
     assert view.read_paths.count(str(ground.work / ".git" / "index")) == 2
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.web_hosts import fits, host_of, is_near
+from parley.permissions.web_hosts import is_local, matches_host, parse_host
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from parley.permissions.web_hosts import fits, host_of, is_near
     ],
 )
 def test_a_rule_fits_its_host(spec: str, url: str) -> None:
-    host = host_of(url)
+    host = parse_host(url)
 
     assert host is not None
-    assert fits(spec, host)
+    assert matches_host(spec, host)
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_a_rule_fits_its_host(spec: str, url: str) -> None:
     ],
 )
 def test_a_rule_fits_no_host_that_only_looks_like_it(spec: str, url: str) -> None:
-    host = host_of(url)
+    host = parse_host(url)
 
-    assert host is None or not fits(spec, host)
+    assert host is None or not matches_host(spec, host)
 
 
 @pytest.mark.parametrize("url", ["https://me@example.com/", "ftp://example.com/", "https:///x", "https://[", "x", ""])
 def test_a_url_that_nobody_fetches_has_no_host(url: str) -> None:
-    assert host_of(url) is None
+    assert parse_host(url) is None
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_a_url_that_nobody_fetches_has_no_host(url: str) -> None:
     ],
 )
 def test_this_machine_and_its_neighbours_are_near(host: str) -> None:
-    assert is_near(host)
+    assert is_local(host)
 
 
 @pytest.mark.parametrize("host", ["example.com", "8.8.8.8", "2001:4860:4860::8888", "local.example.com", "x1.org"])
 def test_the_public_network_is_not(host: str) -> None:
-    assert not is_near(host)
+    assert not is_local(host)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from parley.permissions.base import Allow, Request
-from parley.permissions.lazy import Later
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.policy import Book, Given
+from parley.permissions.base import Allow, ToolRequest
+from parley.permissions.lazy import LazyPolicy
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.settings.base import MergedSettings
 
 
 def test_nothing_is_opened_before_it_is_needed_and_then_once() -> None:
-    opened: list[Book] = []
+    opened: list[SessionPolicy] = []
 
-    def make() -> Book:
-        opened.append(Book(Given(cwd="/w", user_root="/home/me", denied=("Read(.env)",)), RealView("/home/me")))
+    def make() -> SessionPolicy:
+        opened.append(
+            SessionPolicy(
+                LaunchRules(cwd="/w", user_root="/home/me", denied=("Read(.env)",)), RealFilesystem("/home/me")
+            )
+        )
         return opened[-1]
 
-    later = Later(make)
+    later = LazyPolicy(make)
     assert opened == []
 
-    assert isinstance(later.decide(Request(tool="TodoWrite", input={}, cwd="/w"), "default"), Allow)
-    assert later.hides("/w/.env")
+    assert isinstance(later.decide(ToolRequest(tool="TodoWrite", input={}, cwd="/w"), "default"), Allow)
+    assert later.is_hidden("/w/.env")
     assert later.update([{"type": "setMode", "mode": "plan", "destination": "session"}]) == "plan"
-    later.settle(MergedSettings())
-    assert [row["rule"] for row in later.listed()["rules"]] == ["Read(.env)"]
+    later.apply_settings(MergedSettings())
+    assert [row["rule"] for row in later.list_rules()["rules"]] == ["Read(.env)"]
     assert len(opened) == 1

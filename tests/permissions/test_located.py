@@ -16,11 +16,11 @@ sys.path.append(str(Path(__file__).parents[1] / "programmes"))
 import canary  # a programme is no package: its folder must be on the path first
 import path_canary
 
-from parley.permissions.base import Allow, Ask, Decision, Request
+from parley.permissions.base import Allow, Ask, Decision, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.rule import Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.workspace.search_path import DEFAULT, folders, with_absolute_path
 
 SYSTEM = "/usr/bin:/bin"
@@ -46,14 +46,14 @@ def plant(work: Path, name: str, folder: str = ".venv/bin") -> Path:
 
 
 def allowing(*texts: str) -> tuple[Rule, ...]:
-    read = [read_rule(text, "allow", "user", "/w") for text in texts]
+    read = [parse_rule(text, "allow", "user", "/w") for text in texts]
     return tuple(rule for rule in read if isinstance(rule, Rule))
 
 
 def decided(command: str, work: Path, path: str, *allow: str, mode: str = "default", tool: str = "Bash") -> Decision:
     input = {"command": command} if tool == "Bash" else {"file_path": command}
-    request = Request(tool=tool, input=input, cwd=str(work), path=path)
-    return decide(request, Rules(cwd=str(work), rules=allowing(*allow)), mode, RealView(str(work.parent)))
+    request = ToolRequest(tool=tool, input=input, cwd=str(work), search_path=path)
+    return decide(request, RuleSet(cwd=str(work), rules=allowing(*allow)), mode, RealFilesystem(str(work.parent)))
 
 
 def reason(decision: Decision) -> str:
@@ -261,15 +261,15 @@ def test_the_file_tools_ask_as_well(tree: Path) -> None:
 
 
 def test_a_session_in_the_root_folder_has_the_programs_of_the_system() -> None:
-    request = Request(tool="Bash", input={"command": "ls"}, cwd="/", path=DEFAULT)
+    request = ToolRequest(tool="Bash", input={"command": "ls"}, cwd="/", search_path=DEFAULT)
 
-    assert isinstance(decide(request, Rules(cwd="/"), "default", RealView("/home/me")), Allow)
+    assert isinstance(decide(request, RuleSet(cwd="/"), "default", RealFilesystem("/home/me")), Allow)
 
 
 def test_without_a_path_programs_are_what_their_names_say() -> None:
-    request = Request(tool="Bash", input={"command": "ls"}, cwd="/w")
+    request = ToolRequest(tool="Bash", input={"command": "ls"}, cwd="/w")
 
-    assert isinstance(decide(request, Rules(cwd="/w"), "default", Tree(files=["/usr/bin/ls"])), Allow)
+    assert isinstance(decide(request, RuleSet(cwd="/w"), "default", Tree(files=["/usr/bin/ls"])), Allow)
 
 
 def test_only_absolute_folders_are_kept() -> None:

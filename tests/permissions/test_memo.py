@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hostile_git import Ground, has_git, make_repository
 
-from parley.permissions.base import Allow, Ask, Decision, Request, View
+from parley.permissions.base import Allow, Ask, Decision, Filesystem, ToolRequest
 from parley.permissions.budget import OverBudget
 from parley.permissions.memo import SETTLED_NANOSECONDS, recall
-from parley.permissions.paths.filesystem import MOST_STEPS, Glance, RealView
-from parley.permissions.policy import Book, Given
+from parley.permissions.paths.filesystem import MAX_STEPS, CachedFilesystem, RealFilesystem
+from parley.permissions.policy import LaunchRules, SessionPolicy
 
 Change = Callable[[Ground], None]
 
@@ -25,23 +25,23 @@ def much_later() -> int:
 
 
 @pytest.fixture
-def view(tmp_path: Path) -> RealView:
-    return RealView(str(tmp_path), much_later)
+def view(tmp_path: Path) -> RealFilesystem:
+    return RealFilesystem(str(tmp_path), much_later)
 
 
-def contents(path: Path, view: RealView, works: list[str] | None = None) -> object:
-    def work(seen: View) -> object:
+def contents(path: Path, view: RealFilesystem, works: list[str] | None = None) -> object:
+    def work(seen: Filesystem) -> object:
         if works is not None:
             works.append(str(path))
         return seen.read(str(path), 1_000)
 
-    return recall(str(path), Glance(view), work)
+    return recall(str(path), CachedFilesystem(view), work)
 
 
 # One look at a time.
 
 
-def test_what_was_read_is_kept(tmp_path: Path, view: RealView) -> None:
+def test_what_was_read_is_kept(tmp_path: Path, view: RealFilesystem) -> None:
     (tmp_path / "a").write_text("one")
     works: list[str] = []
 
@@ -50,7 +50,7 @@ def test_what_was_read_is_kept(tmp_path: Path, view: RealView) -> None:
 
 
 @pytest.mark.parametrize("text", ["three", "two"])
-def test_a_changed_file_is_read_again(tmp_path: Path, view: RealView, text: str) -> None:
+def test_a_changed_file_is_read_again(tmp_path: Path, view: RealFilesystem, text: str) -> None:
     file = tmp_path / "a"
     file.write_text("one")
     assert contents(file, view) == b"one"
@@ -67,7 +67,7 @@ def rewrite(file: Path, text: str) -> None:
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_a_replaced_file_a_removed_one_and_a_new_one_are_seen(tmp_path: Path, view: RealView) -> None:
+def test_a_replaced_file_a_removed_one_and_a_new_one_are_seen(tmp_path: Path, view: RealFilesystem) -> None:
     file, other = tmp_path / "a", tmp_path / "b"
     assert contents(file, view) is None
     file.write_text("one")
@@ -81,7 +81,7 @@ def test_a_replaced_file_a_removed_one_and_a_new_one_are_seen(tmp_path: Path, vi
 
 def test_a_file_that_has_just_changed_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
-    view, works = RealView(str(tmp_path)), list[str]()
+    view, works = RealFilesystem(str(tmp_path)), list[str]()
 
     contents(tmp_path / "a", view, works)
     contents(tmp_path / "a", view, works)
@@ -89,7 +89,7 @@ def test_a_file_that_has_just_changed_is_not_kept(tmp_path: Path) -> None:
     assert len(works) == 2
 
 
-def test_a_file_behind_a_link_is_not_kept(tmp_path: Path, view: RealView) -> None:
+def test_a_file_behind_a_link_is_not_kept(tmp_path: Path, view: RealFilesystem) -> None:
     (tmp_path / "a").write_text("one")
     (tmp_path / "link").symlink_to("a")
     works: list[str] = []
@@ -99,37 +99,37 @@ def test_a_file_behind_a_link_is_not_kept(tmp_path: Path, view: RealView) -> Non
     assert len(works) == 2
 
 
-def test_a_folder_above_that_becomes_a_link_is_seen(tmp_path: Path, view: RealView) -> None:
+def test_a_folder_above_that_becomes_a_link_is_seen(tmp_path: Path, view: RealFilesystem) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "sub").mkdir(parents=True)
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "sub").mkdir()
     path = str(tmp_path / "here" / "sub")
 
-    def real(seen: View) -> str | None:
-        return seen.way(path).real
+    def real(seen: Filesystem) -> str | None:
+        return seen.resolve(path).real
 
-    assert recall("real", Glance(view), real) == path
+    assert recall("real", CachedFilesystem(view), real) == path
     (tmp_path / "here").rename(tmp_path / "away")
     (tmp_path / "here").symlink_to("one")
-    assert recall("real", Glance(view), real) == str(tmp_path / "one" / "sub")
+    assert recall("real", CachedFilesystem(view), real) == str(tmp_path / "one" / "sub")
     (tmp_path / "here").unlink()
     (tmp_path / "here").symlink_to("two")
-    assert recall("real", Glance(view), real) == str(tmp_path / "two" / "sub")
+    assert recall("real", CachedFilesystem(view), real) == str(tmp_path / "two" / "sub")
 
 
-def test_the_same_steps_are_spent_whether_kept_or_not(tmp_path: Path, view: RealView) -> None:
+def test_the_same_steps_are_spent_whether_kept_or_not(tmp_path: Path, view: RealFilesystem) -> None:
     spent = []
     for _ in range(3):
-        glance = Glance(view)
-        recall("way", glance, lambda seen: seen.way(str(tmp_path / "a" / "b")))
+        glance = CachedFilesystem(view)
+        recall("way", glance, lambda seen: seen.resolve(str(tmp_path / "a" / "b")))
         spent.append(glance.steps)
 
     assert len(set(spent)) == 1
-    short = Glance(view)
-    short.spend(MOST_STEPS)
+    short = CachedFilesystem(view)
+    short.spend(MAX_STEPS)
     with pytest.raises(OverBudget):
-        recall("way", short, lambda seen: seen.way(str(tmp_path / "a" / "b")))
+        recall("way", short, lambda seen: seen.resolve(str(tmp_path / "a" / "b")))
 
 
 # Whole decisions.
@@ -140,13 +140,13 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def opened(ground: Ground, view: RealView | None = None) -> Book:
-    given = Given(cwd=str(ground.work), user_root=str(ground.home))
-    return Book(given, view or RealView(str(ground.home), much_later))
+def opened(ground: Ground, view: RealFilesystem | None = None) -> SessionPolicy:
+    given = LaunchRules(cwd=str(ground.work), user_root=str(ground.home))
+    return SessionPolicy(given, view or RealFilesystem(str(ground.home), much_later))
 
 
-def decided(book: Book, command: str, cwd: Path) -> Decision:
-    return book.decide(Request(tool="Bash", input={"command": command}, cwd=str(cwd)), "default")
+def decided(book: SessionPolicy, command: str, cwd: Path) -> Decision:
+    return book.decide(ToolRequest(tool="Bash", input={"command": command}, cwd=str(cwd)), "default")
 
 
 def set_monitor(ground: Ground) -> None:
@@ -224,7 +224,7 @@ CHANGES: tuple[Change, ...] = (
 @pytest.mark.skipif(not has_git, reason="there is no git")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_repository_that_changes_between_two_decisions_is_seen(ground: Ground, change: Change) -> None:
-    view, cwd = RealView(str(ground.home), much_later), ground.work / "sub"
+    view, cwd = RealFilesystem(str(ground.home), much_later), ground.work / "sub"
     book = opened(ground, view)
     cwd.mkdir(exist_ok=True)
     assert isinstance(decided(book, "git status", cwd), Allow)

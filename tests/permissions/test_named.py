@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, Decision, Request
+from parley.permissions.base import Allow, Ask, Decision, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.permissions.shell.prefix_rules import edits_lines
 
 
 def decided(command: str, *allow: str, cwd: str = "/w", session: str = "/w", deny: str = "") -> Decision:
     texts: list[tuple[str, Behavior]] = [(text, "allow") for text in allow] + [(deny, "deny")] * bool(deny)
-    read = [read_rule(text, behavior, "user", "/w") for text, behavior in texts]
-    rules = Rules(cwd=session, rules=tuple(rule for rule in read if isinstance(rule, Rule)))
-    return decide(Request(tool="Bash", input={"command": command}, cwd=cwd), rules, "default", Tree())
+    read = [parse_rule(text, behavior, "user", "/w") for text, behavior in texts]
+    rules = RuleSet(cwd=session, rules=tuple(rule for rule in read if isinstance(rule, Rule)))
+    return decide(ToolRequest(tool="Bash", input={"command": command}, cwd=cwd), rules, "default", Tree())
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from parley.permissions.paths import patterns
 
 
 def denies(spec: str, path: str, *more: str) -> bool:
-    return patterns.denies(spec, path, root="/repo", cwds=("/w", *more), home="/home/me")
+    return patterns.matches_widely(spec, path, root="/repo", cwds=("/w", *more), home="/home/me")
 
 
 def allows(spec: str, path: str) -> bool:
-    return patterns.allows(spec, path, root="/repo", cwd="/w", home="/home/me")
+    return patterns.matches_narrowly(spec, path, root="/repo", cwd="/w", home="/home/me")
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
-from parley.permissions.command import MOVED_A_LINK
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
+from parley.permissions.command import MOVES_LINK
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.rule import Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 
 LINKS = {"/w/d/out": "/etc/x", "/w/d/near": "../x", "/w/d/folder": "/etc/folder"}
 
 
 def decided(command: str, mode: str = "acceptEdits", *rules: Rule, view: Tree | None = None) -> Decision:
-    request = Request(tool="Bash", input={"command": command}, cwd="/w")
-    return decide(request, Rules(cwd="/w", rules=rules), mode, view or Tree(LINKS))
+    request = ToolRequest(tool="Bash", input={"command": command}, cwd="/w")
+    return decide(request, RuleSet(cwd="/w", rules=rules), mode, view or Tree(LINKS))
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,23 @@ def test_a_link_that_the_line_itself_moves_is_not_followed_unasked(command: str)
 
 
 def test_a_moved_link_is_asked_about_behind_rules_for_both_commands() -> None:
-    rules = [read_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)")]
+    rules = [parse_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)")]
 
     decision = decided("mv d e && cp p e/out", "default", *(rule for rule in rules if isinstance(rule, Rule)))
 
     assert isinstance(decision, Ask)
-    assert decision.reason == MOVED_A_LINK
+    assert decision.reason == MOVES_LINK
 
 
 def test_a_denied_file_stays_denied_under_the_name_it_gets() -> None:
-    rule = read_rule("Read(a/keys/**)", "deny", "user", "/w")
+    rule = parse_rule("Read(a/keys/**)", "deny", "user", "/w")
     assert isinstance(rule, Rule)
 
     assert isinstance(decided("mv a b && cat b/keys/one", "bypassPermissions", rule), Deny)
 
 
 def test_a_folder_with_denied_files_does_not_get_another_name_unasked() -> None:
-    rule = read_rule("Read(a/keys/**)", "deny", "user", "/w")
+    rule = parse_rule("Read(a/keys/**)", "deny", "user", "/w")
     assert isinstance(rule, Rule)
 
     assert isinstance(decided("mv a b", "acceptEdits", rule), Ask)
@@ -89,16 +89,16 @@ def test_a_folder_is_not_copied_over_one_that_the_line_makes() -> None:
 
 def test_the_real_view_sees_links_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
-    view = RealView(str(tmp_path))
+    view = RealFilesystem(str(tmp_path))
 
-    assert view.has(str(tmp_path / "link"))
-    assert not view.has(str(tmp_path / "nowhere"))
-    assert not view.has("/a\0b")
+    assert view.exists(str(tmp_path / "link"))
+    assert not view.exists(str(tmp_path / "nowhere"))
+    assert not view.exists("/a\0b")
 
 
 @pytest.mark.parametrize("command", ["mv logs/*.log done/", "mkdir done && cp logs/*.log done/ && ls done"])
 def test_many_files_that_are_moved_at_once_are_not_compared_with_each_other(command: str) -> None:
     view = Tree(files=[f"/w/logs/{number}.log" for number in range(200)])
-    rules = [read_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)", "Bash(mkdir:*)")]
+    rules = [parse_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)", "Bash(mkdir:*)")]
 
     assert isinstance(decided(command, "acceptEdits", *(r for r in rules if isinstance(r, Rule)), view=view), Allow)

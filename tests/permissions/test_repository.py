@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, Decision, Request
+from parley.permissions.base import Allow, Ask, Decision, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.git.repository import MARKS, record
-from parley.permissions.paths.filesystem import Glance, RealView
-from parley.permissions.rule import Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.git.repository import MARKS, record_repository
+from parley.permissions.paths.filesystem import CachedFilesystem, RealFilesystem
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 
 PLANTED = ["/w/.git", "/w/sub/HEAD", "/w/sub/objects", "/w/sub/refs", "/w/sub/config"]
 
@@ -20,14 +20,14 @@ PLANTED = ["/w/.git", "/w/sub/HEAD", "/w/sub/objects", "/w/sub/refs", "/w/sub/co
 def decided(
     command: str, *rules: Rule, cwd: str = "/w/sub", home: str = "/w", files: list[str] = PLANTED, mode: str = "default"
 ) -> Decision:
-    request = Request(tool="Bash", input={"command": command}, cwd=cwd)
-    view = Glance(Tree(files=files))
-    known = record(home, view, lambda way: True, trusted=False)
-    return decide(request, Rules(cwd=home, rules=rules, repository=known), mode, Tree(files=files))
+    request = ToolRequest(tool="Bash", input={"command": command}, cwd=cwd)
+    view = CachedFilesystem(Tree(files=files))
+    known = record_repository(home, view, lambda way: True, trusted=False)
+    return decide(request, RuleSet(cwd=home, rules=rules, repository=known), mode, Tree(files=files))
 
 
 def rule(text: str) -> Rule:
-    found = read_rule(text, "allow", "user", "/w")
+    found = parse_rule(text, "allow", "user", "/w")
     assert isinstance(found, Rule)
     return found
 
@@ -70,12 +70,12 @@ def test_a_git_folder_without_a_head_is_not_a_repository() -> None:
 
 def test_the_files_of_the_disk_count(tmp_path: Path) -> None:
     sub = tmp_path / "sub"
-    request = Request(tool="Bash", input={"command": "git status"}, cwd=str(sub))
+    request = ToolRequest(tool="Bash", input={"command": "git status"}, cwd=str(sub))
     (tmp_path / ".git").mkdir()
     (sub / "objects").mkdir(parents=True)
     (sub / "refs").mkdir()
-    before = decide(request, Rules(cwd=str(tmp_path)), "default", RealView(str(tmp_path)))
+    before = decide(request, RuleSet(cwd=str(tmp_path)), "default", RealFilesystem(str(tmp_path)))
     (sub / "HEAD").write_text("ref: refs/heads/main\n")
 
     assert isinstance(before, Allow)
-    assert isinstance(decide(request, Rules(cwd=str(tmp_path)), "default", RealView(str(tmp_path))), Ask)
+    assert isinstance(decide(request, RuleSet(cwd=str(tmp_path)), "default", RealFilesystem(str(tmp_path))), Ask)

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.permissions.rule import Behavior, Malformed, Rule, read_rule, written
+from parley.permissions.rule import Behavior, MalformedRule, Rule, format_rule, parse_rule
 
 
-def read(text: str, behavior: Behavior = "allow") -> Rule | Malformed:
-    return read_rule(text, behavior, "flag", "/w")
+def read(text: str, behavior: Behavior = "allow") -> Rule | MalformedRule:
+    return parse_rule(text, behavior, "flag", "/w")
 
 
 def parts(text: str, behavior: Behavior = "allow") -> tuple[str, str | None]:
@@ -44,7 +44,7 @@ def test_a_rule_is_a_tool_and_what_stands_in_its_parentheses(text: str, tool: st
 
 
 def test_a_rule_keeps_where_it_comes_from() -> None:
-    assert read_rule("Read(/x)", "deny", "project", "/repo") == Rule(
+    assert parse_rule("Read(/x)", "deny", "project", "/repo") == Rule(
         "deny", "Read", "/x", "project", "/repo", "Read(/x)"
     )
 
@@ -78,7 +78,7 @@ def test_a_rule_keeps_where_it_comes_from() -> None:
 def test_a_malformed_allow_rule_grants_nothing_and_says_why(text: str) -> None:
     flaw = read(text)
 
-    assert isinstance(flaw, Malformed)
+    assert isinstance(flaw, MalformedRule)
     assert flaw.text == text
     assert flaw.source == "flag"
     assert flaw.reason
@@ -94,15 +94,15 @@ def test_what_would_allow_too_much_may_well_deny(text: str) -> None:
 def test_a_pattern_that_cannot_be_read_denies_nothing_and_says_why(text: str) -> None:
     flaw = read(text, "deny")
 
-    assert isinstance(flaw, Malformed)
+    assert isinstance(flaw, MalformedRule)
     assert flaw.reason
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1))
 def test_contents_survive_being_written_and_read_again(spec: str) -> None:
     if spec.strip() and spec != "*":
-        assert parts(written("Bash", spec)) == ("Bash", spec)
+        assert parts(format_rule("Bash", spec)) == ("Bash", spec)
 
 
 def test_a_rule_for_every_call_is_written_as_the_bare_tool() -> None:
-    assert written("Bash", None) == "Bash"
+    assert format_rule("Bash", None) == "Bash"

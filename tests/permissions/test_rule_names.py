@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from tree import Tree
 
-from parley.permissions.base import Allow, Ask, Deny, Request
+from parley.permissions.base import Allow, Ask, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import MOST_KEPT, Rules
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import MAX_CACHED, RuleSet
 from parley.protocol.base import Json
 
 NAMES = (
@@ -23,14 +23,14 @@ NAMES = (
 VERDICTS: dict[Behavior, type] = {"allow": Allow, "deny": Deny, "ask": Ask}
 
 
-def book(text: str, behavior: Behavior) -> Rules:
-    rule = read_rule(text, behavior, "user", "/w")
+def book(text: str, behavior: Behavior) -> RuleSet:
+    rule = parse_rule(text, behavior, "user", "/w")
     assert isinstance(rule, Rule), rule
-    return Rules(cwd="/w", rules=(rule,))
+    return RuleSet(cwd="/w", rules=(rule,))
 
 
-def decided(tool: str, input: Json, rules: Rules) -> type:
-    return type(decide(Request(tool=tool, input=input, cwd="/w"), rules, "default", Tree()))
+def decided(tool: str, input: Json, rules: RuleSet) -> type:
+    return type(decide(ToolRequest(tool=tool, input=input, cwd="/w"), rules, "default", Tree()))
 
 
 @pytest.mark.parametrize("behavior", VERDICTS)
@@ -98,9 +98,9 @@ def test_who_does_the_work_is_denied_in_every_spelling_and_allowed_in_one(
 def test_rules_hold_however_many_tools_there_were_before() -> None:
     rules = book("mcp__s", "deny")
 
-    for number in range(2 * MOST_KEPT):
-        assert rules.bare("deny", f"mcp__s__{number}") is not None
-    assert rules.bare("deny", "mcp__t__1") is None
+    for number in range(2 * MAX_CACHED):
+        assert rules.find_tool_rule("deny", f"mcp__s__{number}") is not None
+    assert rules.find_tool_rule("deny", "mcp__t__1") is None
 
 
 def test_rules_do_not_read_a_file_under_the_name_of_another_parameter() -> None:
@@ -134,7 +134,7 @@ def test_rules_do_not_read_a_file_under_the_name_of_another_parameter() -> None:
     ],
 )
 def test_a_rule_is_about_a_server_and_a_tool(rule: str, tool: str, server: str, allowed: bool, denied: bool) -> None:
-    asked = Request(tool=tool, input={}, cwd="/w", server=server)
+    asked = ToolRequest(tool=tool, input={}, cwd="/w", server=server)
 
     assert type(decide(asked, book(rule, "allow"), "default", Tree())) is (Allow if allowed else Ask)
     assert type(decide(asked, book(rule, "deny"), "default", Tree())) is (Deny if denied else Ask)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from parley.permissions.base import Entry, Way
-from parley.permissions.paths.filesystem import follow
+from parley.permissions.base import EntryKind, ResolvedPath
+from parley.permissions.paths.filesystem import resolve_path
 
 
 class Tree:
@@ -21,36 +21,36 @@ class Tree:
         self._contents = {path: text.encode() for path, text in (contents or {}).items()}
         self._files = frozenset(files) | {part for path in self._contents for part in above(path)}
 
-    def link(self, path: str) -> str | None:
+    def readlink(self, path: str) -> str | None:
         return self._links.get(path)
 
-    def has(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
-        real = f"{(self.way(folder).real or '').rstrip('/')}/{name}"
+        real = f"{(self.resolve(folder).real or '').rstrip('/')}/{name}"
         return any(known == real or known.startswith(f"{real}/") for known in (*self._links, *self._files))
 
-    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
-        top = (self.way(path).real or "").rstrip("/") + "/"
-        found: dict[str, Entry] = {}
+    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
+        top = (self.resolve(path).real or "").rstrip("/") + "/"
+        found: dict[str, EntryKind] = {}
         for known in (*self._links, *sorted(self._files)):
             if known.startswith(top):
                 name, below, _ = known.removeprefix(top).partition("/")
                 found[name] = "folder" if below else "link" if known in self._links else "file"
-        return found if len(found) <= most else None
+        return found if len(found) <= limit else None
 
     def is_folder(self, path: str) -> bool:
-        real = self.way(path).real
+        real = self.resolve(path).real
         return real in self._files and real not in self._contents
 
-    def read(self, path: str, most_bytes: int) -> bytes | None:
-        return self._contents.get(self.way(path).real or "")
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        return self._contents.get(self.resolve(path).real or "")
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        real = self.way(path).real
+        real = self.resolve(path).real
         return (1, hash(real)) if real in self._files else None
 
-    def way(self, path: str) -> Way:
-        return follow(path, self.link)
+    def resolve(self, path: str) -> ResolvedPath:
+        return resolve_path(path, self.readlink)
 
 
 def above(path: str) -> list[str]:

@@ -38,10 +38,10 @@ import canary_contexts
 import canary_everyday
 from parley.tools.bash import script
 
-from parley.permissions.shell import Line, Simple, allowed_by, is_read_only, read
+from parley.permissions.shell import CommandLine, SimpleCommand, is_allowed_by, is_read_only, parse_strict
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
-from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.shell.wrappers import unwrap
 
 GENERATORS = {"contexts": canary_contexts.commands, "everyday": canary_everyday.commands}
 RULES = (
@@ -166,19 +166,19 @@ def isolation() -> list[str]:
     return []
 
 
-def is_allowed(line: Line) -> bool:
-    return is_read_only(line) or allowed_by(line, RULES)
+def is_allowed(line: CommandLine) -> bool:
+    return is_read_only(line) or is_allowed_by(line, RULES)
 
 
-def judged(command: Simple) -> Iterator[tuple[str, ...]]:
+def judged(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
     """The words that programs may get from this command: with its wrappers, and behind those bash has itself."""
     yield (command.argv[0].rpartition("/")[2], *command.argv[1:])
-    inner = unwrapped(command)
+    inner = unwrap(command)
     for begin in range(1, len(command.argv) - len(inner.argv) + 1 if inner else 1):
         yield command.argv[begin:]
 
 
-def broken_promises(line: Line, ground: Ground, summary: Summary) -> Iterator[str]:
+def broken_promises(line: CommandLine, ground: Ground, summary: Summary) -> Iterator[str]:
     """What went wrong when the line ran."""
     if ground.mark.exists():
         yield "the canary ran"
@@ -206,8 +206,8 @@ def run(count: int, seed: int) -> Summary:
                 if summary.allowed[name] >= count // len(GENERATORS):
                     break
                 summary.generated += 1
-                line = read(command, str(ground.home))
-                if command in known or not isinstance(line, Line) or not is_allowed(line):
+                line = parse_strict(command, str(ground.home))
+                if command in known or not isinstance(line, CommandLine) or not is_allowed(line):
                     continue
                 known.add(command)
                 summary.allowed[name] += 1

@@ -25,10 +25,10 @@ from random import Random
 
 import canary
 
-from parley.permissions.base import Allow, Request
+from parley.permissions.base import Allow, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.rules import RuleSet
 
 CONTENT, NAME, SIZE = "CONTENT-TOKEN-7f3a", "NAME-TOKEN-91c4", 77_777
 LIMIT_SECONDS = 10.0
@@ -103,8 +103,10 @@ class Ground:
         path.chmod(0o644)
 
     def is_allowed(self, command: str) -> bool:
-        request = Request(tool="Bash", input={"command": command}, cwd=str(self.inside))
-        return isinstance(decide(request, Rules(cwd=str(self.inside)), "default", RealView(str(self.home))), Allow)
+        request = ToolRequest(tool="Bash", input={"command": command}, cwd=str(self.inside))
+        return isinstance(
+            decide(request, RuleSet(cwd=str(self.inside)), "default", RealFilesystem(str(self.home))), Allow
+        )
 
     def printed(self, command: str, environment: dict[str, str]) -> str:
         try:

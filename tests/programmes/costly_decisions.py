@@ -33,13 +33,13 @@ from typing import Any
 from interrupts import Engine, is_answer, percentiles
 
 from parley.models.fake.script import read_script
-from parley.permissions.base import Allow, Decision, Deny, Request
+from parley.permissions.base import Allow, Decision, Deny, ToolRequest
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
-from parley.permissions.shell.denied.search import _surveyed as surveyed
-from parley.permissions.shell.strict_parser import _read as read
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell.denied.search import _survey_cached as surveyed
+from parley.permissions.shell.strict_parser import _parse_cached as read
 from parley.testing.model_server import running
 
 Json = dict[str, Any]
@@ -115,16 +115,16 @@ class World:
         links |= {"chain": "chain10", "a/a/back": "../..", "key": "~/.ssh", "a/b": "../links/a/../../sub"}
         for name, target in links.items():
             (self.cwd / name).symlink_to(target)
-        self.view = RealView(str(self.home))
+        self.view = RealFilesystem(str(self.home))
 
-    def decide(self, call: Call, rules: Rules, mode: str) -> Decision:
+    def decide(self, call: Call, rules: RuleSet, mode: str) -> Decision:
         tool, input = call
-        return decide(Request(tool=tool, input=input, cwd=str(self.cwd)), rules, mode, self.view)
+        return decide(ToolRequest(tool=tool, input=input, cwd=str(self.cwd)), rules, mode, self.view)
 
-    def rules(self, number: int) -> Rules:
+    def rules(self, number: int) -> RuleSet:
         rows = RULE_SETS[number % len(RULE_SETS)]
-        read = [read_rule(text, kind, "flag", str(self.cwd)) for kind, texts in rows.items() for text in texts]
-        return Rules(cwd=str(self.cwd), rules=tuple(rule for rule in read if isinstance(rule, Rule)))
+        read = [parse_rule(text, kind, "flag", str(self.cwd)) for kind, texts in rows.items() for text in texts]
+        return RuleSet(cwd=str(self.cwd), rules=tuple(rule for rule in read if isinstance(rule, Rule)))
 
 
 # The grammar.
@@ -258,7 +258,7 @@ def measure(world: World, seed: int, count: int) -> Iterator[Measured]:
         yield Measured(given, number, mode, seconds, peak.grown, decision)
 
 
-def timed(world: World, given: Call, rules: Rules, mode: str) -> tuple[Decision, float]:
+def timed(world: World, given: Call, rules: RuleSet, mode: str) -> tuple[Decision, float]:
     for cached in (surveyed, read):
         cached.cache_clear()
     begun = time.thread_time()

@@ -25,11 +25,11 @@ from random import Random
 
 import canary
 
-from parley.permissions.base import Allow, Request
+from parley.permissions.base import Allow, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealView
-from parley.permissions.rule import Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.workspace.search_path import with_absolute_path
 
 EVIL = "tools/evil"
@@ -101,8 +101,8 @@ class Session:
         self.path = ":".join(self._entries())
         mode = random.choice(("default", "acceptEdits", "acceptEdits", "plan", "dontAsk"))
         specs = RULES if random.random() < 0.5 else ()
-        read = [read_rule(f"Bash({spec})", "allow", "user", str(self.work)) for spec in specs]
-        self.mode, self.rules = mode, Rules(cwd=str(self.work), rules=tuple(r for r in read if isinstance(r, Rule)))
+        read = [parse_rule(f"Bash({spec})", "allow", "user", str(self.work)) for spec in specs]
+        self.mode, self.rules = mode, RuleSet(cwd=str(self.work), rules=tuple(r for r in read if isinstance(r, Rule)))
 
     def _entries(self) -> list[str]:
         inside = [str(self.work / name) for name in self.random.sample(FOLDERS, self.random.randint(1, 3))]
@@ -119,8 +119,8 @@ class Session:
             yield made.format(n=name, f=folder, d=f"{folder}/{name}", s=pick((EVIL, f"{pick(FOLDERS)}/{pick(NAMES)}")))
 
     def allows(self, line: str) -> bool:
-        request = Request(tool="Bash", input={"command": line}, cwd=str(self.work), path=self.path)
-        return isinstance(decide(request, self.rules, self.mode, RealView(str(self.root))), Allow)
+        request = ToolRequest(tool="Bash", input={"command": line}, cwd=str(self.work), search_path=self.path)
+        return isinstance(decide(request, self.rules, self.mode, RealFilesystem(str(self.root))), Allow)
 
     def run(self, line: str, shell: list[str]) -> None:
         environment = with_absolute_path({"PATH": self.path, "HOME": str(self.root)})

@@ -25,11 +25,11 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as some
 
-from parley.permissions.base import Allow, Deny, Entry, Request, Way
+from parley.permissions.base import Allow, Deny, EntryKind, ResolvedPath, ToolRequest
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths.filesystem import follow
-from parley.permissions.rule import Behavior, Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import resolve_path
+from parley.permissions.rule import Behavior, Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.permissions.shell.treesitter import parse
 
 CORPORA = Path(__file__).parents[1] / "permissions"
@@ -96,7 +96,7 @@ def pool(behavior: Behavior) -> list[Rule]:
 
 
 def made(text: str, behavior: Behavior) -> list[Rule]:
-    rule = read_rule(text, behavior, "user", CWD)
+    rule = parse_rule(text, behavior, "user", CWD)
     return [rule] if isinstance(rule, Rule) else []
 
 
@@ -111,34 +111,34 @@ rule_lists = some.lists(some.sampled_from([rule for behavior in BEHAVIORS for ru
 class Tree:
     home = "/home/me"
 
-    def link(self, path: str) -> str | None:
+    def readlink(self, path: str) -> str | None:
         return LINKS.get(path)
 
-    def has(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         return False
 
-    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         top = path.rstrip("/") + "/"
         return {link.removeprefix(top).partition("/")[0]: "link" for link in LINKS if link.startswith(top)}
 
     def is_folder(self, path: str) -> bool:
         return False
 
-    def read(self, path: str, most_bytes: int) -> bytes | None:
+    def read(self, path: str, max_bytes: int) -> bytes | None:
         return None
 
     def identity(self, path: str) -> tuple[int, int] | None:
         return None
 
-    def way(self, path: str) -> Way:
-        return follow(path, self.link)
+    def resolve(self, path: str) -> ResolvedPath:
+        return resolve_path(path, self.readlink)
 
 
 def verdict(call: tuple[str, Any], rules: list[Rule], mode: str) -> int:
     """0 allow, 1 ask, 2 deny."""
     tool, input = call
-    request = Request(tool=tool, input=input, cwd=CWD)
-    decision = decide(request, Rules(cwd=CWD, rules=tuple(rules), folders=("/more",)), mode, Tree())
+    request = ToolRequest(tool=tool, input=input, cwd=CWD)
+    decision = decide(request, RuleSet(cwd=CWD, rules=tuple(rules), folders=("/more",)), mode, Tree())
     return STRICTNESS.get(type(decision), 1)
 
 
@@ -177,7 +177,7 @@ def another_command_behind_a_line_never_loosens(
     command: str, rules: list[Rule], mode: str, separator: str, more: str
 ) -> None:
     # What is no whole line by itself may become another with more text behind it.
-    assume(command.strip() and not command.rstrip().endswith(("\\", "&", "|")) and not parse(command).error)
+    assume(command.strip() and not command.rstrip().endswith(("\\", "&", "|")) and not parse(command).has_error)
     assert run(f"{command}{separator}{more}", rules, mode) >= run(command, rules, mode)
 
 

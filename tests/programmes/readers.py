@@ -21,8 +21,8 @@ from pathlib import Path
 
 from canary import Ground
 
-from parley.permissions.shell import Line, is_read_only, read
-from parley.permissions.shell.arguments import Program, _long, _short
+from parley.permissions.shell import CommandLine, is_read_only, parse_strict
+from parley.permissions.shell.arguments import Program, _long_flags, _short_flags
 from parley.permissions.shell.readonly import git, tables
 
 REAL = "/usr/bin:/bin"
@@ -40,18 +40,18 @@ def commands() -> Iterator[str]:
             for flag in flags(program):
                 for operands in ([], ["a.txt"], ["a.txt", "b.py"]):
                     text = shlex.join([*name.split(), *flag, *operands])
-                    line = read(text)
-                    if isinstance(line, Line) and is_read_only(line):
+                    line = parse_strict(text)
+                    if isinstance(line, CommandLine) and is_read_only(line):
                         yield text
 
 
 def flags(program: Program) -> Iterator[list[str]]:
     yield []
-    for letter, kind in _short(program.short).items():
+    for letter, kind in _short_flags(program.short).items():
         yield [f"-{letter}1"] if kind == ":" else [f"-{letter}"]
         if kind:
             yield [f"-{letter}", "x"]
-    for word, kind in _long(program.long).items():
+    for word, kind in _long_flags(program.long).items():
         yield [f"--{word}", "1"] if kind == "=" else [f"--{word}"]
         if kind:
             yield [f"--{word}=x"]

@@ -9,8 +9,8 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import OVER_STDIO, dialect_name
 from parley.errors import UsageError
-from parley.permissions.base import Permits
-from parley.permissions.lazy import Later
+from parley.permissions.base import Policy
+from parley.permissions.lazy import LazyPolicy
 from parley.settings.base import printable
 from parley.settings.env_vars import is_truthy
 
@@ -69,20 +69,20 @@ def may_bypass(launch: LaunchContext, initial_mode: str) -> bool:
     return bypasses or launch.options.allow_skip_permissions
 
 
-def make_policy(launch: LaunchContext, session_id: str) -> Permits:
+def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     """What the command line and the settings allow and deny. What is wrong with a rule is told at the start."""
-    later = Later(lambda: open_policy(launch, session_id))
+    policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if launch.options.allowed_tools or launch.options.disallowed_tools or launch.settings.merged.rules:
-        later.open()
-    return later
+        policy.open()
+    return policy
 
 
-def open_policy(launch: LaunchContext, session_id: str) -> Permits:
-    from parley.permissions.paths.filesystem import RealView
-    from parley.permissions.policy import Book, Given
+def open_policy(launch: LaunchContext, session_id: str) -> Policy:
+    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.policy import LaunchRules, SessionPolicy
 
     options = launch.options
-    given = Given(
+    launch_rules = LaunchRules(
         cwd=launch.cwd,
         user_root=str(launch.config),
         allowed=options.allowed_tools or (),
@@ -91,13 +91,13 @@ def open_policy(launch: LaunchContext, session_id: str) -> Permits:
         readable=own_folders(launch, session_id),
         trusted="project" in launch.settings.trust.sources,
     )
-    book = Book(given, RealView(str(launch.home)), launch.settings.writer, launch.warn)
-    book.settle(launch.settings.merged)
+    policy = SessionPolicy(launch_rules, RealFilesystem(str(launch.home)), launch.settings.writer, launch.warn)
+    policy.apply_settings(launch.settings.merged)
     if not launch.is_restricted:
-        return book
-    from parley.permissions.restricted import Confined
+        return policy
+    from parley.permissions.restricted import RestrictedPolicy
 
-    return Confined(book, [launch.cwd, *launch.additional_directories(), *own_folders(launch, session_id)])
+    return RestrictedPolicy(policy, [launch.cwd, *launch.additional_directories(), *own_folders(launch, session_id)])
 
 
 def asks_host(launch: LaunchContext) -> bool:

@@ -13,19 +13,19 @@ from typing import Literal
 import msgspec
 
 from parley.permissions import suggestions, web_hosts
-from parley.permissions.base import Request, View, Way
+from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
-from parley.permissions.rules import DELEGATES, EDITORS, READERS, Rules
+from parley.permissions.rules import DELEGATE_PARAMETERS, EDIT_TOOLS, READ_TOOLS, RuleSet
 from parley.protocol.base import Json, Struct
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
-Standing = Literal["harmless", "edit", "other"]
-AGAINST: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
-SEARCHES = frozenset({"Grep", "Glob", "LS"})
+Category = Literal["harmless", "edit", "other"]
+RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
+SEARCH_TOOLS = frozenset({"Grep", "Glob", "LS"})
 PATH_PARAMETERS = {
-    **dict.fromkeys(SEARCHES, "path"),
+    **dict.fromkeys(SEARCH_TOOLS, "path"),
     "NotebookEdit": "notebook_path",
     "NotebookRead": "notebook_path",
 }
@@ -34,121 +34,124 @@ OUTSIDE = "The path is outside of the working directories"
 KEYS = "The path leads to keys or passwords"
 ENDLESS = "The path leads from link to link and never ends"
 PROTECTED = "The file decides what runs later, so no rule or mode approves it in advance"
-NEAR_HOST = "The host is this machine, a neighbour, or a number that may be one"
+LOCAL_HOST = "The host is this machine, a neighbour, or a number that may be one"
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class Assessment(Struct, frozen=True, kw_only=True):
     deny: Rule | None = None
     ask: Rule | None = None
-    grave: str = ""
+    critical: str = ""
     """Why even a session that bypasses permissions has to ask."""
     hazard: str = ""
     """Why no allow rule and no mode but bypass is enough."""
     allow: Rule | None = None
     allow_type: str = "rule"
     """What an allow by rule is called on the wire."""
-    standing: Standing = "other"
+    category: Category = "other"
     """What it is apart from rules: harmless, an edit in the working directories, or something else."""
-    changes: bool = True
+    can_change: bool = True
     """Whether it can change anything; plan mode puts that before a person."""
     reason: str = ""
     """Why it would be asked about, where the standing alone does not say it."""
     reason_type: str = ""
-    reach: Scope = Scope(anywhere=True)
+    scope: Scope = Scope(anywhere=True)
     """How far an allow goes that is about this very call."""
     blocked_path: str | None = None
     suggestions: tuple[Json, ...] = ()
 
 
-def gathered(request: Request, rules: Rules, mode: str, view: View) -> Facts:
+def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     """Everything that counts for a call. Rules for whole tools come before those for some calls."""
-    facts = kind_of(request.tool)(request, rules, mode, view)
+    assessment = find_assessor(request.tool)(request, rules, mode, fs)
     tool, server = request.tool, request.server
-    deny, ask = rules.bare("deny", tool, server), rules.bare("ask", tool, server)
-    allow = rules.bare("allow", tool, server)
+    deny, ask = rules.find_tool_rule("deny", tool, server), rules.find_tool_rule("ask", tool, server)
+    allow = rules.find_tool_rule("allow", tool, server)
     if deny is None and ask is None and allow is None:
-        return facts
+        return assessment
     return msgspec.structs.replace(
-        facts,
-        deny=deny or facts.deny,
-        ask=ask or facts.ask,
-        allow=allow or facts.allow,
-        allow_type="rule" if allow else facts.allow_type,
+        assessment,
+        deny=deny or assessment.deny,
+        ask=ask or assessment.ask,
+        allow=allow or assessment.allow,
+        allow_type="rule" if allow else assessment.allow_type,
     )
 
 
-def kind_of(tool: str) -> Callable[[Request, Rules, str, View], Facts]:
-    if tool == "Bash" and tool not in KINDS:
-        from parley.permissions.command import of_command
+def find_assessor(tool: str) -> Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]:
+    if tool == "Bash" and tool not in ASSESSORS:
+        from parley.permissions.command import assess_command
 
-        KINDS[tool] = of_command
-    return KINDS.get(tool, of_others)
+        ASSESSORS[tool] = assess_command
+    return ASSESSORS.get(tool, assess_other)
 
 
 # Files.
 
 
-def of_reader(request: Request, rules: Rules, mode: str, view: View) -> Facts:
-    paths = targets(request)
-    ways = [view.way(path) for path in paths]
-    inside = all(rules.is_at_hand(way, view) for way in ways)
-    endless = any(way.real is None for way in ways)
-    has_keys = any(holds_keys(name) for way in ways for name in way.names)
-    searches = request.tool in SEARCHES
-    against = {
-        behavior: first(rules.against(behavior, way, request.tool, view, writing=False) for way in ways)
-        for behavior in AGAINST
+def assess_read(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    paths = target_paths(request)
+    resolved_paths = [fs.resolve(path) for path in paths]
+    inside = all(rules.is_readable(resolved, fs) for resolved in resolved_paths)
+    endless = any(resolved.real is None for resolved in resolved_paths)
+    has_keys = any(holds_keys(name) for resolved in resolved_paths for name in resolved.names)
+    searches = request.tool in SEARCH_TOOLS
+    restricting = {
+        behavior: first_rule(
+            rules.find_restriction(behavior, resolved, request.tool, fs, writing=False) for resolved in resolved_paths
+        )
+        for behavior in RESTRICTING
     }
-    in_favour = [rules.in_favour(way, request.tool, view, writing=False) for way in ways]
-    return Facts(
-        deny=against["deny"],
-        ask=against["ask"],
+    allowing = [rules.find_allow(resolved, request.tool, fs, writing=False) for resolved in resolved_paths]
+    return Assessment(
+        deny=restricting["deny"],
+        ask=restricting["ask"],
         hazard=ENDLESS if endless else "",
-        allow=in_favour[-1] if all(in_favour) else None,
-        standing="harmless" if inside and not has_keys else "other",
-        changes=False,
+        allow=allowing[-1] if all(allowing) else None,
+        category="harmless" if inside and not has_keys else "other",
+        can_change=False,
         reason=OUTSIDE if not inside else KEYS if has_keys else "",
         reason_type="workingDir" if not inside else "other" if has_keys else "",
-        reach=reach_of(ways, beneath=searches),
-        suggestions=suggestions.to_read(paths[-1] if searches else os.path.dirname(paths[-1])),
+        scope=build_scope(resolved_paths, beneath=searches),
+        suggestions=suggestions.suggest_read(paths[-1] if searches else os.path.dirname(paths[-1])),
     )
 
 
-def first(found: Iterable[Rule | None]) -> Rule | None:
+def first_rule(found: Iterable[Rule | None]) -> Rule | None:
     return next((rule for rule in found if rule is not None), None)
 
 
-def of_editor(request: Request, rules: Rules, mode: str, view: View) -> Facts:
-    [path] = targets(request)
-    way = view.way(path)
-    inside = rules.is_inside(way, view)
-    hazard = of_written(way, request, view)
+def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    [path] = target_paths(request)
+    resolved = fs.resolve(path)
+    inside = rules.is_inside(resolved, fs)
+    hazard = find_write_hazard(resolved, request, fs)
     protected = hazard != ""
-    return Facts(
-        deny=rules.against("deny", way, request.tool, view, writing=True),
-        ask=rules.against("ask", way, request.tool, view, writing=True),
+    return Assessment(
+        deny=rules.find_restriction("deny", resolved, request.tool, fs, writing=True),
+        ask=rules.find_restriction("ask", resolved, request.tool, fs, writing=True),
         hazard=hazard,
-        allow=rules.in_favour(way, request.tool, view, writing=True) or rules.whole(way, request.tool),
-        standing="edit" if inside and not protected else "other",
+        allow=rules.find_allow(resolved, request.tool, fs, writing=True)
+        or rules.find_tool_rule_for_file(resolved, request.tool),
+        category="edit" if inside and not protected else "other",
         reason="" if inside else OUTSIDE,
         reason_type="" if inside else "workingDir",
-        reach=reach_of([way], beneath=False),
-        suggestions=() if protected else suggestions.to_edit(path, mode, inside=inside),
+        scope=build_scope([resolved], beneath=False),
+        suggestions=() if protected else suggestions.suggest_edit(path, mode, inside=inside),
     )
 
 
-def of_written(way: Way, request: Request, view: View) -> str:
+def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesystem) -> str:
     """Why no rule and no mode but bypass is enough to write a file."""
-    if way.real is None:
+    if resolved.real is None:
         return ENDLESS
-    if any(map(is_protected, way.names)):
+    if any(map(is_protected, resolved.names)):
         return PROTECTED
-    from parley.permissions.paths.programs import shadows
+    from parley.permissions.paths.programs import explain_shadowing
 
-    return shadows([way], request, view)
+    return explain_shadowing([resolved], request, fs)
 
 
-def targets(request: Request) -> list[str]:
+def target_paths(request: ToolRequest) -> list[str]:
     """The absolute paths a file tool is about."""
     input = request.input
     value = input.get(PATH_PARAMETERS.get(request.tool, "file_path"))
@@ -161,59 +164,59 @@ def targets(request: Request) -> list[str]:
     return [path]
 
 
-def reach_of(ways: Sequence[Way], *, beneath: bool) -> Scope:
+def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Scope:
     """Exactly what was judged: a name that leads elsewhere a moment later is not followed."""
-    reals = tuple(way.real for way in ways if way.real is not None)
+    reals = tuple(resolved.real for resolved in resolved_paths if resolved.real is not None)
     return Scope(folders=reals, files=reals) if beneath else Scope(files=reals)
 
 
 # The network, delegates, and all the rest.
 
 
-def of_web(request: Request, rules: Rules, mode: str, view: View) -> Facts:
+def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     url = request.input.get("url")
-    host = web_hosts.host_of(url) if isinstance(url, str) else None
+    host = web_hosts.parse_host(url) if isinstance(url, str) else None
     if host is None:
-        return Facts(hazard="The URL cannot be read", changes=False)
-    near = web_hosts.is_near(host)
-    return Facts(
-        deny=rules.on_host("deny", request.tool, host),
-        ask=rules.on_host("ask", request.tool, host),
-        hazard=NEAR_HOST if near else "",
-        allow=rules.on_host("allow", request.tool, host),
-        changes=False,
-        suggestions=() if near else suggestions.to_fetch(host),
+        return Assessment(hazard="The URL cannot be read", can_change=False)
+    near = web_hosts.is_local(host)
+    return Assessment(
+        deny=rules.find_host_rule("deny", request.tool, host),
+        ask=rules.find_host_rule("ask", request.tool, host),
+        hazard=LOCAL_HOST if near else "",
+        allow=rules.find_host_rule("allow", request.tool, host),
+        can_change=False,
+        suggestions=() if near else suggestions.suggest_fetch(host),
     )
 
 
-def of_delegate(request: Request, rules: Rules, mode: str, view: View) -> Facts:
+def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     """Who does the work is judged call by call, so handing it on is harmless; a skill's words are not ours."""
-    facts = of_input(request, rules)
+    assessment = assess_input(request, rules)
     return msgspec.structs.replace(
-        facts,
-        standing="harmless" if request.tool == "Task" else "other",
-        changes=False,
-        suggestions=suggestions.to_delegate(request.tool, request.input.get(DELEGATES[request.tool])),
+        assessment,
+        category="harmless" if request.tool == "Task" else "other",
+        can_change=False,
+        suggestions=suggestions.suggest_delegate(request.tool, request.input.get(DELEGATE_PARAMETERS[request.tool])),
     )
 
 
-def of_others(request: Request, rules: Rules, mode: str, view: View) -> Facts:
+def assess_other(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     is_mcp = request.tool.startswith("mcp__")
     # What a server says of its tools is its own claim: it spares the plan, not the question.
     harmless = request.tool in SESSION_TOOLS or (request.reads_only and not is_mcp)
     return msgspec.structs.replace(
-        of_input(request, rules),
-        standing="harmless" if harmless else "other",
-        changes=not request.reads_only and request.tool not in SESSION_TOOLS | READING_TOOLS,
-        suggestions=suggestions.to_use(request.tool),
+        assess_input(request, rules),
+        category="harmless" if harmless else "other",
+        can_change=not request.reads_only and request.tool not in SESSION_TOOLS | READING_TOOLS,
+        suggestions=suggestions.suggest_tool(request.tool),
     )
 
 
-def of_input(request: Request, rules: Rules) -> Facts:
-    return Facts(
-        deny=rules.on_input("deny", request.tool, request.input, request.server),
-        ask=rules.on_input("ask", request.tool, request.input, request.server),
-        allow=rules.on_input("allow", request.tool, request.input, request.server),
+def assess_input(request: ToolRequest, rules: RuleSet) -> Assessment:
+    return Assessment(
+        deny=rules.find_input_rule("deny", request.tool, request.input, request.server),
+        ask=rules.find_input_rule("ask", request.tool, request.input, request.server),
+        allow=rules.find_input_rule("allow", request.tool, request.input, request.server),
     )
 
 
@@ -221,9 +224,9 @@ SESSION_TOOLS = frozenset({"TaskStop", "TaskOutput", "TodoWrite", "EnterPlanMode
 """They act on what the session itself has started or noted down."""
 READING_TOOLS = frozenset({"WebSearch"})
 """They carry words out of the machine, but change nothing."""
-KINDS: dict[str, Callable[[Request, Rules, str, View], Facts]] = {
-    **dict.fromkeys(READERS, of_reader),
-    **dict.fromkeys(EDITORS, of_editor),
-    **dict.fromkeys(DELEGATES, of_delegate),
-    "WebFetch": of_web,
+ASSESSORS: dict[str, Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]] = {
+    **dict.fromkeys(READ_TOOLS, assess_read),
+    **dict.fromkeys(EDIT_TOOLS, assess_edit),
+    **dict.fromkeys(DELEGATE_PARAMETERS, assess_delegate),
+    "WebFetch": assess_web_fetch,
 }

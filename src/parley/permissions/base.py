@@ -11,7 +11,7 @@ from parley.settings.base import MergedSettings
 from parley.workspace.base import Scope, Worktree
 
 
-class Way(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     """From a path to the object it leads to."""
 
     names: tuple[str, ...]
@@ -20,29 +20,29 @@ class Way(Struct, frozen=True):
     """Where it ends, whether or not something is there; None if it leads from link to link for ever."""
 
 
-Entry = Literal["link", "folder", "file"]
+EntryKind = Literal["link", "folder", "file"]
 """What a name in a folder is: a link, a folder, or anything else."""
 
 
-class Links(Protocol):
+class RawFilesystem(Protocol):
     """All that must be known of the file system to decide."""
 
     home: str
 
-    def link(self, path: str) -> str | None:
+    def readlink(self, path: str) -> str | None:
         """What the link at an absolute path says; None for what is no link, or is not there."""
 
-    def has(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         """Whether anything is at an absolute path."""
 
-    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         """The names in the folder an absolute path leads to, and what each is; empty for what is not a folder,
-        or cannot be listed. None if there are more than `most`."""
+        or cannot be listed. None if there are more than `limit`."""
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder that can be entered is at an absolute path, links followed."""
 
-    def read(self, path: str, most_bytes: int) -> bytes | None:
+    def read(self, path: str, max_bytes: int) -> bytes | None:
         """What is in a regular file, links followed; None if it is none, cannot be read or is longer."""
 
     def identity(self, path: str) -> tuple[int, int] | None:
@@ -59,24 +59,24 @@ class Finding(Struct, frozen=True):
     value: str = ""
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class SessionRepository(Struct, frozen=True, kw_only=True):
     """The repository that a session was started in: the one that its rules are about."""
 
-    common: str
+    common_dir: str
     """Where its configuration is, links resolved."""
     identity: tuple[int, int] | None
     accepted: frozenset[Finding] = frozenset()
     """What was in it then, if the person trusts the folder."""
 
 
-class View(Links, Protocol):
+class Filesystem(RawFilesystem, Protocol):
     """What a decision knows of the file system."""
 
-    def way(self, path: str) -> Way:
+    def resolve(self, path: str) -> ResolvedPath:
         """Where an absolute path leads."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class ToolRequest(Struct, frozen=True, kw_only=True):
     """A call that waits for its decision."""
 
     tool: str
@@ -85,7 +85,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """Where the session's shell stands: relative paths start there."""
     reads_only: bool = False
     """The tool changes nothing outside the session."""
-    asks_person: bool = False
+    asks_user: bool = False
     """Only a person can give the answer that the call is about."""
     plan_file: str | None = None
     """Where a plan may be written in plan mode."""
@@ -95,7 +95,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """The checkout that the caller works in, if it has one of its own."""
     server: str = ""
     """The MCP server that the tool is of, as the tool's name spells it; empty for our own, or where it is not known."""
-    path: str | None = None
+    search_path: str | None = None
     """The PATH of commands; None where nothing is known of it, and programs are what their names say."""
     home: str | None = None
     """The HOME of commands, empty if they have none; None where nothing is known of it, and it is the person's."""
@@ -111,7 +111,7 @@ class Allow(Struct, frozen=True, kw_only=True):
     reason_type: str = "mode"
     """As the wire calls it: `mode`, `rule`, `subcommandResults` or `other`."""
     rule: Rule | None = None
-    reach: Scope = Scope(anywhere=True)
+    scope: Scope = Scope(anywhere=True)
     """How far the call may go with it."""
 
 
@@ -126,7 +126,7 @@ class Deny(Struct, frozen=True, kw_only=True):
     rule: Rule | None = None
     interrupt: bool = False
     """The host wants the turn to end as well."""
-    stopped: str | None = None
+    stop_reason: str | None = None
     """Why a hook wants the turn to end as well, if one does."""
 
 
@@ -140,23 +140,23 @@ class Ask(Struct, frozen=True, kw_only=True):
     suggestions: tuple[Json, ...] = ()
     """What the host may answer with as `updatedPermissions`."""
     blocked_path: str | None = None
-    reach: Scope = Scope(anywhere=True)
+    scope: Scope = Scope(anywhere=True)
     """How far the call may go once it is approved."""
 
 
 Decision = Allow | Deny | Ask
 
 
-class BadUpdate(Exception):
+class InvalidUpdate(Exception):
     """A host's update of the permissions cannot be understood or is not possible in this session, and why."""
 
 
-class Permits(Protocol):
+class Policy(Protocol):
     """What a session may do. It changes when a host says so; the session owns it."""
 
-    def decide(self, request: Request, mode: str) -> Decision: ...
+    def decide(self, request: ToolRequest, mode: str) -> Decision: ...
 
-    def hides(self, path: str) -> bool:
+    def is_hidden(self, path: str) -> bool:
         """Whether a file may not even be mentioned."""
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
@@ -165,8 +165,8 @@ class Permits(Protocol):
         Raises BadUpdate if one of them is not possible in this session: then nothing is applied and nothing stored.
         """
 
-    def settle(self, merged: MergedSettings) -> None:
+    def apply_settings(self, merged: MergedSettings) -> None:
         """Take in what the settings say now."""
 
-    def listed(self) -> Json:
+    def list_rules(self) -> Json:
         """All rules, for the host."""

@@ -10,6 +10,6 @@ class OverBudget(Exception):
     """The call cannot be judged within the budget; the text is the reason that a person reads."""
 
 
-def too_much(what: str, found: int, most: int, unit: str) -> str:
+def describe_excess(problem: str, found: int, limit: int, unit: str) -> str:
     """`The command is too long to judge (20,001 characters, at most 20,000)`."""
-    return f"{what} to judge ({found:,} {unit}, at most {most:,})"
+    return f"{problem} to judge ({found:,} {unit}, at most {limit:,})"

@@ -14,23 +14,23 @@ from itertools import islice
 import msgspec
 
 from parley.permissions import shell, suggestions
-from parley.permissions.assessment import ENDLESS, KEYS, OUTSIDE, PROTECTED, Facts, Standing
-from parley.permissions.base import Request, View, Way
-from parley.permissions.git.calls import named_files, with_repository
-from parley.permissions.paths.hazards import doubts
-from parley.permissions.paths.links import keys_below, met, shown
-from parley.permissions.paths.mentioned import Against, against_files, glimpsed
-from parley.permissions.paths.moved import Former, formers, go_by_a_link, merges
-from parley.permissions.paths.operands import hazards
-from parley.permissions.paths.programs import PLANTED, planted, replaces, shadows
+from parley.permissions.assessment import ENDLESS, KEYS, OUTSIDE, PROTECTED, Assessment, Category
+from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.git.calls import apply_repository_findings, find_named_files
+from parley.permissions.paths.hazards import find_path_hazard
+from parley.permissions.paths.links import find_key_files, find_links, make_printable
+from parley.permissions.paths.mentioned import Restrictions, find_file_rule, find_mentioned_restrictions
+from parley.permissions.paths.moved import MovedPath, find_moved_paths, merges_folders, traverses_moved_symlink
+from parley.permissions.paths.operands import find_operand_hazard
+from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing, find_planted
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
-from parley.permissions.rules import Rules
-from parley.permissions.shell.change_directory import MOVES
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.deletion import deletes
-from parley.permissions.shell.readonly.check import files_read, reads_only, strays
+from parley.permissions.shell.readonly.check import files_read, leaves_folder, reads_only
 from parley.permissions.shell.rule_patterns import is_exact
-from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Json, Struct
 
 NEEDS_APPROVAL = "The command is not approved in advance"
@@ -38,314 +38,343 @@ CRITICAL = "It would delete a folder that much else depends on"
 TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
 BY_COMMAND = "subcommandResults"
 """What the wire calls an allow by rules for commands."""
-MOST_COMPARED = 4_000
-MOST_SUGGESTED = 20
-MOVED_A_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
+MAX_COMPARED = 4_000
+MAX_SUGGESTED = 20
+MOVES_LINK = "A link that it moves is on the way to a file in it, so that is not where it seems to be"
 UNREADABLE = "It cannot be proven what the command runs, and there are rules that deny commands or want to be asked"
 
 
-class Touched(Struct, frozen=True, kw_only=True):
+class CommandFiles(Struct, frozen=True, kw_only=True):
     """The files of a line, as far as they are known."""
 
-    reads: tuple[Way, ...] = ()
-    writes: tuple[Way, ...] = ()
+    reads: tuple[ResolvedPath, ...] = ()
+    writes: tuple[ResolvedPath, ...] = ()
     unknown: bool = True
     """There may be others."""
-    doubt: str = ""
+    unknown_reason: str = ""
     """Why there may be others that commands read which are known to only read."""
     steps: tuple[shell.Step, ...] = ()
-    formers: tuple[Former, ...] | None = ()
+    moved_paths: tuple[MovedPath, ...] | None = ()
     """What files were called that the line moves and then goes on with; None if there are too many."""
-    merges: bool = False
+    merges_folders: bool = False
     """A folder is copied over another."""
 
 
-def of_command(request: Request, rules: Rules, mode: str, view: View) -> Facts:
+def assess_command(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     given = request.input.get("command")
     text = given if isinstance(given, str) else ""
-    line = shell.read(text, home_of(request, view))
-    proven = line if isinstance(line, shell.Line) else None
-    touched = files_of(proven, request, rules, view)
+    line = shell.parse_strict(text, find_shell_home(request, fs))
+    proven = line if isinstance(line, shell.CommandLine) else None
+    files = find_files(proven, request, rules, fs)
     # What is known in full needs no second look.
-    beside = Against() if proven and not touched.unknown else glimpsed(text, proven, request, rules, view)
-    deny, ask = rules.specific("deny", "Bash"), rules.specific("ask", "Bash")
-    reads = (*touched.reads, *(named_files(proven, request, view) if proven else ()))
-    facts = Facts(
-        deny=found(text, deny) or against_files("deny", reads, touched.writes, rules, view) or beside.deny,
-        ask=found(text, ask) or against_files("ask", reads, touched.writes, rules, view) or beside.ask,
-        grave=gravity(text, proven, touched, request, [rule.spec or "" for rule in deny + ask], view)
-        or beside.grave
-        or (touched.doubt if rules.on_paths("deny", "Read", writing=False) else ""),
-        hazard=hazard(proven, touched, request, rules, view) or beside.hazard,
+    beside = (
+        Restrictions()
+        if proven and not files.unknown
+        else find_mentioned_restrictions(text, proven, request, rules, fs)
+    )
+    deny, ask = rules.specific_rules("deny", "Bash"), rules.specific_rules("ask", "Bash")
+    reads = (*files.reads, *(find_named_files(proven, request, fs) if proven else ()))
+    assessment = Assessment(
+        deny=find_rule(text, deny) or find_file_rule("deny", reads, files.writes, rules, fs) or beside.deny,
+        ask=find_rule(text, ask) or find_file_rule("ask", reads, files.writes, rules, fs) or beside.ask,
+        critical=find_critical_reason(text, proven, files, request, [rule.spec or "" for rule in deny + ask], fs)
+        or beside.critical
+        or (files.unknown_reason if rules.path_rules("deny", "Read", writing=False) else ""),
+        hazard=find_hazard(proven, files, request, rules, fs) or beside.hazard,
         reason=NEEDS_APPROVAL,
         reason_type="other",
     )
     if proven is None:
-        return msgspec.structs.replace(facts, allow=for_exactly(text, request, rules, view), allow_type=BY_COMMAND)
-    facts = with_proof(facts, proven, touched, request, rules, mode, view)
-    return with_repository(facts, proven, request, rules, touched.writes, view)
+        return msgspec.structs.replace(
+            assessment, allow=find_exact_rule(text, request, rules, fs), allow_type=BY_COMMAND
+        )
+    assessment = add_proof(assessment, proven, files, request, rules, mode, fs)
+    return apply_repository_findings(assessment, proven, request, rules, files.writes, fs)
 
 
-def with_proof(
-    facts: Facts, line: shell.Line, touched: Touched, request: Request, rules: Rules, mode: str, view: View
-) -> Facts:
+def add_proof(
+    assessment: Assessment,
+    line: shell.CommandLine,
+    files: CommandFiles,
+    request: ToolRequest,
+    rules: RuleSet,
+    mode: str,
+    fs: Filesystem,
+) -> Assessment:
     """What more is known of a line that could be read."""
-    outside = [way for way in touched.reads if not rules.is_at_hand(way, view)]
-    outside += [way for way in touched.writes if not rules.is_inside(way, view)]
-    untrusted = planted(line, request, rules, view)
-    standing: Standing = "other" if untrusted else standing_of(line, touched, request, rules, view)
-    allow = in_favour(line, touched, request, rules, mode, view, untrusted)
-    writes = [way.real for way in touched.writes if way.real is not None]
-    reason, kind = why(line, touched, outside, writes) if not untrusted else (told_of(untrusted), "other")
+    outside = [resolved for resolved in files.reads if not rules.is_readable(resolved, fs)]
+    outside += [resolved for resolved in files.writes if not rules.is_inside(resolved, fs)]
+    untrusted = find_planted(line, request, rules, fs)
+    category: Category = "other" if untrusted else categorize(line, files, request, rules, fs)
+    allow = find_allow_rule(line, files, request, rules, mode, fs, untrusted)
+    writes = [resolved.real for resolved in files.writes if resolved.real is not None]
+    reason, kind = (
+        explain_ask(line, files, outside, writes) if not untrusted else (describe_untrusted(untrusted), "other")
+    )
     return msgspec.structs.replace(
-        facts,
-        hazard=facts.hazard
-        or ("" if standing == "harmless" else by_beginning(line, touched, allow, untrusted, request, rules, view)),
+        assessment,
+        hazard=assessment.hazard
+        or ("" if category == "harmless" else find_prefix_hazard(line, files, allow, untrusted, request, rules, fs)),
         allow=allow,
         allow_type=BY_COMMAND,
-        standing=standing,
-        changes=standing != "harmless",
+        category=category,
+        can_change=category != "harmless",
         reason=reason,
         reason_type=kind,
-        blocked_path=shown(outside[0].names[0]) if outside else next(iter(writes), None),
+        blocked_path=make_printable(outside[0].names[0]) if outside else next(iter(writes), None),
         suggestions=()
-        if allow or standing == "harmless"
-        else suggested(line, touched, outside, request, rules, mode, view, untrusted),
+        if allow or category == "harmless"
+        else build_suggestions(line, files, outside, request, rules, mode, fs, untrusted),
     )
 
 
 # Rules.
 
 
-def found(text: str, rules: Sequence[Rule]) -> Rule | None:
+def find_rule(text: str, rules: Sequence[Rule]) -> Rule | None:
     """The rule that speaks of some command within the text."""
     if not rules:
         return None
-    hit = shell.finds(text, [rule.spec or "" for rule in rules])
+    hit = shell.find_denied(text, [rule.spec or "" for rule in rules])
     return next((rule for rule in rules if hit is not None and rule.spec == hit.pattern), None)
 
 
-def by_beginning(
-    line: shell.Line,
-    touched: Touched,
+def find_prefix_hazard(
+    line: shell.CommandLine,
+    files: CommandFiles,
     allow: Rule | None,
     untrusted: Collection[str],
-    request: Request,
-    rules: Rules,
-    view: View,
+    request: ToolRequest,
+    rules: RuleSet,
+    fs: Filesystem,
 ) -> str:
     """Why a line is not approved by rules that say only how its commands begin."""
-    if allow is None and rules.bare("allow", "Bash") is None:
+    if allow is None and rules.find_tool_rule("allow", "Bash") is None:
         return ""
-    patterns = [rule.spec or "" for rule in rules.specific("allow", "Bash")]
-    return hazards(line, touched.steps, patterns, untrusted, request, rules, view)
+    patterns = [rule.spec or "" for rule in rules.specific_rules("allow", "Bash")]
+    return find_operand_hazard(line, files.steps, patterns, untrusted, request, rules, fs)
 
 
-def told_of(untrusted: Mapping[str, str]) -> str:
-    name, place = next(iter(untrusted.items()))
-    return PLANTED.format(name=name, place=place)
+def describe_untrusted(untrusted: Mapping[str, str]) -> str:
+    name, path = next(iter(untrusted.items()))
+    return PLANTED.format(name=name, path=path)
 
 
-def in_favour(
-    line: shell.Line,
-    touched: Touched,
-    request: Request,
-    rules: Rules,
+def find_allow_rule(
+    line: shell.CommandLine,
+    files: CommandFiles,
+    request: ToolRequest,
+    rules: RuleSet,
     mode: str,
-    view: View,
+    fs: Filesystem,
     untrusted: Collection[str] = (),
 ) -> Rule | None:
     """The rule that allows the line, with others where it takes several."""
-    allow = rules.specific("allow", "Bash")
+    allow = rules.specific_rules("allow", "Bash")
     patterns = [rule.spec or "" for rule in allow]
-    if not patterns or not all(map(rules.count_in, places(line, touched, request, view))):
+    if not patterns or not all(map(rules.allows_commands_in, find_working_folders(line, files, request, fs))):
         return None
     text = line.text.strip()
     exact = next((rule for rule in allow if rule.spec == text and is_exact(text)), None)
     if exact is not None:
         return exact
-    if not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
+    if not rules_suffice(patterns, line, files, request, rules, mode, fs, untrusted):
         return None
     fitting = (rule for rule in allow for command in line.commands if shell.matches(rule.spec or "", command.text))
     return next(fitting, allow[0])
 
 
-def for_exactly(text: str, request: Request, rules: Rules, view: View) -> Rule | None:
+def find_exact_rule(text: str, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> Rule | None:
     """The rule that is the very text of a line that cannot be proven.
 
     It may go to any folder, and which repository git would obey is not known.
     """
     if "git" in text or text != text.strip():
         return None
-    if not rules.count_in(view.way(request.cwd)) or not rules.count_in(None):
+    if not rules.allows_commands_in(fs.resolve(request.cwd)) or not rules.allows_commands_in(None):
         return None
-    allow = rules.specific("allow", "Bash")
+    allow = rules.specific_rules("allow", "Bash")
     return next((rule for rule in allow if is_exact(rule.spec or "") and shell.matches(rule.spec or "", text)), None)
 
 
-def suffice(
+def rules_suffice(
     patterns: Sequence[str],
-    line: shell.Line,
-    touched: Touched,
-    request: Request,
-    rules: Rules,
+    line: shell.CommandLine,
+    files: CommandFiles,
+    request: ToolRequest,
+    rules: RuleSet,
     mode: str,
-    view: View,
+    fs: Filesystem,
     untrusted: Collection[str] = (),
 ) -> bool:
     """Whether these allow the line, with all that it reads and writes."""
     # Without a doubt: nothing written is not the same as nothing known.
-    written = not touched.doubt and all(may_write(way, rules, mode, view) for way in touched.writes)
-    if not shell.allowed_by(line, patterns, cwd=request.cwd, writes=written, untrusted=untrusted):
+    written = not files.unknown_reason and all(may_write(resolved, rules, mode, fs) for resolved in files.writes)
+    if not shell.is_allowed_by(line, patterns, cwd=request.cwd, writes=written, untrusted=untrusted):
         return False
-    judged = not touched.doubt and all(may_read(way, rules, view) for way in touched.reads)
-    return judged or all_named(line, patterns, request, view)
+    judged = not files.unknown_reason and all(may_read(resolved, rules, fs) for resolved in files.reads)
+    return judged or names_every_reader(line, patterns, request, fs)
 
 
-def may_read(way: Way, rules: Rules, view: View) -> bool:
-    if rules.in_favour(way, "Read", view, writing=False):
+def may_read(resolved: ResolvedPath, rules: RuleSet, fs: Filesystem) -> bool:
+    if rules.find_allow(resolved, "Read", fs, writing=False):
         return True
-    return rules.is_at_hand(way, view) and not any(map(holds_keys, way.names))
+    return rules.is_readable(resolved, fs) and not any(map(holds_keys, resolved.names))
 
 
-def may_write(way: Way, rules: Rules, mode: str, view: View) -> bool:
-    if rules.in_favour(way, "Edit", view, writing=True):
+def may_write(resolved: ResolvedPath, rules: RuleSet, mode: str, fs: Filesystem) -> bool:
+    if rules.find_allow(resolved, "Edit", fs, writing=True):
         return True
-    return mode in ("acceptEdits", "auto") and rules.is_inside(way, view)
+    return mode in ("acceptEdits", "auto") and rules.is_inside(resolved, fs)
 
 
 # Files.
 
 
-def files_of(line: shell.Line | None, request: Request, rules: Rules, view: View) -> Touched:
+def find_files(line: shell.CommandLine | None, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> CommandFiles:
     if line is None:
-        return Touched()
-    targets, steps = shell.tracked(line, request.cwd, view, request.home)
-    links = met(targets.followed, rules, view)
-    known = None if targets.doubt and any(step.moves for step in steps) else formers(steps)
-    found = keys_below(line, steps, view)
-    reads = dict.fromkeys((*targets.reads, *links.links, *found, *[former.path for former in known or ()]))
-    against = len(rules.on_paths("deny", "Read", writing=False)) + len(rules.on_paths("ask", "Read", writing=False))
-    if targets.plain and not against:
+        return CommandFiles()
+    targets, steps = shell.track_files(line, request.cwd, fs, request.home)
+    links = find_links(targets.followed, rules, fs)
+    known = None if targets.unknown_reason and any(step.moves for step in steps) else find_moved_paths(steps)
+    found = find_key_files(line, steps, fs)
+    reads = dict.fromkeys((*targets.reads, *links.links, *found, *[moved_path.path for moved_path in known or ()]))
+    against = len(rules.path_rules("deny", "Read", writing=False)) + len(rules.path_rules("ask", "Read", writing=False))
+    if targets.non_links and not against:
         # They are where their folder is, which is judged as well.
-        reads = dict.fromkeys(path for path in reads if path not in targets.plain or holds_keys(path))
-    most = MOST_COMPARED // max(1, against)
-    doubt = targets.doubt or links.doubt or (TOO_MANY_TO_COMPARE if len(reads) > most else "")
-    return Touched(
-        reads=tuple(map(view.way, islice(reads, most))),
-        writes=tuple(map(view.way, targets.writes)),
-        unknown=targets.unknown or doubt != "",
-        doubt=doubt,
+        reads = dict.fromkeys(path for path in reads if path not in targets.non_links or holds_keys(path))
+    most = MAX_COMPARED // max(1, against)
+    unknown_reason = (
+        targets.unknown_reason or links.unknown_reason or (TOO_MANY_TO_COMPARE if len(reads) > most else "")
+    )
+    return CommandFiles(
+        reads=tuple(map(fs.resolve, islice(reads, most))),
+        writes=tuple(map(fs.resolve, targets.writes)),
+        unknown=targets.unknown or unknown_reason != "",
+        unknown_reason=unknown_reason,
         steps=steps,
-        formers=None if known is None else tuple(known),
-        merges=merges(steps, view),
+        moved_paths=None if known is None else tuple(known),
+        merges_folders=merges_folders(steps, fs),
     )
 
 
-def home_of(request: Request, view: View) -> str:
+def find_shell_home(request: ToolRequest, fs: Filesystem) -> str:
     """Where `~` leads in a command; nothing if that is not known."""
-    return view.home if request.home is None else request.home
+    return fs.home if request.home is None else request.home
 
 
-def places(line: shell.Line, touched: Touched, request: Request, view: View) -> list[Way | None]:
+def find_working_folders(
+    line: shell.CommandLine, files: CommandFiles, request: ToolRequest, fs: Filesystem
+) -> list[ResolvedPath | None]:
     """The folders that commands of a line run in, or may, and those it goes to; None if there may be others."""
-    steps = zip(map(unwrapped, line.commands), touched.steps, strict=True)
-    goals = [name for inner, step in steps if inner and inner.argv[0] in MOVES for name in step.names]
-    known = dict.fromkeys([request.cwd, *goals, *(folder for step in touched.steps for folder in step.folders)])
-    return [*map(view.way, known), *([None] if touched.doubt else [])]
+    steps = zip(map(unwrap, line.commands), files.steps, strict=True)
+    destinations = [name for inner, step in steps if inner and inner.argv[0] in CD_COMMANDS for name in step.names]
+    known = dict.fromkeys([request.cwd, *destinations, *(folder for step in files.steps for folder in step.folders)])
+    return [*map(fs.resolve, known), *([None] if files.unknown_reason else [])]
 
 
-def all_named(line: shell.Line, patterns: Sequence[str], request: Request, view: View) -> bool:
+def names_every_reader(line: shell.CommandLine, patterns: Sequence[str], request: ToolRequest, fs: Filesystem) -> bool:
     """Whether every command that reads a file is named by a pattern, not only known to be a reader."""
     unnamed = (c for c in line.commands if not any(shell.matches(pattern, c.text) for pattern in patterns))
-    return not any(reads_some(command, request, view) for command in unnamed)
+    return not any(reads_any_file(command, request, fs) for command in unnamed)
 
 
-def reads_some(command: shell.Simple, request: Request, view: View) -> bool:
+def reads_any_file(command: shell.SimpleCommand, request: ToolRequest, fs: Filesystem) -> bool:
     if files_read(command) is None:
         return any(redirect.reads for redirect in command.redirects)
-    found = shell.targets(shell.Line(command.text, (command,)), request.cwd, view)
-    return bool(found.reads or found.followed or found.doubt)
+    found = shell.find_targets(shell.CommandLine(command.text, (command,)), request.cwd, fs)
+    return bool(found.reads or found.followed or found.unknown_reason)
 
 
-def standing_of(line: shell.Line, touched: Touched, request: Request, rules: Rules, view: View) -> Standing:
-    at_home = rules.is_inside(view.way(request.cwd), view)
+def categorize(
+    line: shell.CommandLine, files: CommandFiles, request: ToolRequest, rules: RuleSet, fs: Filesystem
+) -> Category:
+    at_home = rules.is_inside(fs.resolve(request.cwd), fs)
     # What is not known is never harmless. It is known only where every command reads, or is one of the closed list,
     # with all its operands.
-    if touched.unknown or not at_home or not all(may_read(way, rules, view) for way in touched.reads):
+    if files.unknown or not at_home or not all(may_read(resolved, rules, fs) for resolved in files.reads):
         return "other"
-    if touched.merges or strays(line, request.cwd):
+    if files.merges_folders or leaves_folder(line, request.cwd):
         return "other"
-    if not touched.writes and all(map(reads_only, line.commands)):
+    if not files.writes and all(map(reads_only, line.commands)):
         return "harmless"
-    return "edit" if all(rules.is_inside(way, view) for way in touched.writes) else "other"
+    return "edit" if all(rules.is_inside(resolved, fs) for resolved in files.writes) else "other"
 
 
 # Reasons.
 
 
-def gravity(
-    text: str, line: shell.Line | None, touched: Touched, request: Request, refused: Sequence[str], view: View
+def find_critical_reason(
+    text: str,
+    line: shell.CommandLine | None,
+    files: CommandFiles,
+    request: ToolRequest,
+    refused: Sequence[str],
+    fs: Filesystem,
 ) -> str:
-    if line is not None and not touched.unknown and not refused and not deletes(line):
+    if line is not None and not files.unknown and not refused and not deletes(line):
         return ""  # There is nothing in it that is not known, so it need not be searched.
-    if reason := shell.over_budget(text, refused):
+    if reason := shell.explain_over_budget(text, refused):
         return reason
-    if any(shell.is_critical_delete(text, request.cwd, home) for home in {view.home, home_of(request, view)}):
+    if any(shell.is_critical_delete(text, request.cwd, home) for home in {fs.home, find_shell_home(request, fs)}):
         return CRITICAL
-    return UNREADABLE if refused and (shell.unresolved(text) or shell.may_find(text, refused)) else ""
+    return UNREADABLE if refused and (shell.is_unresolved(text) or shell.may_find_denied(text, refused)) else ""
 
 
-def hazard(line: shell.Line | None, touched: Touched, request: Request, rules: Rules, view: View) -> str:
-    for way in touched.writes:
-        if any(map(is_protected, way.names)):
+def find_hazard(
+    line: shell.CommandLine | None, files: CommandFiles, request: ToolRequest, rules: RuleSet, fs: Filesystem
+) -> str:
+    for resolved in files.writes:
+        if any(map(is_protected, resolved.names)):
             return PROTECTED
-    for way in touched.reads + touched.writes:
-        if way.real is None:
+    for resolved in files.reads + files.writes:
+        if resolved.real is None:
             return ENDLESS
-    if go_by_a_link(touched.formers, view):
-        return touched.doubt or MOVED_A_LINK
-    if why := shadows(touched.writes, request, view) or replaces(touched.steps, request, rules, view):
+    if traverses_moved_symlink(files.moved_paths, fs):
+        return files.unknown_reason or MOVES_LINK
+    if why := explain_shadowing(files.writes, request, fs) or explain_replacing(files.steps, request, rules, fs):
         return why
-    return "" if line is None else doubts(line, touched.steps, request, rules, view)
+    return "" if line is None else find_path_hazard(line, files.steps, request, rules, fs)
 
 
-def why(line: shell.Line, touched: Touched, outside: Sequence[Way], writes: Sequence[str]) -> tuple[str, str]:
+def explain_ask(
+    line: shell.CommandLine, files: CommandFiles, outside: Sequence[ResolvedPath], writes: Sequence[str]
+) -> tuple[str, str]:
     """Why a line is asked about, and what the wire calls that."""
     if outside:
         return OUTSIDE, "workingDir"
-    if touched.doubt:
-        return touched.doubt, "other"
-    if any(holds_keys(name) for way in touched.reads for name in way.names):
+    if files.unknown_reason:
+        return files.unknown_reason, "other"
+    if any(holds_keys(name) for resolved in files.reads for name in resolved.names):
         return KEYS, "other"
     if writes:
         return "", ""
     return ("", "subcommandResults") if len(line.commands) > 1 else (NEEDS_APPROVAL, "other")
 
 
-def suggested(
-    line: shell.Line,
-    touched: Touched,
-    outside: Sequence[Way],
-    request: Request,
-    rules: Rules,
+def build_suggestions(
+    line: shell.CommandLine,
+    files: CommandFiles,
+    outside: Sequence[ResolvedPath],
+    request: ToolRequest,
+    rules: RuleSet,
     mode: str,
-    view: View,
+    fs: Filesystem,
     untrusted: Collection[str] = (),
 ) -> tuple[Json, ...]:
     """What would keep the same line from being asked about again."""
-    writes, text = [way.names[0] for way in touched.writes], line.text.strip()
+    writes, text = [resolved.names[0] for resolved in files.writes], line.text.strip()
     if any(map(is_protected, writes)):
         return ()
     if outside and not writes and shell.is_read_only(line, cwd=request.cwd):
-        folders = dict.fromkeys(os.path.dirname(shown(way.names[0])) for way in outside)
-        return suggestions.to_read(*folders) or suggestions.to_run(suggestions.exact(text))
+        folders = dict.fromkeys(os.path.dirname(make_printable(resolved.names[0])) for resolved in outside)
+        return suggestions.suggest_read(*folders) or suggestions.suggest_commands(suggestions.exact_rule(text))
     needed = [command for command in line.commands if untrusted or not reads_only(command)]
-    known_writes = bool(writes) and not outside and not touched.unknown
+    known_writes = bool(writes) and not outside and not files.unknown
     # The beginning of a command says nothing of the other commands of a line that edits.
-    too_many = (known_writes and len(line.commands) > 1) or len(needed) > MOST_SUGGESTED
-    specs = [] if too_many else suggestions.beginnings([c.argv for c in needed], text)
-    patterns = [*(rule.spec or "" for rule in rules.specific("allow", "Bash")), *filter(None, specs)]
-    if not specs or not suffice(patterns, line, touched, request, rules, mode, view, untrusted):
-        specs = [suggestions.exact(text)]
-    return suggestions.to_write(specs, writes[0], mode) if known_writes else suggestions.to_run(*specs)
+    too_many = (known_writes and len(line.commands) > 1) or len(needed) > MAX_SUGGESTED
+    specs = [] if too_many else suggestions.prefix_rules([c.argv for c in needed], text)
+    patterns = [*(rule.spec or "" for rule in rules.specific_rules("allow", "Bash")), *filter(None, specs)]
+    if not specs or not rules_suffice(patterns, line, files, request, rules, mode, fs, untrusted):
+        specs = [suggestions.exact_rule(text)]
+    return suggestions.suggest_write(specs, writes[0], mode) if known_writes else suggestions.suggest_commands(*specs)

@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions.assessment import Facts, gathered
-from parley.permissions.base import Allow, Ask, Decision, Deny, Links, Request
+from parley.permissions.assessment import Assessment, assess
+from parley.permissions.base import Allow, Ask, Decision, Deny, RawFilesystem, ToolRequest
 from parley.permissions.budget import OverBudget
-from parley.permissions.paths.filesystem import Glance
+from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Rule
-from parley.permissions.rules import EDITORS, READERS, Rules
+from parley.permissions.rules import EDIT_TOOLS, READ_TOOLS, RuleSet
 from parley.tools.selection import ALIASES
 from parley.workspace.base import Scope
 
@@ -32,86 +32,101 @@ MODES: dict[str, dict[str, Verdict]] = {
     "auto": {"harmless": "allow", "edit": "allow", "other": "ask", "hazard": "ask"},
 }
 """What a mode says where no rule does. `auto` is as careful as acceptEdits: no model decides here."""
-ELSEWHERE = "The client runs this tool itself"
-PLAN = "Plan mode changes nothing before the plan is approved"
+RUN_BY_CLIENT = "The client runs this tool itself"
+PLAN_MODE = "Plan mode changes nothing before the plan is approved"
 
 
-def decide(request: Request, rules: Rules, mode: str, view: Links) -> Decision:
+def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Decision:
     """The first line that applies wins. A mode that is not known is taken for the default."""
     if request.tool in ALIASES:
         request = msgspec.structs.replace(request, tool=ALIASES[request.tool])
-    facts = facts_of(request, rules, mode, view)
-    if facts.deny is not None:
-        return denied_by_rule(request, facts.deny)
-    if request.asks_person:
-        return must_ask(request, facts, mode, "")
-    if facts.ask is not None:
-        reason = f"The rule {facts.ask.text} ({facts.ask.source}) wants this to be asked"
-        return must_ask(request, facts, mode, reason, "rule")
+    assessment = assess_within_budget(request, rules, mode, fs)
+    if assessment.deny is not None:
+        return deny_by_rule(request, assessment.deny)
+    if request.asks_user:
+        return ask_or_deny(request, assessment, mode, "")
+    if assessment.ask is not None:
+        reason = f"The rule {assessment.ask.text} ({assessment.ask.source}) wants this to be asked"
+        return ask_or_deny(request, assessment, mode, reason, "rule")
     if request.runs_elsewhere:
-        return Allow(input=request.input, source="client", reason=ELSEWHERE, reason_type="other")
-    if facts.grave:
-        return must_ask(request, facts, mode, facts.grave, "safetyCheck")
-    if mode == "plan" and request.plan_file is not None and facts.reach.files == (request.plan_file,):
-        return Allow(input=request.input, source="mode", reason="plan file", reason_type="other", reach=facts.reach)
-    if facts.allow is not None and not facts.hazard and not (mode == "plan" and facts.changes):
+        return Allow(input=request.input, source="client", reason=RUN_BY_CLIENT, reason_type="other")
+    if assessment.critical:
+        return ask_or_deny(request, assessment, mode, assessment.critical, "safetyCheck")
+    if mode == "plan" and request.plan_file is not None and assessment.scope.files == (request.plan_file,):
+        return Allow(
+            input=request.input, source="mode", reason="plan file", reason_type="other", scope=assessment.scope
+        )
+    if assessment.allow is not None and not assessment.hazard and not (mode == "plan" and assessment.can_change):
         return Allow(
             input=request.input,
             source="rule",
-            reason=facts.allow.text,
-            reason_type=facts.allow_type,
-            rule=facts.allow,
-            reach=facts.reach,
+            reason=assessment.allow.text,
+            reason_type=assessment.allow_type,
+            rule=assessment.allow,
+            scope=assessment.scope,
         )
-    return by_mode(request, facts, mode)
+    return decide_by_mode(request, assessment, mode)
 
 
-def facts_of(request: Request, rules: Rules, mode: str, view: Links) -> Facts:
+def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Assessment:
     """The facts of a call; of one that would cost too much to judge, only why, and what is said of its whole tool."""
     try:
-        return gathered(request, rules, mode, Glance(view))
+        return assess(request, rules, mode, CachedFilesystem(fs))
     except OverBudget as exc:
-        deny, ask = rules.bare("deny", request.tool), rules.bare("ask", request.tool)
-        return Facts(deny=deny, ask=ask, grave=str(exc), reach=Scope(anywhere=request.tool not in READERS | EDITORS))
+        deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
+        return Assessment(
+            deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=request.tool not in READ_TOOLS | EDIT_TOOLS)
+        )
 
 
-def by_mode(request: Request, facts: Facts, mode: str) -> Decision:
-    verdict = MODES.get(mode, MODES["default"])["hazard" if facts.hazard else facts.standing]
+def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> Decision:
+    verdict = MODES.get(mode, MODES["default"])["hazard" if assessment.hazard else assessment.category]
     if verdict == "allow":
         # Denies hold in every mode, so a single file stays the one that was judged.
-        searches = bool(facts.reach.folders)
-        reach = Scope(anywhere=True) if mode == "bypassPermissions" and searches else facts.reach
+        searches = bool(assessment.scope.folders)
+        scope = Scope(anywhere=True) if mode == "bypassPermissions" and searches else assessment.scope
         kind = "subcommandResults" if request.tool == "Bash" and mode != "bypassPermissions" else "mode"
-        return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, reach=reach)
+        return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
-        return unapproved(request, mode, facts.hazard or facts.reason)
-    if facts.hazard:
-        return Ask(reason=facts.hazard, reason_type="safetyCheck", blocked_path=facts.blocked_path, reach=facts.reach)
-    if mode == "plan" and facts.changes:
-        return Ask(reason=PLAN, reason_type="mode", reach=facts.reach)
+        return deny_unapproved(request, mode, assessment.hazard or assessment.reason)
+    if assessment.hazard:
+        return Ask(
+            reason=assessment.hazard,
+            reason_type="safetyCheck",
+            blocked_path=assessment.blocked_path,
+            scope=assessment.scope,
+        )
+    if mode == "plan" and assessment.can_change:
+        return Ask(reason=PLAN_MODE, reason_type="mode", scope=assessment.scope)
     return Ask(
-        reason=facts.reason,
-        reason_type=facts.reason_type,
-        suggestions=facts.suggestions,
-        blocked_path=facts.blocked_path,
-        reach=facts.reach,
+        reason=assessment.reason,
+        reason_type=assessment.reason_type,
+        suggestions=assessment.suggestions,
+        blocked_path=assessment.blocked_path,
+        scope=assessment.scope,
     )
 
 
-def must_ask(request: Request, facts: Facts, mode: str, reason: str, kind: str = "") -> Decision:
+def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason: str, kind: str = "") -> Decision:
     """Nothing but a person's word is enough, and in dontAsk nobody is asked for it."""
     if mode == "dontAsk":
-        return unapproved(request, mode, reason)
-    return Ask(reason=reason, reason_type=kind, rule=facts.ask, blocked_path=facts.blocked_path, reach=facts.reach)
+        return deny_unapproved(request, mode, reason)
+    return Ask(
+        reason=reason,
+        reason_type=kind,
+        rule=assessment.ask,
+        blocked_path=assessment.blocked_path,
+        scope=assessment.scope,
+    )
 
 
-def unapproved(request: Request, mode: str, reason: str) -> Deny:
+def deny_unapproved(request: ToolRequest, mode: str, reason: str) -> Deny:
     text = f"{request.tool} was not approved in advance, and nobody is asked in the mode {mode}."
     text += f" It would have to be asked about: {reason}." if reason else ""
     return Deny(message=text, source="mode", reason=mode, reason_type="mode")
 
 
-def denied_by_rule(request: Request, rule: Rule) -> Deny:
+def deny_by_rule(request: ToolRequest, rule: Rule) -> Deny:
     kind = "subcommandResults" if request.tool == "Bash" and rule.spec is not None else "rule"
     text = f"{request.tool} was denied: the rule {rule.text} ({rule.source}) forbids it."
     return Deny(message=text, source="rule", reason=rule.text, reason_type=kind, rule=rule)

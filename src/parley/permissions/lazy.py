@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from parley.permissions.base import Decision, Permits, Request
+from parley.permissions.base import Decision, Policy, ToolRequest
 from parley.protocol.base import Json
 from parley.settings.base import MergedSettings
 
 
-class Later:
-    def __init__(self, make: Callable[[], Permits]) -> None:
-        self._make = make
-        self._made: Permits | None = None
+class LazyPolicy:
+    def __init__(self, factory: Callable[[], Policy]) -> None:
+        self._factory = factory
+        self._policy: Policy | None = None
 
-    def open(self) -> Permits:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+    def open(self) -> Policy:
+        if self._policy is None:
+            self._policy = self._factory()
+        return self._policy
 
-    def decide(self, request: Request, mode: str) -> Decision:
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
         return self.open().decide(request, mode)
 
-    def hides(self, path: str) -> bool:
-        return self.open().hides(path)
+    def is_hidden(self, path: str) -> bool:
+        return self.open().is_hidden(path)
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         return self.open().update(updates, may_bypass=may_bypass)
 
-    def settle(self, merged: MergedSettings) -> None:
-        self.open().settle(merged)
+    def apply_settings(self, merged: MergedSettings) -> None:
+        self.open().apply_settings(merged)
 
-    def listed(self) -> Json:
-        return self.open().listed()
+    def list_rules(self) -> Json:
+        return self.open().list_rules()

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
-from parley.permissions.base import Entry, View
-from parley.permissions.paths.filesystem import Glance, RealView
+from parley.permissions.base import EntryKind, Filesystem
+from parley.permissions.paths.filesystem import CachedFilesystem, RealFilesystem
 from parley.protocol.base import Struct
 
 MOST_RESULTS = 64
@@ -28,7 +28,7 @@ SETTLED_NANOSECONDS = 2_000_000_000
 """A file that changed this long ago would show another change; two in quick succession may have the same time."""
 
 T = TypeVar("T")
-Look = tuple[Callable[[Glance, str], object], str, object]
+Look = tuple[Callable[[CachedFilesystem, str], object], str, object]
 """How a look is taken again, at what, and what was seen."""
 
 
@@ -37,21 +37,21 @@ class Kept(Struct, frozen=True):
     looks: tuple[Look, ...]
     steps: int
 
-    def holds(self, view: Glance) -> bool:
-        return all(look(view, path) == seen for look, path, seen in self.looks)
+    def holds(self, fs: CachedFilesystem) -> bool:
+        return all(look(fs, path) == seen for look, path, seen in self.looks)
 
 
-def recall(key: Hashable, view: View, work: Callable[[View], T]) -> T:
+def recall(key: Hashable, fs: Filesystem, work: Callable[[Filesystem], T]) -> T:
     """The key names all that the work depends on beside the file system. Raises OverBudget."""
-    if not isinstance(view, Glance) or view.real is None or view.real.kept is None:
-        return work(view)
-    shelf, before = view.real.kept, view.steps
+    if not isinstance(fs, CachedFilesystem) or fs.real is None or fs.real.kept is None:
+        return work(fs)
+    shelf, before = fs.real.kept, fs.steps
     kept: Kept | None = shelf.get(key)
-    holds = kept is not None and kept.holds(view)
-    view.steps = before
+    holds = kept is not None and kept.holds(fs)
+    fs.steps = before
     if kept is None or not holds:
-        noting = Noting(view.real)
-        apart = Glance(noting)
+        noting = Noting(fs.real)
+        apart = CachedFilesystem(noting)
         kept = Kept(work(apart), noting.looks(), apart.steps)
         if len(shelf) >= MOST_RESULTS:
             shelf.clear()
@@ -59,67 +59,69 @@ def recall(key: Hashable, view: View, work: Callable[[View], T]) -> T:
             shelf[key] = kept
         else:
             shelf.pop(key, None)
-    view.spend(kept.steps)
+    fs.spend(kept.steps)
     result: T = kept.result  # of the same key, so of the same work
     return result
 
 
-class Noting(RealView):
+class Noting(RealFilesystem):
     """A view of the file system, with a note of every look at it."""
 
-    def __init__(self, view: RealView) -> None:
-        super().__init__(view.home, view.now)
+    def __init__(self, fs: RealFilesystem) -> None:
+        super().__init__(fs.home, fs.now)
         self.kept = None  # what was kept would hide looks
-        self._view = view
+        self._fs = fs
         self._looks: dict[tuple[str, str], Look] = {}
         self._states: dict[str, tuple[int, ...] | None] = {}
         self._can_be_kept = True
 
     def looks(self) -> tuple[Look, ...]:
         """What has to be looked at again; nothing if a change might not be seen."""
-        states: list[Look] = [(Glance.state, path, state) for path, state in self._states.items()]
+        states: list[Look] = [(CachedFilesystem.state, path, state) for path, state in self._states.items()]
         looks = (*states, *(look for look in self._looks.values() if not self._is_implied(*look)))
         return looks if self._can_be_kept and len(looks) <= MOST_LOOKS else ()
 
-    def _is_implied(self, look: Callable[[Glance, str], object], path: str, _: object) -> bool:
+    def _is_implied(self, look: Callable[[CachedFilesystem, str], object], path: str, _: object) -> bool:
         """The state of a name says all of it: whether it is there, is a link, and what is in it. The state of a
         folder says which names are in it, and whether these are links."""
         folder = path.rpartition("/")[0] or "/"
-        return path in self._states or (look in (Glance.has, Glance.link) and folder in self._states)
+        return path in self._states or (
+            look in (CachedFilesystem.exists, CachedFilesystem.readlink) and folder in self._states
+        )
 
     def heed(self, folder: str) -> None:
         self._note_state(folder)
 
     def link(self, path: str) -> str | None:
-        return self._note(Glance.link, path, self._view.link(path))
+        return self._note(CachedFilesystem.readlink, path, self._fs.readlink(path))
 
     def has(self, path: str) -> bool:
-        return self._note(Glance.has, path, self._view.has(path))
+        return self._note(CachedFilesystem.exists, path, self._fs.exists(path))
 
     def is_folder(self, path: str) -> bool:
-        return self._note(Glance.is_folder, path, self._view.is_folder(path))
+        return self._note(CachedFilesystem.is_folder, path, self._fs.is_folder(path))
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        return self._note(Glance.identity, path, self._view.identity(path))
+        return self._note(CachedFilesystem.identity, path, self._fs.identity(path))
 
     def signature(self, path: str) -> tuple[int, ...] | None:
-        return self._note(Glance.signature, path, self._view.signature(path))
+        return self._note(CachedFilesystem.signature, path, self._fs.signature(path))
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
         self._note_state(path)
-        return self._note_contents(path, self._view.read(path, most_bytes))
+        return self._note_contents(path, self._fs.read(path, most_bytes))
 
-    def entries(self, path: str, most: int) -> Mapping[str, Entry] | None:
+    def entries(self, path: str, most: int) -> Mapping[str, EntryKind] | None:
         self._note_state(path)
-        found = self._view.entries(path, most)
+        found = self._fs.entries(path, most)
         self._note_contents(path, found or None)  # a folder that cannot be listed seems empty
         return found
 
-    def listing(self, path: str, most: int) -> Mapping[str, Entry] | None:
+    def listing(self, path: str, most: int) -> Mapping[str, EntryKind] | None:
         self._note_state(path)
-        return self._note_contents(path, self._view.listing(path, most))
+        return self._note_contents(path, self._fs.listing(path, most))
 
-    def _note(self, look: Callable[[Glance, str], T], path: str, seen: T) -> T:
+    def _note(self, look: Callable[[CachedFilesystem, str], T], path: str, seen: T) -> T:
         self._looks[look.__name__, path] = (look, path, seen)
         return seen
 
@@ -127,8 +129,8 @@ class Noting(RealView):
         """Before the contents are read: a change meanwhile shows in the next state, which then is a later one."""
         if path in self._states:
             return
-        state = self._states[path] = self._view.state(path)
-        if self._view.link(path) is not None or (state is not None and self.now() - state[-1] < SETTLED_NANOSECONDS):
+        state = self._states[path] = self._fs.state(path)
+        if self._fs.readlink(path) is not None or (state is not None and self.now() - state[-1] < SETTLED_NANOSECONDS):
             self._can_be_kept = False
 
     def _note_contents(self, path: str, found: T) -> T:

@@ -9,22 +9,22 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from parley.permissions.base import BadUpdate, Decision, Recorded, Request, View
+from parley.permissions.base import Decision, Filesystem, InvalidUpdate, SessionRepository, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import Glance
-from parley.permissions.rule import Behavior, Malformed, Rule, read_rule, written
-from parley.permissions.rules import Rules
+from parley.permissions.paths.filesystem import CachedFilesystem
+from parley.permissions.rule import Behavior, MalformedRule, Rule, format_rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.permissions.updates import (
     SOURCES,
     AddDirectories,
     AddRules,
-    Contents,
     RemoveDirectories,
     RemoveRules,
     ReplaceRules,
+    RuleContents,
     SetMode,
     Update,
-    read_updates,
+    parse_updates,
 )
 from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings, SettingsWriteError
@@ -39,7 +39,7 @@ WIRE_NAMES = {
 }
 
 
-class Keeper(Protocol):
+class RuleWriter(Protocol):
     """Who writes to settings files. Each raises NotWritten."""
 
     def add_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None: ...
@@ -50,7 +50,7 @@ class Keeper(Protocol):
     def set_mode(self, destination: str, mode: str) -> None: ...
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class LaunchRules(Struct, frozen=True, kw_only=True):
     """What the command line says."""
 
     cwd: str
@@ -65,52 +65,54 @@ class Given(Struct, frozen=True, kw_only=True):
     """Whether the person trusts the working directory, and with it what its repository says."""
 
 
-class Book:
+class SessionPolicy:
     def __init__(
         self,
-        given: Given,
-        view: View,
-        keeper: Keeper | None = None,
-        complain: Callable[[str], None] = lambda text: None,
+        launch: LaunchRules,
+        fs: Filesystem,
+        writer: RuleWriter | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._given = given
-        self._view = view
-        self._keeper = keeper
-        self._complain = complain
-        self._settled: tuple[Rule, ...] = ()
+        self._launch = launch
+        self._fs = fs
+        self._writer = writer
+        self._warn = warn
+        self._settings_rules: tuple[Rule, ...] = ()
         """What settings files say; replaced as a whole when they are read anew."""
-        self._settled_folders: tuple[str, ...] = ()
-        denied = self._understood(given.denied, "deny", "flag")
-        self._own = (*denied, *self._understood(given.allowed, "allow", "flag"))
-        self._own_folders = tuple(map(self._located, given.folders))
-        self._repository: Recorded | None = None
-        self._is_recorded = False
-        self.rules = self._together()
+        self._settings_folders: tuple[str, ...] = ()
+        denied = self._parse_rules(launch.denied, "deny", "flag")
+        self._session_rules = (*denied, *self._parse_rules(launch.allowed, "allow", "flag"))
+        self._session_folders = tuple(map(self._make_absolute, launch.folders))
+        self._repository: SessionRepository | None = None
+        self._has_looked_for_repository = False
+        self.rules = self._merge_rules()
 
-    def decide(self, request: Request, mode: str) -> Decision:
-        if not self._is_recorded:
-            self._record()
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        if not self._has_looked_for_repository:
+            self._record_repository()
         rules = self.rules
         if request.worktree is not None:
-            from parley.permissions.worktree_rules import Apart
+            from parley.permissions.worktree_rules import WorktreeRules
 
-            rules = Apart.made(rules, request.worktree)
-        return decide(request, rules, mode, self._view)
+            rules = WorktreeRules.for_worktree(rules, request.worktree)
+        return decide(request, rules, mode, self._fs)
 
-    def _record(self) -> None:
+    def _record_repository(self) -> None:
         """Which repository the rules are about: before the first call runs, for a call could make another."""
-        from parley.permissions.git.repository import record
+        from parley.permissions.git.repository import record_repository
 
-        view, rules = Glance(self._view), self.rules
-        self._is_recorded = True
-        trusted = self._given.trusted
-        self._repository = record(self._given.cwd, view, lambda way: rules.is_inside(way, view), trusted=trusted)
-        self.rules = self._together()
+        fs, rules = CachedFilesystem(self._fs), self.rules
+        self._has_looked_for_repository = True
+        trusted = self._launch.trusted
+        self._repository = record_repository(
+            self._launch.cwd, fs, lambda resolved: rules.is_inside(resolved, fs), trusted=trusted
+        )
+        self.rules = self._merge_rules()
 
-    def hides(self, path: str) -> bool:
-        return self.rules.hides(path, self._view)
+    def is_hidden(self, path: str) -> bool:
+        return self.rules.is_hidden(path, self._fs)
 
-    def listed(self) -> Json:
+    def list_rules(self) -> Json:
         rows = [
             {
                 "behavior": rule.behavior,
@@ -121,57 +123,57 @@ class Book:
             for rule in self.rules.rules
         ]
         folders = [{"path": folder} for folder in self.rules.folders]
-        return {"rules": rows, "workspaceDirectories": folders, "originalCwd": self._given.cwd, "managedOnly": False}
+        return {"rules": rows, "workspaceDirectories": folders, "originalCwd": self._launch.cwd, "managedOnly": False}
 
-    def settle(self, merged: MergedSettings) -> None:
+    def apply_settings(self, merged: MergedSettings) -> None:
         found: list[Rule] = []
         for text in merged.rules:
-            place = text.path if text.line is None else f"{text.path}:{text.line}"
-            found += self._understood([text.text], text.behavior, text.source, text.root, place)
-        self._settled = tuple(found)
-        self._settled_folders = tuple(self._located(folder.value, folder.root) for folder in merged.directories)
-        self.rules = self._together()
+            location = text.path if text.line is None else f"{text.path}:{text.line}"
+            found += self._parse_rules([text.text], text.behavior, text.source, text.root, location)
+        self._settings_rules = tuple(found)
+        self._settings_folders = tuple(self._make_absolute(folder.value, folder.root) for folder in merged.directories)
+        self.rules = self._merge_rules()
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         mode = None
-        read = read_updates(updates)
+        read = parse_updates(updates)
         for update in read:  # all or none: nothing is taken in, or written, before everything is known to be right
             self._check(update, may_bypass=may_bypass)
         for update in read:
-            TAKERS[type(update)](self, update)
-            self._keep(update)
+            APPLIERS[type(update)](self, update)
+            self._store(update)
             if isinstance(update, SetMode):
                 mode = update.mode
-        self.rules = self._together()
+        self.rules = self._merge_rules()
         return mode
 
-    def _together(self) -> Rules:
-        folders = dict.fromkeys((*self._own_folders, *self._settled_folders))
-        return Rules(
-            cwd=self._given.cwd,
-            rules=self._settled + self._own,
+    def _merge_rules(self) -> RuleSet:
+        folders = dict.fromkeys((*self._session_folders, *self._settings_folders))
+        return RuleSet(
+            cwd=self._launch.cwd,
+            rules=self._settings_rules + self._session_rules,
             folders=tuple(folders),
-            readable=self._given.readable,
+            readable=self._launch.readable,
             repository=self._repository,
         )
 
-    def _located(self, folder: str, root: str | None = None) -> str:
+    def _make_absolute(self, folder: str, root: str | None = None) -> str:
         """An absolute path; `~` is the home folder, and a relative one starts where it was written."""
-        base = self._given.cwd if root is None else root
+        base = self._launch.cwd if root is None else root
         if folder == "~" or folder.startswith("~/"):
-            base, folder = self._view.home, folder[2:]
+            base, folder = self._fs.home, folder[2:]
         return os.path.normpath(os.path.join(base, folder))
 
-    def _understood(
-        self, texts: Iterable[str], behavior: Behavior, source: str, root: str | None = None, place: str = ""
+    def _parse_rules(
+        self, texts: Iterable[str], behavior: Behavior, source: str, root: str | None = None, location: str = ""
     ) -> list[Rule]:
         """The rules among some texts; what is none is complained about."""
         if root is None:
-            root = self._given.user_root if source == "user" else self._given.cwd
-        read = [read_rule(text, behavior, source, root) for text in texts]
+            root = self._launch.user_root if source == "user" else self._launch.cwd
+        read = [parse_rule(text, behavior, source, root) for text in texts]
         for bad in read:
-            if isinstance(bad, Malformed):
-                self._complain(f"the {behavior} rule {bad.text!r} ({place or source}) has no effect: {bad.reason}")
+            if isinstance(bad, MalformedRule):
+                self._warn(f"the {behavior} rule {bad.text!r} ({location or source}) has no effect: {bad.reason}")
         return [rule for rule in read if isinstance(rule, Rule)]
 
     # Updates.
@@ -179,77 +181,81 @@ class Book:
     def _check(self, update: Update, *, may_bypass: bool) -> None:
         """Raises BadUpdate for what has no effect in this session: it must not be stored for the next one either."""
         if isinstance(update, SetMode) and update.mode == "bypassPermissions" and not may_bypass:
-            raise BadUpdate("the mode bypassPermissions was not allowed at launch, or the settings disable it")
+            raise InvalidUpdate("the mode bypassPermissions was not allowed at launch, or the settings disable it")
         if isinstance(update, AddRules | ReplaceRules):
-            for text in texts(update.rules):
-                rule = read_rule(text, update.behavior, SOURCES[update.destination], self._given.cwd)
-                if isinstance(rule, Malformed):
-                    raise BadUpdate(f"the {update.behavior} rule {text!r:.200} has no effect: {rule.reason}")
+            for text in format_rules(update.rules):
+                rule = parse_rule(text, update.behavior, SOURCES[update.destination], self._launch.cwd)
+                if isinstance(rule, MalformedRule):
+                    raise InvalidUpdate(f"the {update.behavior} rule {text!r:.200} has no effect: {rule.reason}")
         if isinstance(update, AddDirectories):
             for folder in update.directories:
                 if not folder or "\0" in folder:
-                    raise BadUpdate(f"{folder!r:.200} is not a directory")
+                    raise InvalidUpdate(f"{folder!r:.200} is not a directory")
 
-    def _meant(self, update: AddRules | ReplaceRules | RemoveRules) -> list[Rule]:
-        return self._understood(texts(update.rules), update.behavior, SOURCES[update.destination])
+    def _parse_update(self, update: AddRules | ReplaceRules | RemoveRules) -> list[Rule]:
+        return self._parse_rules(format_rules(update.rules), update.behavior, SOURCES[update.destination])
 
     def _add(self, update: AddRules) -> None:
-        self._own += tuple(rule for rule in self._meant(update) if rule not in self._own)
+        self._session_rules += tuple(rule for rule in self._parse_update(update) if rule not in self._session_rules)
 
     def _replace(self, update: ReplaceRules) -> None:
         source = SOURCES[update.destination]
-        self._drop(lambda rule: rule.source == source and rule.behavior == update.behavior)
-        self._own += tuple(self._meant(update))
+        self._drop_rules(lambda rule: rule.source == source and rule.behavior == update.behavior)
+        self._session_rules += tuple(self._parse_update(update))
 
     def _remove(self, update: RemoveRules) -> None:
-        unwanted = {(rule.behavior, rule.tool, rule.spec, rule.source) for rule in self._meant(update)}
-        self._drop(lambda rule: (rule.behavior, rule.tool, rule.spec, rule.source) in unwanted)
+        unwanted = {(rule.behavior, rule.tool, rule.spec, rule.source) for rule in self._parse_update(update)}
+        self._drop_rules(lambda rule: (rule.behavior, rule.tool, rule.spec, rule.source) in unwanted)
 
-    def _drop(self, unwanted: Callable[[Rule], bool]) -> None:
-        self._own = tuple(rule for rule in self._own if not unwanted(rule))
-        self._settled = tuple(rule for rule in self._settled if not unwanted(rule))
+    def _drop_rules(self, should_drop: Callable[[Rule], bool]) -> None:
+        self._session_rules = tuple(rule for rule in self._session_rules if not should_drop(rule))
+        self._settings_rules = tuple(rule for rule in self._settings_rules if not should_drop(rule))
 
     def _add_folders(self, update: AddDirectories) -> None:
-        self._own_folders += tuple(map(self._located, update.directories))
+        self._session_folders += tuple(map(self._make_absolute, update.directories))
 
     def _remove_folders(self, update: RemoveDirectories) -> None:
-        unwanted = set(map(self._located, update.directories))
-        self._own_folders = tuple(folder for folder in self._own_folders if folder not in unwanted)
-        self._settled_folders = tuple(folder for folder in self._settled_folders if folder not in unwanted)
+        unwanted = set(map(self._make_absolute, update.directories))
+        self._session_folders = tuple(folder for folder in self._session_folders if folder not in unwanted)
+        self._settings_folders = tuple(folder for folder in self._settings_folders if folder not in unwanted)
 
     def _set_mode(self, update: SetMode) -> None:
         """The mode is the session's."""
 
-    def _keep(self, update: Update) -> None:
+    def _store(self, update: Update) -> None:
         """Write it where later sessions find it, if it is meant for them."""
         if SOURCES[update.destination] == "session":
             return
-        if self._keeper is None:
-            self._complain(f"nothing can be written to {update.destination}; the update counts for this session only")
+        if self._writer is None:
+            self._warn(f"nothing can be written to {update.destination}; the update counts for this session only")
             return
         try:
-            KEEPERS[type(update)](self._keeper, update)
+            WRITERS[type(update)](self._writer, update)
         except SettingsWriteError as exc:
-            self._complain(f"{update.destination} was not changed, the update counts for this session only: {exc}")
+            self._warn(f"{update.destination} was not changed, the update counts for this session only: {exc}")
 
 
-def texts(contents: Iterable[Contents]) -> list[str]:
-    return [written(rule.toolName, rule.ruleContent or None) for rule in contents]
+def format_rules(contents: Iterable[RuleContents]) -> list[str]:
+    return [format_rule(rule.toolName, rule.ruleContent or None) for rule in contents]
 
 
-TAKERS: dict[type, Callable[[Book, Any], None]] = {
-    AddRules: Book._add,
-    ReplaceRules: Book._replace,
-    RemoveRules: Book._remove,
-    SetMode: Book._set_mode,
-    AddDirectories: Book._add_folders,
-    RemoveDirectories: Book._remove_folders,
+APPLIERS: dict[type, Callable[[SessionPolicy, Any], None]] = {
+    AddRules: SessionPolicy._add,
+    ReplaceRules: SessionPolicy._replace,
+    RemoveRules: SessionPolicy._remove,
+    SetMode: SessionPolicy._set_mode,
+    AddDirectories: SessionPolicy._add_folders,
+    RemoveDirectories: SessionPolicy._remove_folders,
 }
-KEEPERS: dict[type, Callable[[Keeper, Any], None]] = {
-    AddRules: lambda keeper, update: keeper.add_rules(update.destination, update.behavior, texts(update.rules)),
-    ReplaceRules: lambda keeper, update: keeper.replace_rules(update.destination, update.behavior, texts(update.rules)),
-    RemoveRules: lambda keeper, update: keeper.remove_rules(update.destination, update.behavior, texts(update.rules)),
-    SetMode: lambda keeper, update: keeper.set_mode(update.destination, update.mode),
-    AddDirectories: lambda keeper, update: keeper.add_directories(update.destination, update.directories),
-    RemoveDirectories: lambda keeper, update: keeper.remove_directories(update.destination, update.directories),
+WRITERS: dict[type, Callable[[RuleWriter, Any], None]] = {
+    AddRules: lambda writer, update: writer.add_rules(update.destination, update.behavior, format_rules(update.rules)),
+    ReplaceRules: lambda writer, update: writer.replace_rules(
+        update.destination, update.behavior, format_rules(update.rules)
+    ),
+    RemoveRules: lambda writer, update: writer.remove_rules(
+        update.destination, update.behavior, format_rules(update.rules)
+    ),
+    SetMode: lambda writer, update: writer.set_mode(update.destination, update.mode),
+    AddDirectories: lambda writer, update: writer.add_directories(update.destination, update.directories),
+    RemoveDirectories: lambda writer, update: writer.remove_directories(update.destination, update.directories),
 }

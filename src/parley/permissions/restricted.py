@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from parley.permissions.base import BadUpdate, Decision, Deny, Permits, Request
+from parley.permissions.base import Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json
 from parley.settings.base import MergedSettings
 from parley.workspace.base import Scope
@@ -17,42 +17,44 @@ FILE_TOOLS = frozenset({"Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep"}
 OUTSIDE = "The session is restricted to its working directories"
 
 
-class Confined:
-    def __init__(self, permits: Permits, roots: Iterable[str]) -> None:
-        self._permits = permits
+class RestrictedPolicy:
+    def __init__(self, policy: Policy, roots: Iterable[str]) -> None:
+        self._policy = policy
         self._roots = tuple(os.path.realpath(root) for root in roots)
 
-    def decide(self, request: Request, mode: str) -> Decision:
-        decision = self._permits.decide(request, mode)
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        decision = self._policy.decide(request, mode)
         elsewhere = request.tool not in FILE_TOOLS or request.runs_elsewhere
-        if elsewhere or isinstance(decision, Deny) or self._holds(decision.reach):
+        if elsewhere or isinstance(decision, Deny) or self._contains(decision.scope):
             return decision
         text = f"{request.tool} was denied: this session is restricted to its working directories."
         return Deny(message=text, source="mode", reason=OUTSIDE, reason_type="workingDir")
 
-    def _holds(self, reach: Scope) -> bool:
+    def _contains(self, scope: Scope) -> bool:
         """Whether a call goes no further than our folders."""
-        places = (*reach.files, *reach.folders)
-        return not reach.anywhere and all(self._is_inside(os.path.realpath(place)) for place in places)
+        paths = (*scope.files, *scope.folders)
+        return not scope.anywhere and all(self._is_inside(os.path.realpath(path)) for path in paths)
 
-    def _is_inside(self, place: str) -> bool:
-        return any(place == root or place.startswith(root.rstrip("/") + "/") for root in self._roots)
+    def _is_inside(self, path: str) -> bool:
+        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
 
-    def hides(self, path: str) -> bool:
-        return self._permits.hides(path)
+    def is_hidden(self, path: str) -> bool:
+        return self._policy.is_hidden(path)
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
-        from parley.permissions.updates import AddDirectories, read_updates
+        from parley.permissions.updates import AddDirectories, parse_updates
 
-        for update in read_updates(updates):
+        for update in parse_updates(updates):
             for folder in update.directories if isinstance(update, AddDirectories) else ():
-                place = os.path.realpath(os.path.join(self._roots[0], os.path.expanduser(folder)))
-                if not self._is_inside(place):
-                    raise BadUpdate(f"{folder!r:.200} is outside of the directories that this session is restricted to")
-        return self._permits.update(updates, may_bypass=False)
+                path = os.path.realpath(os.path.join(self._roots[0], os.path.expanduser(folder)))
+                if not self._is_inside(path):
+                    raise InvalidUpdate(
+                        f"{folder!r:.200} is outside of the directories that this session is restricted to"
+                    )
+        return self._policy.update(updates, may_bypass=False)
 
-    def settle(self, merged: MergedSettings) -> None:
-        self._permits.settle(merged)
+    def apply_settings(self, merged: MergedSettings) -> None:
+        self._policy.apply_settings(merged)
 
-    def listed(self) -> Json:
-        return self._permits.listed()
+    def list_rules(self) -> Json:
+        return self._policy.list_rules()

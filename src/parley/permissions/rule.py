@@ -1,7 +1,7 @@
 """One rule: `Tool`, or `Tool(contents)`, as it stands in settings, on a command line or in an update.
 
-    read_rule("Bash(git push:*)", "deny", "user", "/home/me")    # Rule(tool="Bash", spec="git push:*", ...)
-    read_rule("Bash(git push", "deny", "user", "/home/me")       # Malformed: it grants nothing and is reported
+    parse_rule("Bash(git push:*)", "deny", "user", "/home/me")    # Rule(tool="Bash", spec="git push:*", ...)
+    parse_rule("Bash(git push", "deny", "user", "/home/me")       # MalformedRule: it grants nothing and is reported
 
 `Tool`, `Tool()` and `Tool(*)` mean every call of the tool. Within the parentheses a
 backslash makes a parenthesis, or a backslash, a plain character.
@@ -51,7 +51,7 @@ class Rule(Struct, frozen=True):
     """The rule as it was written."""
 
 
-class Malformed(Struct, frozen=True):
+class MalformedRule(Struct, frozen=True):
     """A text that is no rule. It grants nothing, and denies nothing."""
 
     text: str
@@ -59,15 +59,15 @@ class Malformed(Struct, frozen=True):
     source: str
 
 
-def read_rule(text: str, behavior: Behavior, source: str, root: str) -> Rule | Malformed:
-    name, spec = taken_apart(text.strip())
-    reason = flaw(name, spec, behavior)
+def parse_rule(text: str, behavior: Behavior, source: str, root: str) -> Rule | MalformedRule:
+    name, spec = split_rule(text.strip())
+    reason = find_problem(name, spec, behavior)
     if reason:
-        return Malformed(text, reason, source)
+        return MalformedRule(text, reason, source)
     return Rule(behavior, canonical_name(name), spec, source, root, text.strip())
 
 
-def taken_apart(text: str) -> tuple[str, str | None]:
+def split_rule(text: str) -> tuple[str, str | None]:
     """The name and the contents; the whole text is the name where the parentheses are not in order."""
     begin = text.find("(")
     if begin < 0:
@@ -80,7 +80,7 @@ def taken_apart(text: str) -> tuple[str, str | None]:
     return text[:begin], None if spec in ("", "*") else spec
 
 
-def flaw(name: str, spec: str | None, behavior: Behavior) -> str:
+def find_problem(name: str, spec: str | None, behavior: Behavior) -> str:
     """What is wrong with a rule; nothing if it is in order."""
     if not re.fullmatch(NAME, name):
         return "it is neither Tool nor Tool(contents)"
@@ -90,10 +90,10 @@ def flaw(name: str, spec: str | None, behavior: Behavior) -> str:
         return ""
     if re.search(CONTROL, spec):
         return "there is a control character in it"
-    return CHECKS.get(name, of_parameter)(spec, behavior)
+    return CHECKS.get(name, check_parameter)(spec, behavior)
 
 
-def of_path(spec: str, behavior: Behavior) -> str:
+def check_path(spec: str, behavior: Behavior) -> str:
     from parley.workspace.globs import BadGlob, PathGlob
 
     if spec.startswith("!"):
@@ -105,35 +105,35 @@ def of_path(spec: str, behavior: Behavior) -> str:
     return ""
 
 
-def of_bound_path(spec: str, behavior: Behavior) -> str:
+def check_bound_path(spec: str, behavior: Behavior) -> str:
     if behavior == "allow":
         return "which files may be used is said with Read(...) and Edit(...)"
-    return of_path(spec, behavior)
+    return check_path(spec, behavior)
 
 
-def of_host(spec: str, behavior: Behavior) -> str:
+def check_host(spec: str, behavior: Behavior) -> str:
     return "" if re.fullmatch(DOMAIN, spec) else "the contents must be domain:HOST"
 
 
-def of_words(spec: str, behavior: Behavior) -> str:
+def check_words(spec: str, behavior: Behavior) -> str:
     return "" if spec.strip() else "there is nothing in the parentheses"
 
 
-def of_parameter(spec: str, behavior: Behavior) -> str:
+def check_parameter(spec: str, behavior: Behavior) -> str:
     return "" if re.fullmatch(PARAMETER, spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
 
 
 CHECKS: dict[str, Callable[[str, Behavior], str]] = {
-    "Bash": of_words,
-    "WebFetch": of_host,
-    "Agent": of_words,
-    "Task": of_words,
-    "Skill": of_words,
-    **dict.fromkeys(PATH_TOOLS, of_path),
-    **dict.fromkeys(BOUND_TOOLS, of_bound_path),
+    "Bash": check_words,
+    "WebFetch": check_host,
+    "Agent": check_words,
+    "Task": check_words,
+    "Skill": check_words,
+    **dict.fromkeys(PATH_TOOLS, check_path),
+    **dict.fromkeys(BOUND_TOOLS, check_bound_path),
 }
 
 
-def written(tool: str, spec: str | None) -> str:
-    """The rule's text, as `read_rule` takes it."""
+def format_rule(tool: str, spec: str | None) -> str:
+    """The rule's text, as `parse_rule` takes it."""
     return tool if spec is None else f"{tool}({re.sub(TO_ESCAPE, ESCAPE, spec)})"

@@ -1,6 +1,6 @@
 """All rules of a session, and the folders it works in.
 
-    rules.matching("deny", "Write", path="/w/.env", view=view)       # the rule that fits, or None
+    rules.find_restriction("deny", path, "Write", fs, writing=True)      # the rule that matches, or None
 
 Rules on paths are said with Read and Edit and bind every tool that reads or edits. A
 Read rule that denies also denies writing: who may not see a file may not replace it.
@@ -16,32 +16,32 @@ from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 from parley.permissions import web_hosts, wildcards
-from parley.permissions.base import Recorded, View, Way
+from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths import patterns
-from parley.permissions.paths.filesystem import Glance
+from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.selection import names_of
 from parley.workspace.base import WORKTREES
 
-READERS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
-EDITORS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
-DELEGATES = {"Task": "subagent_type", "Skill": "skill"}
+READ_TOOLS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
+EDIT_TOOLS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
+DELEGATE_PARAMETERS = {"Task": "subagent_type", "Skill": "skill"}
 """Tools whose contents name who does the work, and the parameter that says so."""
 DEFAULT_AGENT = "general-purpose"
-PARAMETERS = {"shell_id": "task_id", "bash_id": "task_id"}
+PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
 """Older names of parameters, as tools still take them."""
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
 IN_WORKTREE = re.compile(rf"(?:/{re.escape('/'.join(WORKTREES))}/[^/]+)+(?:/|$)", re.IGNORECASE)
 """What denies a file of a checkout denies it in every worktree that was made of it for an agent."""
 MCP = "mcp__"
-DEEP = 32
-MOST_KEPT = 512
+DEEP_PATH = 32
+MAX_CACHED = 512
 """Names of tools come from the model: what is kept of them has an end."""
 
 
-class Rules(Struct, frozen=True, kw_only=True, dict=True):
+class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     cwd: str
     """The session's working directory: where bare path patterns start."""
     rules: tuple[Rule, ...] = ()
@@ -49,10 +49,10 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
     """Further working directories."""
     readable: tuple[str, ...] = ()
     """Where the session itself puts what the model shall read: long output, the plan."""
-    repository: Recorded | None = None
+    repository: SessionRepository | None = None
     """The repository that the session was started in, if it was in one."""
 
-    def working(self) -> tuple[str, ...]:
+    def working_directories(self) -> tuple[str, ...]:
         return (self.cwd, *self.folders)
 
     @functools.cached_property
@@ -60,185 +60,194 @@ class Rules(Struct, frozen=True, kw_only=True, dict=True):
         return {wanted: tuple(rule for rule in self.rules if rule.behavior == wanted) for wanted in BEHAVIORS}
 
     @functools.cached_property
-    def _known(self) -> dict[tuple[str, ...], tuple[Rule, ...]]:
+    def _cache(self) -> dict[tuple[str, ...], tuple[Rule, ...]]:
         """What was found for a tool: several facts of one call need it, and so do the next calls of the tool."""
         return {}
 
-    def _kept(self, key: tuple[str, ...], find: Callable[[], Iterable[Rule]]) -> tuple[Rule, ...]:
-        found = self._known.get(key)
+    def _cached(self, key: tuple[str, ...], find: Callable[[], Iterable[Rule]]) -> tuple[Rule, ...]:
+        found = self._cache.get(key)
         if found is None:
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            found = self._known[key] = tuple(find())
+            if len(self._cache) >= MAX_CACHED:
+                self._cache.clear()
+            found = self._cache[key] = tuple(find())
         return found
 
-    def of(self, behavior: Behavior) -> tuple[Rule, ...]:
+    def with_behavior(self, behavior: Behavior) -> tuple[Rule, ...]:
         return self._by_behavior[behavior]
 
-    def for_tool(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
+    def rules_for_tool(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
         key = ("all", behavior, tool, server)
-        if (known := self._known.get(key)) is not None:
+        if (known := self._cache.get(key)) is not None:
             return known
-        return self._kept(
+        return self._cached(
             key,
-            lambda: (rule for rule in self.of(behavior) if names_tool(rule.tool, tool, behavior, server)),
+            lambda: (rule for rule in self.with_behavior(behavior) if matches_tool(rule.tool, tool, behavior, server)),
         )
 
-    def bare(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
+    def find_tool_rule(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
         """The rule for every call of a tool."""
-        for rule in self.for_tool(behavior, tool, server):
+        for rule in self.rules_for_tool(behavior, tool, server):
             if rule.spec is None:
                 return rule
         return None
 
-    def whole(self, way: Way, tool: str) -> Rule | None:
+    def find_tool_rule_for_file(self, resolved: ResolvedPath, tool: str) -> Rule | None:
         """The rule for every call of a file tool, where it means some files only."""
         return None
 
-    def specific(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
+    def specific_rules(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
         """The rules for some calls of a tool."""
         key = ("some", behavior, tool, server)
-        if (known := self._known.get(key)) is not None:
+        if (known := self._cache.get(key)) is not None:
             return known
-        return self._kept(
+        return self._cached(
             key,
-            lambda: (rule for rule in self.for_tool(behavior, tool, server) if rule.spec is not None),
+            lambda: (rule for rule in self.rules_for_tool(behavior, tool, server) if rule.spec is not None),
         )
 
     # Paths.
 
-    def on_paths(self, behavior: Behavior, tool: str, *, writing: bool) -> tuple[Rule, ...]:
+    def path_rules(self, behavior: Behavior, tool: str, *, writing: bool) -> tuple[Rule, ...]:
         """The rules with path patterns that bind a tool."""
         key = ("write" if writing else "read", behavior, tool)
-        if (known := self._known.get(key)) is not None:
+        if (known := self._cache.get(key)) is not None:
             return known
-        return self._kept(
+        return self._cached(
             key,
-            lambda: (rule for rule in self.of(behavior) if rule.spec is not None and binds(rule, tool, writing)),
+            lambda: (
+                rule
+                for rule in self.with_behavior(behavior)
+                if rule.spec is not None and applies_to(rule, tool, writing)
+            ),
         )
 
-    def against(self, behavior: Behavior, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
+    def find_restriction(
+        self, behavior: Behavior, resolved: ResolvedPath, tool: str, fs: Filesystem, *, writing: bool
+    ) -> Rule | None:
         """The deny or ask rule that fits any name of a file."""
-        binding = self.on_paths(behavior, tool, writing=writing)
+        binding = self.path_rules(behavior, tool, writing=writing)
         if not binding:
             return None
-        spend(view, len(binding) * weight(way))
+        spend(fs, len(binding) * comparison_cost(resolved))
         for rule in binding:
-            if any(self._denies(rule, name, view) for name in way.names):
+            if any(self._rule_denies(rule, name, fs) for name in resolved.names):
                 return rule
         return None
 
-    def in_favour(self, way: Way, tool: str, view: View, *, writing: bool) -> Rule | None:
+    def find_allow(self, resolved: ResolvedPath, tool: str, fs: Filesystem, *, writing: bool) -> Rule | None:
         """The allow rule that fits every name of a file."""
-        binding = self.on_paths("allow", tool, writing=writing)
+        binding = self.path_rules("allow", tool, writing=writing)
         if not binding:
             return None
-        spend(view, len(binding) * weight(way))
+        spend(fs, len(binding) * comparison_cost(resolved))
         for rule in binding:
-            if way.real is not None and all(self._allows(rule, name, view) for name in way.names):
+            if resolved.real is not None and all(self._rule_allows(rule, name, fs) for name in resolved.names):
                 return rule
         return None
 
-    def hides(self, path: str, view: View) -> bool:
+    def is_hidden(self, path: str, fs: Filesystem) -> bool:
         """Whether a file may not even be mentioned. Raises OverBudget within a decision."""
-        denying = self.on_paths("deny", "Read", writing=False)
+        denying = self.path_rules("deny", "Read", writing=False)
         if not denying:
             return False
-        if not isinstance(view, Glance):
+        if not isinstance(fs, CachedFilesystem):
             try:
-                return self.hides(path, Glance(view))
+                return self.is_hidden(path, CachedFilesystem(fs))
             except OverBudget:
                 return True
-        way = view.way(path)
-        view.spend(len(denying) * weight(way))
-        return any(self._denies(rule, name, view) for name in way.names for rule in denying)
+        resolved = fs.resolve(path)
+        fs.spend(len(denying) * comparison_cost(resolved))
+        return any(self._rule_denies(rule, name, fs) for name in resolved.names for rule in denying)
 
-    def count_in(self, cwd: Way | None) -> bool:
+    def allows_commands_in(self, cwd: ResolvedPath | None) -> bool:
         """Whether rules that allow some commands mean those that run in this folder; None if it is not known."""
         return True
 
-    def _denies(self, rule: Rule, path: str, view: View) -> bool:
+    def _rule_denies(self, rule: Rule, path: str, fs: Filesystem) -> bool:
         original = IN_WORKTREE.sub("/", path) if WORKTREES[-1] in path.lower() else path
-        return self._fits(rule, path, view) or (original != path and self._fits(rule, original, view))
+        return self._matches_widely(rule, path, fs) or (original != path and self._matches_widely(rule, original, fs))
 
-    def _fits(self, rule: Rule, path: str, view: View) -> bool:
-        return patterns.denies(
-            rule.spec or "", path, root=rule.root, cwds=spellings(self.working(), view), home=view.home
+    def _matches_widely(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+        return patterns.matches_widely(
+            rule.spec or "", path, root=rule.root, cwds=folder_aliases(self.working_directories(), fs), home=fs.home
         )
 
-    def _allows(self, rule: Rule, path: str, view: View) -> bool:
-        return patterns.allows(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=view.home)
+    def _rule_allows(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+        return patterns.matches_narrowly(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=fs.home)
 
-    def is_inside(self, way: Way, view: View) -> bool:
+    def is_inside(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
         """Whether every name of a file lies in a working directory."""
-        return lies_in(way, self.working(), view)
+        return is_within(resolved, self.working_directories(), fs)
 
-    def is_at_hand(self, way: Way, view: View) -> bool:
+    def is_readable(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
         """Whether a file may be read without a rule."""
-        if self.is_inside(way, view):
+        if self.is_inside(resolved, fs):
             return True
         # A folder of our own counts where it was put: not if a link leads from there to another place.
-        own = tuple([folder for folder in self.readable if view.way(folder).real in self.readable])
-        return lies_in(way, own, view)
+        own = tuple([folder for folder in self.readable if fs.resolve(folder).real in self.readable])
+        return is_within(resolved, own, fs)
 
     # Hosts, delegates, parameters.
 
-    def on_host(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
-        return next((rule for rule in self.specific(behavior, tool) if web_hosts.fits(rule.spec or "", host)), None)
-
-    def on_input(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
-        """Rules on who shall do the work, or on one parameter."""
-        by_name = names_delegate if behavior == "allow" else may_name_delegate
-        fits = by_name if tool in DELEGATES else has_parameter
+    def find_host_rule(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
         return next(
-            (rule for rule in self.specific(behavior, tool, server) if fits(rule.spec or "", tool, input)), None
+            (rule for rule in self.specific_rules(behavior, tool) if web_hosts.matches_host(rule.spec or "", host)),
+            None,
+        )
+
+    def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
+        """Rules on who shall do the work, or on one parameter."""
+        by_name = matches_delegate if behavior == "allow" else may_match_delegate
+        fits = by_name if tool in DELEGATE_PARAMETERS else matches_parameter
+        return next(
+            (rule for rule in self.specific_rules(behavior, tool, server) if fits(rule.spec or "", tool, input)), None
         )
 
 
-def spellings(folders: tuple[str, ...], view: View) -> tuple[str, ...]:
+def folder_aliases(folders: tuple[str, ...], fs: Filesystem) -> tuple[str, ...]:
     """The folders as they are given, and what they are called without links."""
-    if isinstance(view, Glance):
-        return view.spellings(folders)
-    return tuple(dict.fromkeys([*folders, *(view.way(folder).real or folder for folder in folders)]))
+    if isinstance(fs, CachedFilesystem):
+        return fs.folder_aliases(folders)
+    return tuple(dict.fromkeys([*folders, *(fs.resolve(folder).real or folder for folder in folders)]))
 
 
-def spend(view: View, steps: int) -> None:
+def spend(fs: Filesystem, steps: int) -> None:
     """Count the work of a decision; a view that is not for one decision has no budget."""
-    if isinstance(view, Glance):
-        view.spend(steps)
+    if isinstance(fs, CachedFilesystem):
+        fs.spend(steps)
 
 
-def weight(way: Way) -> int:
+def comparison_cost(resolved: ResolvedPath) -> int:
     """What it costs to compare a file with a rule: long names cost more, and deeper ones than anyone has much more."""
-    depths = [name.count("/") for name in way.names]
-    return sum([1 + depth // 8 if depth < DEEP else depth for depth in depths])
+    depths = [name.count("/") for name in resolved.names]
+    return sum([1 + depth // 8 if depth < DEEP_PATH else depth for depth in depths])
 
 
-def lies_in(way: Way, folders: tuple[str, ...], view: View) -> bool:
+def is_within(resolved: ResolvedPath, folders: tuple[str, ...], fs: Filesystem) -> bool:
     """Whether every name of a file lies in one of some folders, whatever these are called."""
-    if way.real is None:
+    if resolved.real is None:
         return False
-    known = dict.fromkeys([name for folder in folders for name in view.way(folder).names])
-    for name in way.names:
-        if name not in known and not any(patterns.beneath(name, folder) is not None for folder in known):
+    known = dict.fromkeys([name for folder in folders for name in fs.resolve(folder).names])
+    for name in resolved.names:
+        if name not in known and not any(patterns.relative_parts(name, folder) is not None for folder in known):
             return False
     return True
 
 
-def names_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str = "") -> bool:
+def matches_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str = "") -> bool:
     """Whether a rule's name means a tool under any of the names it goes by."""
     if tool.startswith(MCP):
-        means = names_to_allow if behavior == "allow" else names_to_deny
+        means = matches_allowed_tool if behavior == "allow" else matches_denied_tool
         return (
             means(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
             if pattern.startswith(MCP)
-            else ("*" in pattern and wildcards.fits(pattern, tool))
+            else ("*" in pattern and wildcards.matches(pattern, tool))
         )
-    return any(wildcards.fits(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
+    return any(wildcards.matches(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
 
 
-def names_to_allow(pattern: str, tool: str, server: str) -> bool:
+def matches_allowed_tool(pattern: str, tool: str, server: str) -> bool:
     """Whether an allow rule means a tool of a server: `server`, `server__tool`, `server__get_*`.
 
     What stands before the first `__` is the server, so that the rule for the tool `b` of `a` never means the server
@@ -253,21 +262,21 @@ def names_to_allow(pattern: str, tool: str, server: str) -> bool:
     wanted, separator, rest = pattern.partition("__")
     if wanted != server:
         return False
-    return not separator or ("*" in rest and wildcards.fits(rest, tool.removeprefix(f"{server}__")))
+    return not separator or ("*" in rest and wildcards.matches(rest, tool.removeprefix(f"{server}__")))
 
 
-def names_to_deny(pattern: str, tool: str, server: str) -> bool:
+def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
     """Whether a deny or ask rule means a tool of a server. Where the server is not known, any reading will do.
 
     A server may be named as in its configuration, `a.b` for `a_b`.
     """
     pattern = re.sub(r"[^a-zA-Z0-9_*-]", "_", pattern)
     if "*" in pattern:
-        return wildcards.fits(pattern, tool)
+        return wildcards.matches(pattern, tool)
     return pattern in (tool, server) or (not server and tool.startswith(f"{pattern}__"))
 
 
-def binds(rule: Rule, tool: str, writing: bool) -> bool:
+def applies_to(rule: Rule, tool: str, writing: bool) -> bool:
     """Whether a rule on paths counts for a tool that reads or writes them."""
     if rule.tool == "Edit":
         return writing
@@ -276,34 +285,36 @@ def binds(rule: Rule, tool: str, writing: bool) -> bool:
     return rule.tool == tool and tool in BOUND_TOOLS
 
 
-def names_delegate(spec: str, tool: str, input: Json) -> bool:
+def matches_delegate(spec: str, tool: str, input: Json) -> bool:
     """`name`, or `name:*` for the name and whatever is said behind it."""
-    return is_named(spec, delegate(tool, input))
+    return matches_name(spec, delegate_name(tool, input))
 
 
-def may_name_delegate(spec: str, tool: str, input: Json) -> bool:
+def may_match_delegate(spec: str, tool: str, input: Json) -> bool:
     """The same in any case and Unicode spelling: to deny."""
-    return is_named(patterns.folded(spec), patterns.folded(delegate(tool, input)))
+    return matches_name(patterns.normalize_name(spec), patterns.normalize_name(delegate_name(tool, input)))
 
 
-def delegate(tool: str, input: Json) -> str:
-    given = input.get(DELEGATES[tool]) or (DEFAULT_AGENT if tool == "Task" else "")
+def delegate_name(tool: str, input: Json) -> str:
+    given = input.get(DELEGATE_PARAMETERS[tool]) or (DEFAULT_AGENT if tool == "Task" else "")
     return str(given).strip().removeprefix("/")
 
 
-def is_named(spec: str, given: str) -> bool:
+def matches_name(spec: str, given: str) -> bool:
     if spec.endswith(":*"):
         name = spec[:-2]
         return given == name or given.startswith((f"{name} ", f"{name}:"))
     return given == spec
 
 
-def has_parameter(spec: str, tool: str, input: Json) -> bool:
+def matches_parameter(spec: str, tool: str, input: Json) -> bool:
     name, _, value = spec.partition(":")
-    wanted = PARAMETERS.get(name, name)
-    return any(spelled(given) == value for key, given in input.items() if PARAMETERS.get(key, key) == wanted)
+    wanted = PARAMETER_ALIASES.get(name, name)
+    return any(
+        format_value(given) == value for key, given in input.items() if PARAMETER_ALIASES.get(key, key) == wanted
+    )
 
 
-def spelled(given: Any) -> str | None:
+def format_value(given: Any) -> str | None:
     """A parameter's value as a rule spells it."""
     return None if given is None else str(given).lower() if isinstance(given, bool) else str(given)

@@ -15,70 +15,70 @@ from parley.protocol.base import Json
 
 SUBCOMMAND = re.compile(r"[a-z][a-z0-9_-]*")
 """A second word that says what a program is to do: `git push`, `npm test`."""
-LONGEST = 500
+MAX_RULE_CHARACTERS = 500
 ACCEPT_EDITS: Json = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
-def rules(*contents: tuple[str, str | None], destination: str = "localSettings") -> Json:
+def add_rules(*contents: tuple[str, str | None], destination: str = "localSettings") -> Json:
     listed = [
         {"toolName": tool} if spec is None else {"toolName": tool, "ruleContent": spec} for tool, spec in contents
     ]
     return {"type": "addRules", "rules": listed, "behavior": "allow", "destination": destination}
 
 
-def to_read(*folders: str) -> tuple[Json, ...]:
+def suggest_read(*folders: str) -> tuple[Json, ...]:
     """The root as a whole is nobody's to give away with one click."""
     if any(folder == "/" or "*" in folder for folder in folders):
         return ()
-    return (rules(*(("Read", f"/{folder}/**") for folder in folders), destination="session"),)
+    return (add_rules(*(("Read", f"/{folder}/**") for folder in folders), destination="session"),)
 
 
-def to_edit(path: str, mode: str, *, inside: bool) -> tuple[Json, ...]:
+def suggest_edit(path: str, mode: str, *, inside: bool) -> tuple[Json, ...]:
     accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
-    return accept if inside else (directories(os.path.dirname(path)), *accept)
+    return accept if inside else (add_directory(os.path.dirname(path)), *accept)
 
 
-def directories(folder: str) -> Json:
+def add_directory(folder: str) -> Json:
     return {"type": "addDirectories", "directories": [folder], "destination": "session"}
 
 
-def to_fetch(host: str) -> tuple[Json, ...]:
-    return (rules(("WebFetch", f"domain:{host}")),)
+def suggest_fetch(host: str) -> tuple[Json, ...]:
+    return (add_rules(("WebFetch", f"domain:{host}")),)
 
 
-def to_use(tool: str) -> tuple[Json, ...]:
-    return (rules((tool, None)),)
+def suggest_tool(tool: str) -> tuple[Json, ...]:
+    return (add_rules((tool, None)),)
 
 
-def to_delegate(tool: str, name: Any) -> tuple[Json, ...]:
+def suggest_delegate(tool: str, name: Any) -> tuple[Json, ...]:
     if not isinstance(name, str) or not name or name.endswith(":*") or name == "*":
         return ()
-    return (rules((tool, name)),)
+    return (add_rules((tool, name)),)
 
 
-def to_run(*specs: str | None) -> tuple[Json, ...]:
+def suggest_commands(*specs: str | None) -> tuple[Json, ...]:
     """For commands; one that no rule could mean leaves nothing to suggest."""
-    return (rules(*(("Bash", spec) for spec in specs)),) if specs and all(specs) else ()
+    return (add_rules(*(("Bash", spec) for spec in specs)),) if specs and all(specs) else ()
 
 
-def to_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Json, ...]:
+def suggest_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Json, ...]:
     """For a line that writes in the working directories."""
     accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
-    return (*to_run(*specs), directories(os.path.dirname(path)), *accept)
+    return (*suggest_commands(*specs), add_directory(os.path.dirname(path)), *accept)
 
 
-def beginnings(commands: Sequence[Sequence[str]], text: str) -> list[str | None]:
+def prefix_rules(commands: Sequence[Sequence[str]], text: str) -> list[str | None]:
     """`git push *` for what has a subcommand, else the command itself; nothing if that is not possible for all."""
-    found = [beginning(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
+    found = [prefix_rule(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
     return list(dict.fromkeys(found)) if all(found) else []
 
 
-def beginning(words: Sequence[str], text: str) -> str | None:
+def prefix_rule(words: Sequence[str], text: str) -> str | None:
     if len(words) > 1 and SUBCOMMAND.fullmatch(words[1]) and SUBCOMMAND.fullmatch(words[0]):
         return f"{words[0]} {words[1]} *"
-    return exact(text)
+    return exact_rule(text)
 
 
-def exact(text: str) -> str | None:
+def exact_rule(text: str) -> str | None:
     """A rule for this text alone; None if it would fit others as well."""
-    return text if "*" not in text and "\\" not in text and len(text) <= LONGEST else None
+    return text if "*" not in text and "\\" not in text and len(text) <= MAX_RULE_CHARACTERS else None

@@ -1,6 +1,6 @@
 """PermissionUpdates: how a host changes what a session may do, now or for later sessions as well.
 
-    read_updates([{"type": "addRules", "rules": [...], "behavior": "allow", "destination": "session"}])
+    parse_updates([{"type": "addRules", "rules": [...], "behavior": "allow", "destination": "session"}])
 
 Not here: who takes them in (policy.py).
 """
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from parley.permissions.base import BadUpdate
+from parley.permissions.base import InvalidUpdate
 from parley.permissions.rule import Behavior
 from parley.protocol.base import Json, Struct
 
@@ -24,30 +24,30 @@ SOURCES: dict[Destination, str] = {
     "projectSettings": "project",
     "userSettings": "user",
 }
-MOST = 4096
+MAX_ITEMS = 4096
 """Updates, rules and folders of one answer, together."""
 
 
-class Contents(Struct, frozen=True, forbid_unknown_fields=True):
+class RuleContents(Struct, frozen=True, forbid_unknown_fields=True):
     toolName: str
     ruleContent: str | None = None
 
 
-class _Rules(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    rules: list[Contents]
+class _RuleUpdate(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    rules: list[RuleContents]
     behavior: Behavior
     destination: Destination = "session"
 
 
-class AddRules(_Rules, frozen=True, kw_only=True, tag="addRules"):
+class AddRules(_RuleUpdate, frozen=True, kw_only=True, tag="addRules"):
     """Beside those there are."""
 
 
-class ReplaceRules(_Rules, frozen=True, kw_only=True, tag="replaceRules"):
+class ReplaceRules(_RuleUpdate, frozen=True, kw_only=True, tag="replaceRules"):
     """Instead of all rules of that behavior and destination."""
 
 
-class RemoveRules(_Rules, frozen=True, kw_only=True, tag="removeRules"):
+class RemoveRules(_RuleUpdate, frozen=True, kw_only=True, tag="removeRules"):
     """Those of exactly these."""
 
 
@@ -73,7 +73,7 @@ class RemoveDirectories(
 Update = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | RemoveDirectories
 
 
-def read_updates(updates: Sequence[Json]) -> list[Update]:
+def parse_updates(updates: Sequence[Json]) -> list[Update]:
     """Raises BadUpdate if one of them cannot be understood, or if there are too many.
 
     A key that is not known is not ignored: without a misspelt `ruleContent` a rule would be for every call of its tool.
@@ -82,11 +82,11 @@ def read_updates(updates: Sequence[Json]) -> list[Update]:
     try:
         read: list[Update] = msgspec.convert(given, list[Update])
     except msgspec.ValidationError as exc:
-        raise BadUpdate(str(exc)) from None
-    if sum(1 + size(update) for update in read) > MOST:
-        raise BadUpdate(f"there are more than {MOST} updates, rules and directories")
+        raise InvalidUpdate(str(exc)) from None
+    if sum(1 + count_items(update) for update in read) > MAX_ITEMS:
+        raise InvalidUpdate(f"there are more than {MAX_ITEMS} updates, rules and directories")
     return read
 
 
-def size(update: Any) -> int:
+def count_items(update: Any) -> int:
     return len(getattr(update, "rules", ())) + len(getattr(update, "directories", ()))

@@ -12,12 +12,12 @@ from parley.errors import ToolError
 from parley.permissions import wildcards
 from parley.workspace.url import is_public, read_url
 
-NEAR = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
+LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
 """Names that mean this machine or its neighbours."""
 NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 
 
-def host_of(url: str) -> str | None:
+def parse_host(url: str) -> str | None:
     """The host that would be asked, in lower case and without a last dot; None if the URL cannot be read."""
     try:
         return read_url(url).host.lower().removesuffix(".")
@@ -25,7 +25,7 @@ def host_of(url: str) -> str | None:
         return None
 
 
-def fits(spec: str, host: str) -> bool:
+def matches_host(spec: str, host: str) -> bool:
     """Whether the contents of a rule name a host."""
     wanted = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
     if wanted == "*":
@@ -33,25 +33,25 @@ def fits(spec: str, host: str) -> bool:
     if wanted.startswith("*."):
         labels = wanted[2:].split(".")
         inner = host.split(".")
-        return len(inner) > len(labels) and same(labels, inner[-len(labels) :])
-    return same(wanted.split("."), host.split("."))
+        return len(inner) > len(labels) and labels_match(labels, inner[-len(labels) :])
+    return labels_match(wanted.split("."), host.split("."))
 
 
-def same(wanted: list[str], labels: list[str]) -> bool:
-    return len(wanted) == len(labels) and all(map(fits_label, wanted, labels))
+def labels_match(wanted: list[str], labels: list[str]) -> bool:
+    return len(wanted) == len(labels) and all(map(label_matches, wanted, labels))
 
 
-def fits_label(wanted: str, label: str) -> bool:
+def label_matches(wanted: str, label: str) -> bool:
     if "*" not in wanted:
         return wanted == label
-    return wildcards.fits(wanted, label)
+    return wildcards.matches(wanted, label)
 
 
-def is_near(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Whether a host is, or could be, this machine or a neighbour: by name, by address or by a number."""
     if ":" in host or NUMBER.fullmatch(host.rpartition(".")[2]):
         try:
             return not is_public(host)
         except ValueError:
             return True  # 127.1, 0x7f000001 and the like: nobody writes a public host so
-    return "." not in host or NEAR.fullmatch(host) is not None
+    return "." not in host or LOCAL_NAME.fullmatch(host) is not None

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def fits(pattern: str, text: str) -> bool:
+def matches(pattern: str, text: str) -> bool:
     """Whether a text is what a pattern says in which each `*` stands for any text."""
-    return fits_pieces(pattern.split("*"), text)
+    return matches_pieces(pattern.split("*"), text)
 
 
-def fits_pieces(pieces: Sequence[str], text: str) -> bool:
+def matches_pieces(pieces: Sequence[str], text: str) -> bool:
     """The same for the texts between the stars."""
     if len(pieces) == 1:
         return text == pieces[0]
     if not text.startswith(pieces[0]):
         return False
-    place = len(pieces[0])
+    index = len(pieces[0])
     for piece in pieces[1:-1]:
-        place = text.find(piece, place)
-        if place < 0:
+        index = text.find(piece, index)
+        if index < 0:
             return False
-        place += len(piece)
-    return len(text) - len(pieces[-1]) >= place and text.endswith(pieces[-1])
+        index += len(piece)
+    return len(text) - len(pieces[-1]) >= index and text.endswith(pieces[-1])

@@ -9,51 +9,53 @@ Not here: worktrees themselves (workspace/worktrees.py).
 
 from __future__ import annotations
 
-from parley.permissions.base import View, Way
-from parley.permissions.paths.patterns import beneath
+from parley.permissions.base import Filesystem, ResolvedPath
+from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rule import Behavior, Rule
-from parley.permissions.rules import EDITORS, Rules, lies_in
+from parley.permissions.rules import EDIT_TOOLS, RuleSet, is_within
 from parley.workspace.base import Worktree
 
 
-class Apart(Rules, frozen=True, kw_only=True, dict=True):
-    around: Rules
+class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
+    session_rules: RuleSet
     """The session's own."""
     worktree: Worktree
 
     @classmethod
-    def made(cls, rules: Rules, worktree: Worktree) -> Apart:
+    def for_worktree(cls, rules: RuleSet, worktree: Worktree) -> WorktreeRules:
         return cls(
             cwd=worktree.cwd,
             rules=rules.rules,
             folders=rules.folders,
             readable=(*rules.readable, rules.cwd),
             repository=rules.repository,
-            around=rules,
+            session_rules=rules,
             worktree=worktree,
         )
 
-    def is_at_hand(self, way: Way, view: View) -> bool:
-        return super().is_at_hand(way, view) or lies_in(way, (self.around.cwd,), view)
+    def is_readable(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
+        return super().is_readable(resolved, fs) or is_within(resolved, (self.session_rules.cwd,), fs)
 
-    def count_in(self, cwd: Way | None) -> bool:
+    def allows_commands_in(self, cwd: ResolvedPath | None) -> bool:
         """Commands in the person's checkout are for somebody to be asked about."""
         return cwd is not None and not any(map(self.worktree.is_left_alone, cwd.names))
 
-    def bare(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
-        return None if behavior == "allow" and tool in EDITORS else super().bare(behavior, tool, server)
+    def find_tool_rule(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
+        return None if behavior == "allow" and tool in EDIT_TOOLS else super().find_tool_rule(behavior, tool, server)
 
-    def whole(self, way: Way, tool: str) -> Rule | None:
-        is_ours = way.real is not None and all(map(self._is_place_to_work, way.names))
-        return super().bare("allow", tool) if is_ours else None
+    def find_tool_rule_for_file(self, resolved: ResolvedPath, tool: str) -> Rule | None:
+        is_ours = resolved.real is not None and all(map(self._is_writable, resolved.names))
+        return super().find_tool_rule("allow", tool) if is_ours else None
 
-    def _is_place_to_work(self, path: str) -> bool:
-        places = (self.worktree.path, *self.folders)
-        return not self.worktree.is_left_alone(path) and any(beneath(path, place) is not None for place in places)
+    def _is_writable(self, path: str) -> bool:
+        roots = (self.worktree.path, *self.folders)
+        return not self.worktree.is_left_alone(path) and any(relative_parts(path, root) is not None for root in roots)
 
-    def _denies(self, rule: Rule, path: str, view: View) -> bool:
+    def _rule_denies(self, rule: Rule, path: str, fs: Filesystem) -> bool:
         names = dict.fromkeys((path, self.worktree.original(path)))
-        return any(self.around._denies(rule, name, view) for name in names)
+        return any(self.session_rules._rule_denies(rule, name, fs) for name in names)
 
-    def _allows(self, rule: Rule, path: str, view: View) -> bool:
-        return not self.worktree.is_left_alone(path) and self.around._allows(rule, self.worktree.original(path), view)
+    def _rule_allows(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+        return not self.worktree.is_left_alone(path) and self.session_rules._rule_allows(
+            rule, self.worktree.original(path), fs
+        )

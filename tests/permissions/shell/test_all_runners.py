@@ -15,16 +15,18 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from tree import Tree  # shared by the tests on permissions: their folder must be on the path first
 
-from parley.permissions.base import Allow, Deny, Request
+from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.rule import Rule, read_rule
-from parley.permissions.rules import Rules
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 
 
 def verdict(command: str, *denied: str) -> str:
-    read = [read_rule(text, "deny", "flag", "/w") for text in denied]
-    rules = Rules(cwd="/w", rules=tuple(rule for rule in read if isinstance(rule, Rule)))
-    decision = decide(Request(tool="Bash", input={"command": command}, cwd="/w"), rules, "bypassPermissions", Tree())
+    read = [parse_rule(text, "deny", "flag", "/w") for text in denied]
+    rules = RuleSet(cwd="/w", rules=tuple(rule for rule in read if isinstance(rule, Rule)))
+    decision = decide(
+        ToolRequest(tool="Bash", input={"command": command}, cwd="/w"), rules, "bypassPermissions", Tree()
+    )
     return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import Line, allowed_by, read
+from parley.permissions.shell import CommandLine, is_allowed_by, parse_strict
 
 
 def allowed(text: str, *patterns: str, cwd: str = "", writes: bool = False) -> bool:
-    line = read(text)
-    assert isinstance(line, Line), line
-    return allowed_by(line, patterns, cwd=cwd, writes=writes)
+    line = parse_strict(text)
+    assert isinstance(line, CommandLine), line
+    return is_allowed_by(line, patterns, cwd=cwd, writes=writes)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import canary  # a programme is no package: its folder must be on the path first
 import canary_links
 import canary_trees
 
-from parley.permissions.shell import Line, read
+from parley.permissions.shell import CommandLine, parse_strict
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("bash") or not canary.isolation(), reason="no bash, or no way to cage it"
@@ -84,8 +84,8 @@ def test_the_harness_sees_a_canary_that_ran(ground: canary.Ground, command: str)
 
 
 def test_the_harness_sees_a_file_that_was_written_and_words_that_nobody_judged(ground: canary.Ground) -> None:
-    line = read("ls a")
-    assert isinstance(line, Line)
+    line = parse_strict("ls a")
+    assert isinstance(line, CommandLine)
 
     ground.run("ls b; echo x > c; echo x > ../out/kept")
 
@@ -97,8 +97,8 @@ def test_the_harness_sees_a_file_that_was_written_and_words_that_nobody_judged(g
 
 @pytest.mark.parametrize("command", ["wc -l *.txt", "command wc -l *.txt", "timeout 5 nice wc -l ?.txt"])
 def test_a_pattern_may_become_file_names_behind_wrappers_too(ground: canary.Ground, command: str) -> None:
-    line = read(command)
-    assert isinstance(line, Line)
+    line = parse_strict(command)
+    assert isinstance(line, CommandLine)
     assert canary.is_allowed(line)
 
     ground.run(command)

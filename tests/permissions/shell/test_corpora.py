@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from parley.cli.judge import Judge
 
-from parley.permissions.shell import Line, allowed_by, finds, is_read_only, read, unresolved
+from parley.permissions.shell import CommandLine, find_denied, is_allowed_by, is_read_only, is_unresolved, parse_strict
 from parley.protocol.options import CliOptions
 
 HERE = Path(__file__).parent
@@ -22,8 +22,8 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def is_allowed(row: dict[str, Any]) -> bool:
-    line = read(row["command"], HOME)
-    return isinstance(line, Line) and (is_read_only(line) or allowed_by(line, row["allow"]))
+    line = parse_strict(row["command"], HOME)
+    return isinstance(line, CommandLine) and (is_read_only(line) or is_allowed_by(line, row["allow"]))
 
 
 def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_pat
     "row", [row for row in rows("everyday.jsonl") if not row["allow"]], ids=lambda row: row["command"]
 )
 def test_an_everyday_command_that_only_reads_needs_no_rule(row: dict[str, Any]) -> None:
-    line = read(row["command"])
+    line = parse_strict(row["command"])
 
-    assert isinstance(line, Line)
+    assert isinstance(line, CommandLine)
     assert is_read_only(line)
 
 
@@ -65,16 +65,16 @@ def test_a_hostile_command_is_not_allowed(row: dict[str, Any]) -> None:
     "row", [row for row in rows("hostile.jsonl") if row["expect"] == "found"], ids=lambda row: row["id"]
 )
 def test_a_denied_command_is_found_wherever_it_hides(row: dict[str, Any]) -> None:
-    assert finds(row["command"], row["deny"]) is not None, row["why"]
+    assert find_denied(row["command"], row["deny"]) is not None, row["why"]
 
 
 @pytest.mark.parametrize(
     "row", [row for row in rows("hostile.jsonl") if row["expect"] == "unresolved"], ids=lambda row: row["id"]
 )
 def test_a_command_only_known_when_it_runs_is_unresolved(row: dict[str, Any]) -> None:
-    assert unresolved(row["command"]), row["why"]
+    assert is_unresolved(row["command"]), row["why"]
 
 
 @pytest.mark.parametrize("row", rows("everyday.jsonl"), ids=lambda row: row["command"])
 def test_a_rule_about_something_else_finds_nothing_in_an_everyday_command(row: dict[str, Any]) -> None:
-    assert finds(row["command"], ["shutdown:*", "git push --force*", "dd *"]) is None
+    assert find_denied(row["command"], ["shutdown:*", "git push --force*", "dd *"]) is None

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from parley.permissions.paths.filesystem import MOST_ENTRIES, RealView
-from parley.permissions.shell import Line, Simple, read
-from parley.permissions.shell.expansion import Expanded, Look, expand
+from parley.permissions.paths.filesystem import MAX_ENTRIES, RealFilesystem
+from parley.permissions.shell import CommandLine, SimpleCommand, parse_strict
+from parley.permissions.shell.expansion import Expansion, GlobLookup, expand
 
 NAMES = (
     "a", "b", "ab", "aB", "a.b", "a b", "-", "-a", "]", "[", "[a]", "a]", "!", "^", "*", "?", "\\", "0", "10", "z",
@@ -35,16 +35,16 @@ def made(root: Path) -> None:
     (root / "gone").symlink_to("nowhere")
 
 
-def look() -> Look:
-    view = RealView("/")
-    return Look(lambda path: view.entries(path, MOST_ENTRIES), view.has)
+def look() -> GlobLookup:
+    view = RealFilesystem("/")
+    return GlobLookup(lambda path: view.entries(path, MAX_ENTRIES), view.exists)
 
 
-def patterns(random: Random) -> Iterator[Simple]:
+def patterns(random: Random) -> Iterator[SimpleCommand]:
     while True:
         word = "".join(random.choice(PIECES) for _ in range(random.randint(1, 5)))
-        line = read(f"echo {word}")
-        if isinstance(line, Line) and len(line.commands) == 1 and line.commands[0].globs == (1,):
+        line = parse_strict(f"echo {word}")
+        if isinstance(line, CommandLine) and len(line.commands) == 1 and line.commands[0].globs == (1,):
             yield line.commands[0]
 
 
@@ -65,7 +65,7 @@ def test_all_that_bash_finds_is_found(tmp_path: Path, locale: str) -> None:
 
     for command, names in zip(chosen, found, strict=True):
         expanded = expand(command.words[1], str(tmp_path), look())
-        assert isinstance(expanded, Expanded)
+        assert isinstance(expanded, Expansion)
         there = {os.path.normpath(name) for name in names if os.path.lexists(tmp_path / name)}
         assert there <= set(map(os.path.normpath, expanded.words)), command.text
 
@@ -89,12 +89,12 @@ def test_what_is_not_a_link_is_told(tmp_path: Path) -> None:
     assert found is not None
     assert links is not None
     assert (found.words, sorted(links.words)) == (("d",), ["gone"])
-    assert links.plain == ()
-    assert found.plain == (f"{tmp_path}/d",)
+    assert links.non_links == ()
+    assert found.non_links == (f"{tmp_path}/d",)
 
 
 def test_a_pattern_without_a_file_stands_for_itself(tmp_path: Path) -> None:
-    assert expand("no*such", str(tmp_path), look()) == Expanded(("no*such",), (f"{tmp_path}/",), ())
+    assert expand("no*such", str(tmp_path), look()) == Expansion(("no*such",), (f"{tmp_path}/",), ())
 
 
 @pytest.mark.parametrize("word", ["*" * 2_000, "a*\"$(cat <<'E'\nx\nE\n)\""])
@@ -103,4 +103,4 @@ def test_what_cannot_be_looked_at_is_not_guessed(tmp_path: Path, word: str) -> N
 
 
 def test_a_folder_with_too_many_names_is_not_guessed() -> None:
-    assert expand("*", "/w", Look(lambda path: None, lambda path: True)) is None
+    assert expand("*", "/w", GlobLookup(lambda path: None, lambda path: True)) is None

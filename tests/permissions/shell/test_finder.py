@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import Found, finds, unresolved
-from parley.permissions.shell.denied.search import MOST_CHARACTERS, over_budget, surveyed
+from parley.permissions.shell import DenyMatch, find_denied, is_unresolved
+from parley.permissions.shell.denied.search import MAX_CHARACTERS, explain_over_budget, survey_command
 
 
 def test_the_pattern_and_the_part_that_it_speaks_of_are_told() -> None:
-    assert finds("ls && sudo /bin/rm -rf x", ["git push:*", "rm:*"]) == Found("rm:*", "rm -rf x")
+    assert find_denied("ls && sudo /bin/rm -rf x", ["git push:*", "rm:*"]) == DenyMatch("rm:*", "rm -rf x")
 
 
 def test_without_patterns_nothing_is_found() -> None:
-    assert finds("rm x", []) is None
+    assert find_denied("rm x", []) is None
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_without_patterns_nothing_is_found() -> None:
     ],
 )  # fmt: skip
 def test_a_word_that_is_no_command_is_not_found(command: str) -> None:
-    assert finds(command, ["rm", "rm x:*"]) is None
+    assert find_denied(command, ["rm", "rm x:*"]) is None
 
 
 @pytest.mark.parametrize(
@@ -38,46 +38,46 @@ def test_a_word_that_is_no_command_is_not_found(command: str) -> None:
     ],
 )  # fmt: skip
 def test_a_command_whose_words_are_known_is_resolved(command: str) -> None:
-    assert unresolved(command) == (command == "bash -c ls $x")
+    assert is_unresolved(command) == (command == "bash -c ls $x")
 
 
 @pytest.mark.parametrize(
     "command", ["ls " + "a" * 10_000, "ls\x00", "echo 'x", "if true", "sudo $x", "bash -s", "bash $x"]
 )
 def test_what_cannot_be_read_is_unresolved(command: str) -> None:
-    assert unresolved(command)
+    assert is_unresolved(command)
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "ls " + "a" * MOST_CHARACTERS,
+        "ls " + "a" * MAX_CHARACTERS,
         "env " * 50 + "rm x",
         "git " + "-a " * 200 + "push",
         "find . " + "-exec a " * 200,
         "eval " * 20 + "ls",
-        ";".join(f"a{number}" for number in range(24_000))[:MOST_CHARACTERS],
+        ";".join(f"a{number}" for number in range(24_000))[:MAX_CHARACTERS],
     ],
     ids=["length", "wrappers", "options", "runs", "depth", "commands"],
 )
 def test_what_costs_too_much_is_over_budget_and_unresolved(command: str) -> None:
-    assert over_budget(command, ["never"])
-    assert finds(command, ["never"]) is None
-    assert unresolved(command)
+    assert explain_over_budget(command, ["never"])
+    assert find_denied(command, ["never"]) is None
+    assert is_unresolved(command)
 
 
 def test_a_denied_command_is_found_at_both_ends_of_what_is_over_budget() -> None:
-    filling = "ls " + "a" * MOST_CHARACTERS
+    filling = "ls " + "a" * MAX_CHARACTERS
 
-    assert finds(f"rm x; {filling}", ["rm:*"]) == Found("rm:*", "rm x")
-    assert finds(f"{filling}; rm x", ["rm:*"]) == Found("rm:*", "rm x")
+    assert find_denied(f"rm x; {filling}", ["rm:*"]) == DenyMatch("rm:*", "rm x")
+    assert find_denied(f"{filling}; rm x", ["rm:*"]) == DenyMatch("rm:*", "rm x")
 
 
 def test_more_parts_than_can_be_compared_with_the_rules_are_over_budget() -> None:
     command, patterns = "; ".join(f"a{number}" for number in range(90)), [f"b{number}:*" for number in range(1_000)]
 
-    assert over_budget(command, patterns[:10]) == ""
-    assert "too many parts to compare with 1,000 rules" in over_budget(command, patterns)
+    assert explain_over_budget(command, patterns[:10]) == ""
+    assert "too many parts to compare with 1,000 rules" in explain_over_budget(command, patterns)
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_more_parts_than_can_be_compared_with_the_rules_are_over_budget() -> Non
     ],
 )
 def test_words_are_resolved_as_far_as_they_can_be(command: str, part: str) -> None:
-    assert part in surveyed(command).parts
+    assert part in survey_command(command).parts

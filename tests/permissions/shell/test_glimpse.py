@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import Glimpse, Line, glimpse, read, runs_more
-from parley.permissions.shell.denied.mentions import MOST_FOLDERS, MOST_NAMES, searches
+from parley.permissions.shell import CommandLine, Mentions, find_mentions, has_nested_commands, parse_strict
+from parley.permissions.shell.denied.mentions import MAX_FOLDERS, MAX_NAMES, reads_whole_folders
 
 
-def seen(text: str) -> Glimpse:
-    line = read(text)
-    return glimpse(text, "/w", "/home/me", line if isinstance(line, Line) else None)
+def seen(text: str) -> Mentions:
+    line = parse_strict(text)
+    return find_mentions(text, "/w", "/home/me", line if isinstance(line, CommandLine) else None)
 
 
 @pytest.mark.parametrize(
@@ -84,31 +84,31 @@ def test_patterns_are_told_where_no_proof_was_made_of_them() -> None:
     ],
 )
 def test_what_reads_whole_folders_is_known(words: str, expected: bool) -> None:
-    assert searches(words.split()) is expected
+    assert reads_whole_folders(words.split()) is expected
 
 
 def test_a_search_counts_wherever_it_is_run() -> None:
-    assert seen("sudo grep -r x .").searches
-    assert not seen("sudo grep x a").searches
+    assert seen("sudo grep -r x .").reads_whole_folders
+    assert not seen("sudo grep x a").reads_whole_folders
 
 
 def test_more_names_than_anybody_looks_at_are_told_as_too_many() -> None:
     few = seen("prog " + " ".join(f"a{number}" for number in range(10)))
-    many = seen("prog " + " ".join(f"a{number}" for number in range(MOST_NAMES + 1)) + "; prog b")
+    many = seen("prog " + " ".join(f"a{number}" for number in range(MAX_NAMES + 1)) + "; prog b")
 
     assert (few.too_many, many.too_many) == (False, True)
-    assert len(many.words) == MOST_NAMES
+    assert len(many.words) == MAX_NAMES
 
 
 def test_folders_are_followed_up_to_a_number() -> None:
-    text = "; ".join(f"cd {number}" for number in range(2 * MOST_FOLDERS)) + "; sudo cat a"
+    text = "; ".join(f"cd {number}" for number in range(2 * MAX_FOLDERS)) + "; sudo cat a"
 
-    assert len(seen(text).reads) == MOST_FOLDERS
+    assert len(seen(text).reads) == MAX_FOLDERS
 
 
 @pytest.mark.parametrize(("text", "expected"), [("npm test", False), ("sudo npm test", True), ("bash -c ls", True)])
 def test_a_command_in_the_words_of_another_is_told(text: str, expected: bool) -> None:
-    line = read(text)
+    line = parse_strict(text)
 
-    assert isinstance(line, Line)
-    assert runs_more(line) is expected
+    assert isinstance(line, CommandLine)
+    assert has_nested_commands(line) is expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import matches
-from parley.permissions.shell.rule_patterns import is_exact, is_open
+from parley.permissions.shell.rule_patterns import is_exact, is_open_ended
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_a_pattern_does_not_match(pattern: str, command: str) -> None:
 def test_a_pattern_knows_whether_it_has_a_star_and_whether_one_at_its_end(
     pattern: str, exact: bool, opened: bool
 ) -> None:
-    assert (is_exact(pattern), is_open(pattern)) == (exact, opened)
+    assert (is_exact(pattern), is_open_ended(pattern)) == (exact, opened)

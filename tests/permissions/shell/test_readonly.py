@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import Line, is_read_only, read
+from parley.permissions.shell import CommandLine, is_read_only, parse_strict
 
 
 def reads_only(text: str, cwd: str = "") -> bool:
-    line = read(text)
-    assert isinstance(line, Line), line
+    line = parse_strict(text)
+    assert isinstance(line, CommandLine), line
     return is_read_only(line, cwd=cwd)
 
 

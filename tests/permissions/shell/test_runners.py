@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import finds, unresolved
-from parley.permissions.shell.denied.interpreters import places, texts
-from parley.permissions.shell.denied.search import may_find, over_budget
+from parley.permissions.shell import find_denied, is_unresolved
+from parley.permissions.shell.denied.interpreters import find_command_positions, find_shell_texts
+from parley.permissions.shell.denied.search import explain_over_budget, may_find_denied
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from parley.permissions.shell.denied.search import may_find, over_budget
     ids=" ".join,
 )
 def test_the_words_that_a_shell_may_read_are_told(words: list[str], expected: list[str]) -> None:
-    assert list(texts(words[0], words)) == expected
+    assert list(find_shell_texts(words[0], words)) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_words_that_a_shell_may_read_are_told(words: list[str], expected: li
 def test_the_places_where_a_command_may_begin_are_told(words: str, expected: list[int]) -> None:
     literal = words.split()
 
-    assert list(places(literal[0], literal)) == expected
+    assert list(find_command_positions(literal[0], literal)) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,23 +97,23 @@ def test_the_places_where_a_command_may_begin_are_told(words: str, expected: lis
 def test_a_word_only_known_at_run_time_may_be_what_a_pattern_speaks_of(
     command: str, pattern: str, expected: bool
 ) -> None:
-    assert may_find(command, [pattern]) is expected
+    assert may_find_denied(command, [pattern]) is expected
 
 
 def test_a_container_with_more_words_than_are_looked_at_is_over_budget() -> None:
-    assert over_budget("docker run " + "a " * 200)
+    assert explain_over_budget("docker run " + "a " * 200)
 
 
 def test_an_image_that_is_not_known_is_no_command_that_is_not_known() -> None:
-    assert not unresolved("docker run $IMAGE ls")
+    assert not is_unresolved("docker run $IMAGE ls")
 
 
 @pytest.mark.parametrize(
     "command", ["at now <<< 'rm x'", "batch <<< 'rm x'", "source /dev/stdin <<< 'rm x'", ". - <<< 'rm x'"]
 )
 def test_what_reads_commands_from_its_input_is_searched(command: str) -> None:
-    assert finds(command, ["rm:*"]) is not None
+    assert find_denied(command, ["rm:*"]) is not None
 
 
 def test_a_file_that_is_sourced_is_not_its_input() -> None:
-    assert finds("source a <<< 'rm x'", ["rm x"]) is None
+    assert find_denied("source a <<< 'rm x'", ["rm x"]) is None

@@ -11,14 +11,14 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from tree import Tree  # the folder above has it
 
-from parley.permissions.shell import Line, Targets, read, steps, targets
-from parley.permissions.shell.targets import MOST_FOLDERS
+from parley.permissions.shell import CommandLine, Targets, find_steps, find_targets, parse_strict
+from parley.permissions.shell.targets import MAX_FOLDERS
 
 
 def found(text: str) -> Targets:
-    line = read(text)
-    assert isinstance(line, Line), line
-    return targets(line, "/w")
+    line = parse_strict(text)
+    assert isinstance(line, CommandLine), line
+    return find_targets(line, "/w")
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_change_of_folder_is_followed(text: str, writes: tuple[str, ...], unkn
 
 
 def seen(text: str, tree: Tree) -> Targets:
-    line = read(text)
-    assert isinstance(line, Line), line
-    return targets(line, "/w", tree)
+    line = parse_strict(text)
+    assert isinstance(line, CommandLine), line
+    return find_targets(line, "/w", tree)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def seen(text: str, tree: Tree) -> Targets:
 def test_files_are_those_that_are_there(text: str, reads: tuple[str, ...]) -> None:
     tree = Tree({"/w/link": "/elsewhere/deep"}, ["/w/a.py", "/w/b.py", "/w/sub/c.py"])
 
-    assert seen(text, tree) == Targets(reads=reads, plain=seen(text, tree).plain)
+    assert seen(text, tree) == Targets(reads=reads, non_links=seen(text, tree).non_links)
 
 
 @pytest.mark.parametrize("text", ["cd -", "cd -- -", "cd +1", "pushd a", "popd", "CDPATH=/x; cd a", "HOME=/x; cd"])
 def test_a_folder_that_is_not_known_is_a_doubt(text: str) -> None:
-    assert "It is not known which folder" in seen(f"{text} && cat a", Tree()).doubt
+    assert "It is not known which folder" in seen(f"{text} && cat a", Tree()).unknown_reason
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_a_folder_that_is_not_known_is_a_doubt(text: str) -> None:
 def test_what_is_too_much_to_look_at_is_a_doubt(text: str) -> None:
     found = seen(text, Tree())
 
-    assert found.doubt
+    assert found.unknown_reason
     assert found.unknown
 
 
 def test_the_folders_of_a_line_are_bounded() -> None:
-    line = read(";".join(f"cd a{number}" for number in range(45)))
-    assert isinstance(line, Line)
+    line = parse_strict(";".join(f"cd a{number}" for number in range(45)))
+    assert isinstance(line, CommandLine)
 
-    assert max(len(step.folders) for step in steps(line, "/w", Tree())) <= MOST_FOLDERS
+    assert max(len(step.folders) for step in find_steps(line, "/w", Tree())) <= MAX_FOLDERS

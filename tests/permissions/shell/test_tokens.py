@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.permissions.shell import Line, Redirect, Simple, Unclear, read
+from parley.permissions.shell import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
 
 
-def commands(text: str) -> tuple[Simple, ...]:
-    line = read(text)
-    assert isinstance(line, Line), line
+def commands(text: str) -> tuple[SimpleCommand, ...]:
+    line = parse_strict(text)
+    assert isinstance(line, CommandLine), line
     return line.commands
 
 
@@ -178,7 +178,7 @@ def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
     ],
 )
 def test_what_cannot_be_proven_is_unclear(text: str, reason: str) -> None:
-    assert read(text) == Unclear(reason)
+    assert parse_strict(text) == Unclear(reason)
 
 
 def test_a_command_as_long_as_the_limit_is_read() -> None:
@@ -187,9 +187,9 @@ def test_a_command_as_long_as_the_limit_is_read() -> None:
 
 @given(st.text(alphabet=" \t\n'\"\\|&;<>()$`*?[]{}~#!^=%ab2-/.é\r", max_size=40))
 def test_whatever_the_text_the_tokenizer_answers_and_its_words_come_from_it(text: str) -> None:
-    line = read(text)
+    line = parse_strict(text)
 
-    if isinstance(line, Line):
+    if isinstance(line, CommandLine):
         assert all(command.text.removesuffix(command.document or "") in text for command in line.commands)
         assert all((command.document or "") in text for command in line.commands)
         assert all(word in command.text for command in line.commands for word in command.words)
@@ -215,7 +215,7 @@ def test_a_quoted_here_document_is_a_word(body: str, value: str) -> None:
 
 @pytest.mark.parametrize("body", ["EOF\nid\n", "EOF id\n", "EOF;id\n", "EOFx\n", 'a) "\n'])
 def test_a_here_document_that_may_end_elsewhere_is_unclear(body: str) -> None:
-    assert isinstance(read(DOCUMENT.format(body)), Unclear)
+    assert isinstance(parse_strict(DOCUMENT.format(body)), Unclear)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_here_document_that_may_end_elsewhere_is_unclear(body: str) -> None:
     ],
 )
 def test_every_other_here_document_in_a_word_is_unclear(text: str) -> None:
-    assert isinstance(read(text), Unclear)
+    assert isinstance(parse_strict(text), Unclear)
 
 
 def test_the_status_of_the_last_command_is_marked_as_not_known() -> None:
@@ -240,7 +240,7 @@ def test_the_status_of_the_last_command_is_marked_as_not_known() -> None:
 
 @pytest.mark.parametrize("text", ["$? x", "X=$? ls", "ls > $?", "[ a", "[", "[x ]", "[[ a ]]"])
 def test_a_status_or_a_bracket_in_the_wrong_place_is_unclear(text: str) -> None:
-    assert isinstance(read(text), Unclear)
+    assert isinstance(parse_strict(text), Unclear)
 
 
 def test_a_lone_bracket_is_no_pattern() -> None:
@@ -251,12 +251,12 @@ def test_a_lone_bracket_is_no_pattern() -> None:
 
 @given(st.lists(st.text("abT=-./:,@%+012", min_size=1, max_size=6) | st.sampled_from(["time", "if", "in"]), min_size=1))
 def test_a_plain_line_is_read_as_it_would_be_with_quotes_in_it(words: list[str]) -> None:
-    line, quoted = read(" ".join(words)), read(" ".join(["ls;", *words, "''"]))
+    line, quoted = parse_strict(" ".join(words)), parse_strict(" ".join(["ls;", *words, "''"]))
 
-    if isinstance(line, Line) and not line.commands[0].argv:
+    if isinstance(line, CommandLine) and not line.commands[0].argv:
         return  # Nothing but assignments: with a word behind it, it is another line.
-    assert isinstance(line, Line) == isinstance(quoted, Line)
-    if isinstance(line, Line) and isinstance(quoted, Line):
+    assert isinstance(line, CommandLine) == isinstance(quoted, CommandLine)
+    if isinstance(line, CommandLine) and isinstance(quoted, CommandLine):
         assert (*line.commands[0].argv, "") == quoted.commands[1].argv
         assert line.commands[0].assignments == quoted.commands[1].assignments
 
@@ -343,15 +343,15 @@ def test_here_documents_may_follow_each_other() -> None:
     ],
 )
 def test_every_other_here_document_is_unclear(text: str) -> None:
-    assert isinstance(read(text), Unclear)
+    assert isinstance(parse_strict(text), Unclear)
 
 
 # Tildes.
 
 
-def at_home(text: str, home: str | None = "/home/me") -> tuple[Simple, ...]:
-    line = read(text, home)
-    assert isinstance(line, Line), line
+def at_home(text: str, home: str | None = "/home/me") -> tuple[SimpleCommand, ...]:
+    line = parse_strict(text, home)
+    assert isinstance(line, CommandLine), line
     return line.commands
 
 
@@ -381,7 +381,7 @@ def test_a_redirection_may_lead_home() -> None:
 
 @pytest.mark.parametrize("home", [None, "", "home/me", "~", "/h*", "/a\nb"])
 def test_without_a_home_folder_a_tilde_is_unclear(home: str | None) -> None:
-    assert read("cat ~/a", home) == Unclear("a tilde")
+    assert parse_strict("cat ~/a", home) == Unclear("a tilde")
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_without_a_home_folder_a_tilde_is_unclear(home: str | None) -> None:
     ],
 )
 def test_every_other_tilde_is_unclear(text: str) -> None:
-    assert isinstance(read(text, "/home/me"), Unclear)
+    assert isinstance(parse_strict(text, "/home/me"), Unclear)
 
 
 @pytest.mark.parametrize(
@@ -439,4 +439,4 @@ def test_every_other_tilde_is_unclear(text: str) -> None:
     ],
 )
 def test_a_tilde_is_unclear_where_the_line_may_change_home(text: str) -> None:
-    assert read(text, "/home/me") == Unclear("a tilde where HOME may change")
+    assert parse_strict(text, "/home/me") == Unclear("a tilde where HOME may change")

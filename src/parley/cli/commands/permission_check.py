@@ -17,7 +17,7 @@ from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.turn.tool_executor import permission_request
 from parley.errors import UsageError
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.tools.base import InvalidInput, PreparesInput, Tool, read_input
@@ -101,7 +101,7 @@ class PermissionChecker:
         tool, mode = self.tool(name), mode or self.mode
         self._context.cwd = cwd or self.basis.cwd
         if tool is None:
-            request = Request(
+            request = ToolRequest(
                 tool=canonical_name(name), input=input, cwd=self._context.cwd, plan_file=self._context.plan_file
             )
         else:

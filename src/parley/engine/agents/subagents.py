@@ -28,7 +28,7 @@ from parley.engine.agents.task import AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
 from parley.engine.tasks.task import RUNNING, new_run_id
 from parley.errors import SessionError, ToolError
-from parley.permissions.base import Allow, Request
+from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json
 from parley.tools.base import ToolOutput
 from parley.tools.delegation.calls import SEND, AgentInput
@@ -210,7 +210,7 @@ class Subagents:
         session = self._session
         mode = session.mode if parent is None else parent.conversation.mode()
         input = {"subagent_type": call.subagent_type, "description": call.description, "prompt": call.prompt}
-        request = Request(tool=AGENT, input=input, cwd=session.config.tool_context.cwd, reads_only=True)
+        request = ToolRequest(tool=AGENT, input=input, cwd=session.config.tool_context.cwd, reads_only=True)
         if not isinstance(session.config.policy.decide(request, mode), Allow):
             kind = call.subagent_type
             raise ToolError(f"A rule stands against agents of the type {kind!r}: it does not go on by a message.")

@@ -15,7 +15,7 @@ import msgspec
 from parley.engine.approval.request import build_can_use_tool
 from parley.engine.hooks.registry import HookRegistry
 from parley.host import HostError, HostGone
-from parley.permissions.base import Allow, Ask, BadUpdate, Decision, Deny, Permits, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json, Message, UnsetType, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.dialects import PermissionRequest
@@ -42,7 +42,7 @@ class ApprovalGate:
 
     def __init__(
         self,
-        policy: Permits,
+        policy: Policy,
         approver: Approver | None,
         *,
         prompt_tool: str | None = None,
@@ -87,7 +87,7 @@ class ApprovalGate:
         self._guarded = True
         self._approver, self._prompt_tool = host, None
 
-    def evaluate(self, request: Request, mode: str, *opinions: HookOpinion) -> Decision:
+    def evaluate(self, request: ToolRequest, mode: str, *opinions: HookOpinion) -> Decision:
         """What the rules and the mode say, given what hooks say, before anybody is asked."""
         decision = self.policy.decide(request, mode)
         for opinion in opinions:
@@ -95,15 +95,15 @@ class ApprovalGate:
 
             decision = apply_hook_decision(request, decision, opinion, lambda: self.policy.decide(request, "default"))
         if self._guarded and isinstance(decision, Allow):
-            return Ask(reason=GUARDED_REASON, reason_type="other", reach=decision.reach)
+            return Ask(reason=GUARDED_REASON, reason_type="other", scope=decision.scope)
         return decision
 
-    def is_denied_by_rule(self, request: Request, mode: str) -> bool:
+    def is_denied_by_rule(self, request: ToolRequest, mode: str) -> bool:
         decision = self.policy.decide(request, mode)
         return isinstance(decision, Deny) and decision.source == "rule"
 
     async def request_approval(
-        self, question: Ask, request: Request, call: ToolUse, tool: Tool, agent: Json | None = None
+        self, question: Ask, request: ToolRequest, call: ToolUse, tool: Tool, agent: Json | None = None
     ) -> Allow | Deny:
         """What the host says, or a hook that is faster. `agent` is the subagent that calls, as hooks are told."""
         agent_id = None if agent is None else agent["agent_id"]
@@ -126,7 +126,7 @@ class ApprovalGate:
         return msgspec.structs.replace(decision, source="hook", reason="PermissionRequest", reason_type="hook")
 
     async def _request_host(
-        self, question: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None
+        self, question: Ask, request: ToolRequest, call: ToolUse, tool: Tool, agent_id: str | None
     ) -> Allow | Deny:
         self._send(PermissionRequest(tool=call.name, params=call.input))
         if self._approver is None:
@@ -176,7 +176,7 @@ class ApprovalGate:
             return await approver.request(asked)
         return await self._pending.request(asked, lambda request_id: approver.request(asked, request_id))
 
-    def _parse_reply(self, answer: Any, question: Ask, request: Request, call: ToolUse, tool: Tool) -> Allow | Deny:
+    def _parse_reply(self, answer: Any, question: Ask, request: ToolRequest, call: ToolUse, tool: Tool) -> Allow | Deny:
         try:
             told: PermissionAnswer = convert(answer, PermissionAnswer)
         except msgspec.ValidationError as exc:
@@ -193,7 +193,7 @@ class ApprovalGate:
                 return deny_unclear(f"The answer to the permission request has a key that is not known: {misspelt}")
         try:
             self._apply_updates(told.updatedPermissions)
-        except BadUpdate as exc:
+        except InvalidUpdate as exc:
             text = f"The answer to the permission request has updates that are wrong: {exc}"
             self._warn(f"{text}; none of them is applied or stored")
             return deny_unclear(text)
@@ -208,13 +208,13 @@ class ApprovalGate:
         if mode is not None:
             self._set_mode(mode)
 
-    def _reevaluate(self, input: Json, question: Ask, request: Request) -> Allow | Deny:
+    def _reevaluate(self, input: Json, question: Ask, request: ToolRequest) -> Allow | Deny:
         """A host may change the input, but not into one that a rule denies."""
         again = self.policy.decide(msgspec.structs.replace(request, input=input), "default")
         if isinstance(again, Deny):
             return again
         # What was shown is what was approved, so an input as it was keeps the reach it had then.
-        return Allow(input=input, source="host", reach=question.reach if input == request.input else again.reach)
+        return Allow(input=input, source="host", scope=question.scope if input == request.input else again.scope)
 
 
 def make_gate(session: Session) -> ApprovalGate:

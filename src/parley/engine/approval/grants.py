@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from parley.errors import SessionError
-from parley.permissions.base import BadUpdate, Permits
+from parley.permissions.base import InvalidUpdate, Policy
 from parley.protocol.base import Json
 from parley.protocol.messages.system import Status
 from parley.stores.base import Entry
@@ -46,12 +46,12 @@ class Grants:
                 self.mode = self._effective_mode(entry.message, entry.message["mode"])
                 self.previous_mode = self._effective_mode(entry.message, entry.message["before"]) or "default"
 
-    def restore(self, policy: Permits, warn: Callable[[str], None]) -> None:
+    def restore(self, policy: Policy, warn: Callable[[str], None]) -> None:
         """Give back what was granted before the session was resumed."""
         for update in (update for updates in self._updates for update in updates):
             try:
                 policy.update([update])  # one that is wrong must not cost those that restrict the session
-            except BadUpdate as exc:
+            except InvalidUpdate as exc:
                 warn(f"a grant on record cannot be read and does not count: {exc}")
 
     def updates_record(self, updates: Sequence[Json]) -> Json | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from parley.permissions.base import Allow, Ask, Decision, Deny, Request
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Struct
 
 HOOK = "hook"
@@ -29,7 +29,7 @@ class HookOpinion(Struct, frozen=True, kw_only=True):
 
 
 def apply_hook_decision(
-    request: Request, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
+    request: ToolRequest, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
 ) -> Decision:
     """The decision, given what the hooks say. `plainly` is what it would be in the default mode."""
     if isinstance(decision, Deny) and decision.source == "rule":
@@ -40,13 +40,13 @@ def apply_hook_decision(
     if opinion.behavior == "ask":
         if isinstance(decision, Deny):
             return decision  # nobody is asked in this mode
-        return Ask(reason=opinion.reason, reason_type=HOOK, reach=decision.reach)
+        return Ask(reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
     if isinstance(decision, Allow):
-        return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, reach=decision.reach)
+        return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
     beneath = decide_default()
-    if request.asks_person or not isinstance(beneath, Ask | Allow) or is_binding(beneath):
+    if request.asks_user or not isinstance(beneath, Ask | Allow) or is_binding(beneath):
         return decision
-    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, reach=beneath.reach)
+    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=beneath.scope)
 
 
 def is_binding(decision: Ask | Allow) -> bool:

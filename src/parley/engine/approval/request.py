@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from parley.engine.approval.input_digest import input_digest
-from parley.permissions.base import Ask, Request
+from parley.permissions.base import Ask, ToolRequest
 from parley.protocol.base import UNSET, UnsetType
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
@@ -37,7 +37,7 @@ BINDING_REASONS = frozenset({"rule", "safetyCheck"})
 
 
 def build_can_use_tool(
-    question: Ask, request: Request, call: ToolUse, tool: Tool, agent_id: str | None = None
+    question: Ask, request: ToolRequest, call: ToolUse, tool: Tool, agent_id: str | None = None
 ) -> CanUseTool:
     from parley.mcp.content import reveal  # few sessions ask
 
@@ -86,7 +86,7 @@ def title(name: str, shown: str, about: str) -> str:
     return (wanted or "Use {shown}?").format(about=about, shown=shown)
 
 
-def description(request: Request) -> str:
+def description(request: ToolRequest) -> str:
     """What a call is about, in few words: a path as it is seen from the working directory."""
     input = request.input
     if path := next((input[key] for key in PATHS if isinstance(input.get(key), str)), ""):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parley.errors import NotPossible
 from parley.models.catalog import ModelRef
-from parley.permissions.base import BadUpdate
+from parley.permissions.base import InvalidUpdate
 from parley.protocol.base import Json
 from parley.settings.base import PromptTemplate
 
@@ -40,7 +40,7 @@ class TurnOverrides:
         if not found:
             return
         # A rule that is there already stays when the turn is over.
-        there = {row["rule"] for row in policy.listed()["rules"] if row["behavior"] == "allow"}
+        there = {row["rule"] for row in policy.list_rules()["rules"] if row["behavior"] == "allow"}
         new = [
             {"toolName": match[1], **({"ruleContent": match[2]} if match[2] else {})}
             for match in found
@@ -49,7 +49,7 @@ class TurnOverrides:
         for rule in new:
             try:
                 policy.update([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
-            except BadUpdate as exc:
+            except InvalidUpdate as exc:
                 self._session.config.warn(f"{template.path}: allowed-tools: {exc}")
             else:
                 self._granted.append(rule)

@@ -128,7 +128,7 @@ class ToolHooks:
         if verdict.stopped is not None:
             why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
             text = f"PermissionRequest:{known[0]} hook error: {why}"
-            return Deny(message=text, source=HOOK, reason=why, reason_type=HOOK, stopped=verdict.stopped)
+            return Deny(message=text, source=HOOK, reason=why, reason_type=HOOK, stop_reason=verdict.stopped)
         answer = verdict.answer
         if answer is not None and answer.get("behavior") == "deny" and not isinstance(answer.get("message"), str):
             return {**answer, "message": "A hook denied the permission."}

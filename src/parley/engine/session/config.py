@@ -22,7 +22,7 @@ from parley.models.base import Model
 from parley.models.catalog import ModelInfo, ModelRef, model_info
 from parley.models.prices import Prices
 from parley.observer import NULL_OBSERVER, Observer
-from parley.permissions.base import Permits
+from parley.permissions.base import Policy
 from parley.protocol.base import Json, Message, Struct
 from parley.settings.base import DEFAULT_STYLE, PromptTemplate, SettingsAccess, SettingsValue
 from parley.stores.base import AgentInfo, Log
@@ -84,7 +84,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """The tools that the client runs."""
     task_output: OutputDirectory
     """Where the output of background tasks goes."""
-    policy: Permits
+    policy: Policy
     asks_host: bool = False
     """Whether permission questions go to the host."""
     prompt_tool: str | None = None

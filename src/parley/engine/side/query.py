@@ -131,6 +131,6 @@ def attach_to(session: Session, context: Context) -> SideQuery:
     context.ask_small_model = context.ask_small_model or side_query.ask_small
     context.consult = side_query.consult
     context.set_mode = session.permission_mode.change
-    context.hides = session.config.policy.hides
+    context.hides = session.config.policy.is_hidden
     context.strict_reads = model_info(session.conversation.model.name).must_read_first
     return side_query

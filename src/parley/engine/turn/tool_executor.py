@@ -21,7 +21,7 @@ from parley.engine.turn.in_flight import InFlightCalls
 from parley.engine.turn.tool_outcome import DecisionRecord, ToolOutcome, denied_outcome, unusable_call
 from parley.errors import ToolError
 from parley.models.accumulator import is_unreadable
-from parley.permissions.base import Allow, Ask, Deny, Request
+from parley.permissions.base import Allow, Ask, Deny, ToolRequest
 from parley.protocol.base import Json
 from parley.protocol.blocks import Block, ToolUse
 from parley.tools.base import (
@@ -218,7 +218,7 @@ class ToolExecutor:
 
     async def _call_tool(self, tool: Tool, decision: Allow, id: str) -> ToolOutput:
         """What the tool gives, or what became of it instead."""
-        reach = msgspec.structs.replace(decision.reach, call=id)
+        reach = msgspec.structs.replace(decision.scope, call=id)
         try:
             return await tool.run(read_input(tool, decision.input), self._context, reach)
         except InvalidInput as exc:
@@ -254,19 +254,19 @@ class ToolExecutor:
         self._append_event("permission", record)
 
 
-def permission_request(tool: Tool, input: Json, context: Context) -> Request:
+def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest:
     """What the decision on a call is about."""
-    return Request(
+    return ToolRequest(
         tool=tool.name,
         input=input,
         cwd=context.cwd,
         reads_only=tool.reads_only,
-        asks_person=always_asks(tool),
+        asks_user=always_asks(tool),
         plan_file=context.plan_file,
         runs_elsewhere=runs_elsewhere(tool),
         worktree=context.worktree,
         server=server_name(tool),
-        path=context.environment.get("PATH", ""),
+        search_path=context.environment.get("PATH", ""),
         home=context.environment.get("HOME", ""),
     )
 

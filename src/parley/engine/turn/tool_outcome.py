@@ -80,7 +80,7 @@ def denied_outcome(denial: Deny) -> ToolOutcome:
         output=ToolOutput(content=denial.message, detail=f"Error: {denial.message}", is_error=True),
         denied=denial,
         meta={"non_execution_kind": kind, "permission_decision": decision},
-        stop_reason=denial.stopped,
+        stop_reason=denial.stop_reason,
     )
 
 

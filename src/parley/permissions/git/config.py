@@ -1,7 +1,7 @@
 """What a repository's own configuration may say without naming a program, another repository or a server to ask.
 
-    for entry in parse(data):            # raises Unreadable
-        concern(entry)                   # "" for what is harmless
+    for entry in parse(data):            # raises UnreadableConfig
+        find_concern(entry)                   # "" for what is harmless
 
 Git runs what some keys say: `core.fsmonitor`, `diff.external`, `filter.x.clean`, `alias.x`, ... The list of such keys
 grows with every release, so the list here is of keys that are known to be harmless; any other key is a concern.
@@ -28,14 +28,14 @@ EMPTY = re.compile(rb"[ \t\r]*(?:[#;].*)?", re.DOTALL)
 BARE = re.compile(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t\r]*(?:[#;].*)?", re.DOTALL)
 
 
-MOST_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 
 
-class Unreadable(Exception):
+class UnreadableConfig(Exception):
     """The file is not as git itself writes it."""
 
 
-class Entry(Struct, frozen=True):
+class ConfigEntry(Struct, frozen=True):
     section: str
     subsection: str | None
     name: str
@@ -47,36 +47,36 @@ class Entry(Struct, frozen=True):
         return ".".join(part for part in (self.section, self.subsection, self.name) if part is not None)
 
 
-def entry_of(key: str, value: str | None) -> Entry:
+def make_entry(key: str, value: str | None) -> ConfigEntry:
     """An entry as the command line spells it."""
     section, _, rest = key.partition(".")
     subsection, dot, name = rest.rpartition(".")
-    return Entry(section.lower(), subsection if dot else None, name.lower(), value)
+    return ConfigEntry(section.lower(), subsection if dot else None, name.lower(), value)
 
 
 @lru_cache(maxsize=256)
-def parse(data: bytes) -> tuple[Entry, ...]:
+def parse(data: bytes) -> tuple[ConfigEntry, ...]:
     """The entries of a configuration file. A line that takes more than one look raises Unreadable."""
     if b"\0" in data:
-        raise Unreadable("there is a NUL in it")  # git ends a key there, and it becomes another
-    found: list[Entry] = []
+        raise UnreadableConfig("there is a NUL in it")  # git ends a key there, and it becomes another
+    found: list[ConfigEntry] = []
     section: tuple[str, str | None] | None = None
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if EMPTY.fullmatch(line):
             continue
         if header := HEADER.fullmatch(line):
-            section = _section(header)
+            section = _parse_section(header)
             continue
         variable = BARE.fullmatch(line) or VARIABLE.fullmatch(line)
         if variable is None or section is None:
-            raise Unreadable(f"line {number} cannot be read")
+            raise UnreadableConfig(f"line {number} cannot be read")
         raw = variable[2] if variable.re is VARIABLE else None
-        value = None if raw is None else _value(raw, number)
-        found.append(Entry(*section, variable[1].decode().lower(), value))
+        value = None if raw is None else _parse_value(raw, number)
+        found.append(ConfigEntry(*section, variable[1].decode().lower(), value))
     return tuple(found)
 
 
-def _section(header: re.Match[bytes]) -> tuple[str, str | None]:
+def _parse_section(header: re.Match[bytes]) -> tuple[str, str | None]:
     name, dot, rest = header[1].decode().lower().partition(".")
     if header[2] is None:
         return name, rest if dot else None
@@ -84,19 +84,19 @@ def _section(header: re.Match[bytes]) -> tuple[str, str | None]:
     return name, f"{rest}.{quoted}" if dot else quoted
 
 
-def _value(raw: bytes, number: int) -> str:
+def _parse_value(raw: bytes, number: int) -> str:
     """Without quotes and comment. Escapes other than a quote and a backslash, and further lines, are refused."""
-    text, quoted, place = "", False, 0
+    text, quoted, index = "", False, 0
     source = raw.decode("utf-8", "surrogateescape").strip(" \t\r")
     kept = 0
-    while place < len(source):
-        char = source[place]
-        place += 1
+    while index < len(source):
+        char = source[index]
+        index += 1
         if char == "\\":
-            if place == len(source) or source[place] not in '"\\tn':
-                raise Unreadable(f"line {number} cannot be read")
-            text += {"t": "\t", "n": "\n"}.get(source[place], source[place])
-            place += 1
+            if index == len(source) or source[index] not in '"\\tn':
+                raise UnreadableConfig(f"line {number} cannot be read")
+            text += {"t": "\t", "n": "\n"}.get(source[index], source[index])
+            index += 1
             kept = len(text)
         elif char == '"':
             quoted = not quoted
@@ -107,19 +107,19 @@ def _value(raw: bytes, number: int) -> str:
             text += char
             kept = len(text) if quoted or char not in " \t\r" else kept
     if quoted:
-        raise Unreadable(f"line {number} cannot be read")
+        raise UnreadableConfig(f"line {number} cannot be read")
     return text[:kept]
 
 
 # What is harmless.
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 SECTIONS = {
-    "core": names(
+    "core": word_set(
         "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol "
         "safecrlf quotepath abbrev bigfilethreshold compression loosecompression deltabasecachelimit packedgitlimit "
         "packedgitwindowsize preloadindex untrackedcache commitgraph multipackindex sparsecheckout sparsecheckoutcone "
@@ -128,93 +128,93 @@ SECTIONS = {
         "prefersymlinkrefs usereplacerefs disambiguate filesreflocktimeout packedrefstimeout maxtreedepth "
         "checkroundtripencoding unsetenvvars worktree hookspath"
     ),
-    "extensions": names(
+    "extensions": word_set(
         "worktreeconfig objectformat compatobjectformat preciousobjects refstorage relativeworktrees noop noop-v1"
     ),
-    "user": names("name email signingkey useconfigonly"),
-    "author": names("name email"),
-    "committer": names("name email"),
-    "init": names("defaultbranch"),
-    "pull": names("rebase ff"),
-    "push": names("default autosetupremote followtags gpgsign recursesubmodules useforceifincludes"),
-    "fetch": names("prune prunetags all parallel writecommitgraph recursesubmodules output showforcedupdates"),
-    "merge": names("ff conflictstyle renames renamelimit stat log autostash branchdesc directoryrenames"),
-    "rebase": names("autostash autosquash updaterefs stat missingcommitscheck abbreviatecommands rebasemerges"),
-    "rerere": names("enabled autoupdate"),
-    "commit": names("gpgsign verbose status cleanup"),
-    "tag": names("sort gpgsign forcesignannotated"),
-    "branch": names("autosetupmerge autosetuprebase sort"),
-    "checkout": names("defaultremote guess workers"),
-    "worktree": names("guessremote userelativepaths"),
-    "stash": names("showpatch showstat showincludeuntracked"),
-    "status": names(
+    "user": word_set("name email signingkey useconfigonly"),
+    "author": word_set("name email"),
+    "committer": word_set("name email"),
+    "init": word_set("defaultbranch"),
+    "pull": word_set("rebase ff"),
+    "push": word_set("default autosetupremote followtags gpgsign recursesubmodules useforceifincludes"),
+    "fetch": word_set("prune prunetags all parallel writecommitgraph recursesubmodules output showforcedupdates"),
+    "merge": word_set("ff conflictstyle renames renamelimit stat log autostash branchdesc directoryrenames"),
+    "rebase": word_set("autostash autosquash updaterefs stat missingcommitscheck abbreviatecommands rebasemerges"),
+    "rerere": word_set("enabled autoupdate"),
+    "commit": word_set("gpgsign verbose status cleanup"),
+    "tag": word_set("sort gpgsign forcesignannotated"),
+    "branch": word_set("autosetupmerge autosetuprebase sort"),
+    "checkout": word_set("defaultremote guess workers"),
+    "worktree": word_set("guessremote userelativepaths"),
+    "stash": word_set("showpatch showstat showincludeuntracked"),
+    "status": word_set(
         "showuntrackedfiles short branch relativepaths showstash aheadbehind renames renamelimit displaycommentprefix"
     ),
-    "log": names("date decorate abbrevcommit follow mailmap showroot graphcolors excludedecoration"),
-    "diff": names(
+    "log": word_set("date decorate abbrevcommit follow mailmap showroot graphcolors excludedecoration"),
+    "diff": word_set(
         "algorithm colormoved colormovedws renames renamelimit context interhunkcontext mnemonicprefix noprefix "
         "srcprefix dstprefix relative wserrorhighlight statgraphwidth statnamewidth wordregex indentheuristic "
         "suppressblankempty autorefreshindex dirstat ignoresubmodules"
     ),
-    "grep": names("linenumber column patterntype extendedregexp threads fullname fallbacktonoindex"),
-    "blame": names("coloring date showemail showroot blankboundary markunblamablelines markignoredlines"),
-    "apply": names("whitespace ignorewhitespace"),
-    "am": names("keepcr threeway"),
-    "gc": names(
+    "grep": word_set("linenumber column patterntype extendedregexp threads fullname fallbacktonoindex"),
+    "blame": word_set("coloring date showemail showroot blankboundary markunblamablelines markignoredlines"),
+    "apply": word_set("whitespace ignorewhitespace"),
+    "am": word_set("keepcr threeway"),
+    "gc": word_set(
         "auto autodetach autopacklimit aggressivedepth aggressivewindow bigpackthreshold cruftpacks packrefs "
         "pruneexpire worktreepruneexpire reflogexpire reflogexpireunreachable rerereresolved rerereunresolved "
         "writecommitgraph maxcruftsize logexpiry"
     ),
-    "pack": names(
+    "pack": word_set(
         "threads window depth windowmemory deltacachesize deltacachelimit compression usebitmaps usebitmapindex "
         "writebitmaphashcache writebitmaplookuptable usesparse island preferbitmaptips indexversion packsizelimit "
         "allowpackreuse writereverseindex readreverseindex"
     ),
-    "repack": names("usedeltabaseoffset packkeptobjects usedeltaislands writebitmaps updateserverinfo"),
-    "index": names("version threads sparse skiphash recordendofindexentries recordoffsettable"),
-    "feature": names("manyfiles experimental"),
-    "maintenance": names("auto strategy autodetach"),
-    "transfer": names("fsckobjects hiderefs unpacklimit advertisesid"),
-    "receive": names("denycurrentbranch denynonfastforwards denydeletes denydeletecurrent fsckobjects autogc"),
-    "http": names("postbuffer version lowspeedlimit lowspeedtime extraheader maxrequests"),
-    "gpg": names("format"),
-    "interactive": names("singlekey"),
-    "submodule": names("recurse active fetchjobs propagatebranches alternatelocation alternateerrorstrategy"),
-    "lfs": names(
+    "repack": word_set("usedeltabaseoffset packkeptobjects usedeltaislands writebitmaps updateserverinfo"),
+    "index": word_set("version threads sparse skiphash recordendofindexentries recordoffsettable"),
+    "feature": word_set("manyfiles experimental"),
+    "maintenance": word_set("auto strategy autodetach"),
+    "transfer": word_set("fsckobjects hiderefs unpacklimit advertisesid"),
+    "receive": word_set("denycurrentbranch denynonfastforwards denydeletes denydeletecurrent fsckobjects autogc"),
+    "http": word_set("postbuffer version lowspeedlimit lowspeedtime extraheader maxrequests"),
+    "gpg": word_set("format"),
+    "interactive": word_set("singlekey"),
+    "submodule": word_set("recurse active fetchjobs propagatebranches alternatelocation alternateerrorstrategy"),
+    "lfs": word_set(
         "repositoryformatversion url concurrenttransfers fetchinclude fetchexclude fetchrecentrefsdays "
         "fetchrecentcommitsdays fetchrecentalways pruneoffsetdays allowincompletepush locksverify skipdownloaderrors "
         "activitytimeout dialtimeout tlstimeout keepalive batch basictransfersonly"
     ),
-    "versionsort": names("suffix"),
-    "help": names("autocorrect"),
+    "versionsort": word_set("suffix"),
+    "help": word_set("autocorrect"),
 }  # fmt: skip
 """Keys without a subsection."""
 
 SUBSECTIONS = {
-    "remote": names(
+    "remote": word_set(
         "fetch push mirror prune prunetags tagopt skipdefaultupdate skipfetchall followremotehead gh-resolved "
         "glab-resolved"
     ),
-    "branch": names(
+    "branch": word_set(
         "remote merge rebase pushremote description vscode-merge-base gh-merge-base github-pr-owner-number "
         "github-pr-base-branch gk-merge-base gk-merge-target gk-last-accessed gk-last-modified"
     ),
-    "submodule": names("active branch path fetchrecursesubmodules ignore shallow"),
-    "diff": names("xfuncname funcname binary wordregex algorithm"),
-    "http": names("extraheader postbuffer version"),
-    "credential": names("username usehttppath"),
-    "lfs": names("access locksverify contenttype"),
-    "maintenance": names("enabled schedule"),
-    "gitflow": names("master develop feature bugfix release hotfix support versiontag"),
+    "submodule": word_set("active branch path fetchrecursesubmodules ignore shallow"),
+    "diff": word_set("xfuncname funcname binary wordregex algorithm"),
+    "http": word_set("extraheader postbuffer version"),
+    "credential": word_set("username usehttppath"),
+    "lfs": word_set("access locksverify contenttype"),
+    "maintenance": word_set("enabled schedule"),
+    "gitflow": word_set("master develop feature bugfix release hotfix support versiontag"),
 }
 """Keys with one, whatever it is."""
-ANY_KEY = names("color column advice gui git-town gitlens vscode")
+ANY_KEY = word_set("color column advice gui git-town gitlens vscode")
 """Sections that hold colours, hints, windows, and notes of other tools."""
-NETWORK = names("remote.promisor remote.partialclonefilter extensions.partialclone")
+NETWORK = word_set("remote.promisor remote.partialclonefilter extensions.partialclone")
 
 SCHEMELESS = re.compile(r"[A-Za-z0-9+.-]+::")
 """Before it stands the name of a program that git runs to reach a remote."""
-EDITORS = names("vi vim nvim nano emacs ed micro hx true :")
+EDITORS = word_set("vi vim nvim nano emacs ed micro hx true :")
 PAGER = re.compile(r"(?:cat|(?:less|more)(?: -[FRXSKi]+)*|)")
 HELPERS = frozenset(["", "store", "cache", "osxkeychain", "manager", "manager-core", "wincred", "libsecret"])
 LFS = {"clean": "git-lfs clean -- %f", "smudge": "git-lfs smudge -- %f", "process": "git-lfs filter-process"}
@@ -225,7 +225,7 @@ def _is_plain_url(value: str | None) -> bool:
     return value is not None and SCHEMELESS.match(value) is None and not value.startswith("-")
 
 
-VALUES: dict[tuple[str, bool, str], Callable[[Entry], bool]] = {
+VALUES: dict[tuple[str, bool, str], Callable[[ConfigEntry], bool]] = {
     # (section, with a subsection, name): whether the value is harmless.
     ("core", False, "fsmonitor"): lambda entry: SWITCH.fullmatch(entry.value or "") is not None,
     ("core", False, "pager"): lambda entry: PAGER.fullmatch(entry.value or "") is not None,
@@ -249,7 +249,7 @@ VALUES: dict[tuple[str, bool, str], Callable[[Entry], bool]] = {
 }
 
 
-def concern(entry: Entry) -> Concern:
+def find_concern(entry: ConfigEntry) -> Concern:
     """What an entry may bring git to. Paths (`core.worktree`, `core.hooksPath`) are looked at elsewhere."""
     section, has_subsection, name = entry.section, entry.subsection is not None, entry.name
     if section in ANY_KEY:
@@ -267,21 +267,21 @@ def concern(entry: Entry) -> Concern:
 # What may be shown.
 
 TOKEN = re.compile(r"https?://(?:[^/\s\"@:]*:[^/\s\"@]+|[^/\s\"@:]{20,}|gh[a-z]_[^/\s\"@]+|glpat-[^/\s\"@]+)@")
-SHOWN = names(
+PRINTABLE_SECTIONS = word_set(
     "user author committer core branch init pull push color merge diff rebase commit tag fetch status log remote gpg "
     "extensions index feature submodule rerere column advice"
 )
 
 
-def is_shown(key: str) -> bool:
+def is_safe_to_print(key: str) -> bool:
     """Whether the value of a key, spelled as on the command line, is no secret, unless it is a URL with one in it."""
-    entry = entry_of(key, "")
-    if entry.section not in SHOWN:
+    entry = make_entry(key, "")
+    if entry.section not in PRINTABLE_SECTIONS:
         return False
-    return is_url(key) or entry.section in ANY_KEY or _is_listed(entry)
+    return is_url(key) or entry.section in ANY_KEY or _is_harmless(entry)
 
 
-def _is_listed(entry: Entry) -> bool:
+def _is_harmless(entry: ConfigEntry) -> bool:
     known = SECTIONS if entry.subsection is None else SUBSECTIONS
     return entry.name in known.get(entry.section, frozenset()) or (entry.section == "core" and entry.name == "editor")
 

@@ -5,75 +5,77 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from parley.permissions.base import View
+from parley.permissions.base import Filesystem
 from parley.permissions.memo import recall
-from parley.permissions.paths.filesystem import MOST_ENTRIES, heed
+from parley.permissions.paths.filesystem import MAX_ENTRIES, heed
 from parley.permissions.paths.protected import KEYS
-from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, Step
-from parley.permissions.shell.denied.mentions import searches
-from parley.permissions.shell.wrappers import unwrapped
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell import CommandLine, Step
+from parley.permissions.shell.denied.mentions import reads_whole_folders
+from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Struct
 
 HIDDEN = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")
 """The flags with which `rg` looks at names with a dot in front."""
 
 
-class Met(Struct, frozen=True):
+class FoundLinks(Struct, frozen=True):
     links: tuple[str, ...] = ()
-    doubt: str = ""
+    unknown_reason: str = ""
     """Why there may be others."""
 
 
-NONE_MET = Met()
+NO_LINKS = FoundLinks()
 
 
-def met(followed: Collection[tuple[str, bool]], rules: Rules, view: View) -> Met:
+def find_links(followed: Collection[tuple[str, bool]], rules: RuleSet, fs: Filesystem) -> FoundLinks:
     """The links in some folders, at any depth where that is said. One that leads out is not entered."""
     if not followed:
-        return NONE_MET
+        return NO_LINKS
     links: dict[str, None] = {}
     waiting, known = list(followed), set[tuple[str | None, bool]]()
     while waiting:
         folder, deep = waiting.pop()
-        here = (view.way(folder).real, deep)
+        here = (fs.resolve(folder).real, deep)
         if here in known:
             continue
         known.add(here)
-        names = view.entries(folder, MOST_ENTRIES)
+        names = fs.entries(folder, MAX_ENTRIES)
         if names is None:
-            return Met(tuple(links), f"There are too many files below {shown(folder)} to see where each link leads")
+            return FoundLinks(
+                tuple(links), f"There are too many files below {make_printable(folder)} to see where each link leads"
+            )
         for name, kind in names.items():
             path = f"{folder.rstrip('/')}/{name}"
             if kind == "link":
                 links[path] = None
-            if deep and (kind == "folder" or (kind == "link" and rules.is_at_hand(view.way(path), view))):
+            if deep and (kind == "folder" or (kind == "link" and rules.is_readable(fs.resolve(path), fs))):
                 waiting.append((path, deep))
-    return Met(tuple(links))
+    return FoundLinks(tuple(links))
 
 
-def keys_below(line: Line, steps: Sequence[Step], view: View) -> list[str]:
+def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> list[str]:
     """The files with keys right in the folders that a line searches."""
     found: list[str] = []
     for command, step in zip(line.commands, steps, strict=True):
         if not step.names:
             continue
-        inner = unwrapped(command)
+        inner = unwrap(command)
         argv = inner.argv if inner else command.argv
-        if searches(argv) and (argv[0] != "rg" or any(map(HIDDEN.fullmatch, argv[1:]))):
+        if reads_whole_folders(argv) and (argv[0] != "rg" or any(map(HIDDEN.fullmatch, argv[1:]))):
             for folder in step.names:
-                found += keys_in(folder.rstrip("/"), view)
+                found += keys_in(folder.rstrip("/"), fs)
     return found
 
 
-def keys_in(folder: str, view: View) -> list[str]:
-    def work(view: View) -> list[str]:
-        heed(view, folder or "/")
-        return [path for name in KEYS if view.has(path := f"{folder}/{name}")]
+def keys_in(folder: str, fs: Filesystem) -> list[str]:
+    def work(fs: Filesystem) -> list[str]:
+        heed(fs, folder or "/")
+        return [path for name in KEYS if fs.exists(path := f"{folder}/{name}")]
 
-    return recall(("keys", folder), view, work)
+    return recall(("keys", folder), fs, work)
 
 
-def shown(path: str) -> str:
+def make_printable(path: str) -> str:
     """A path that every reader of our lines takes: a name may hold bytes that are no character."""
     return path.encode(errors="surrogateescape").decode(errors="replace")

@@ -10,69 +10,77 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parley.permissions.assessment import AGAINST, PROTECTED
-from parley.permissions.base import Request, View, Way
-from parley.permissions.paths.hazards import MAY_MEET_DENIED, may_stand_for
+from parley.permissions.assessment import PROTECTED, RESTRICTING
+from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.paths.hazards import MAY_READ_DENIED, may_expand_to
 from parley.permissions.paths.protected import is_protected
 from parley.permissions.rule import Behavior, Rule
-from parley.permissions.rules import Rules
-from parley.permissions.shell import Glimpse, Line, glimpse, runs_more
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell import CommandLine, Mentions, find_mentions, has_nested_commands
 from parley.protocol.base import Struct
 
-NAMES_DENIED = "It names a path that a rule denies"
+MENTIONS_DENIED = "It names a path that a rule denies"
 ANCHORS = ("/", "~/", "../")
 """What begins so denies a place; everything else denies a name wherever it is."""
-MOST_COMPARISONS = 2_000
+MAX_COMPARISONS = 2_000
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
-class Against(Struct, frozen=True, kw_only=True):
+class Restrictions(Struct, frozen=True, kw_only=True):
     deny: Rule | None = None
     ask: Rule | None = None
-    grave: str = ""
+    critical: str = ""
     hazard: str = ""
 
 
-def glimpsed(text: str, line: Line | None, request: Request, rules: Rules, view: View) -> Against:
-    if line is not None and not runs_more(line) and not any(rules.on_paths(kind, "", writing=True) for kind in AGAINST):
-        return Against()
-    seen = glimpse(text, request.cwd, request.home or view.home, line)
-    reads, writes = list(map(view.way, seen.reads)), list(map(view.way, seen.writes))
-    return Against(
-        deny=against_files("deny", reads, writes, rules, view),
-        ask=against_files("ask", reads, writes, rules, view),
-        grave=NAMES_DENIED if names_denied(seen, rules, view) else "",
-        hazard=hazard_of(seen, writes, rules),
+def find_mentioned_restrictions(
+    text: str, line: CommandLine | None, request: ToolRequest, rules: RuleSet, fs: Filesystem
+) -> Restrictions:
+    if (
+        line is not None
+        and not has_nested_commands(line)
+        and not any(rules.path_rules(kind, "", writing=True) for kind in RESTRICTING)
+    ):
+        return Restrictions()
+    mentions = find_mentions(text, request.cwd, request.home or fs.home, line)
+    reads, writes = list(map(fs.resolve, mentions.reads)), list(map(fs.resolve, mentions.writes))
+    return Restrictions(
+        deny=find_file_rule("deny", reads, writes, rules, fs),
+        ask=find_file_rule("ask", reads, writes, rules, fs),
+        critical=MENTIONS_DENIED if mentions_denied(mentions, rules, fs) else "",
+        hazard=find_mention_hazard(mentions, writes, rules),
     )
 
 
-def against_files(
-    behavior: Behavior, reads: Sequence[Way], writes: Sequence[Way], rules: Rules, view: View
+def find_file_rule(
+    behavior: Behavior, reads: Sequence[ResolvedPath], writes: Sequence[ResolvedPath], rules: RuleSet, fs: Filesystem
 ) -> Rule | None:
     """The rule against some file that is read or written."""
-    for tool, ways, writing in (("Read", reads, False), ("Edit", writes, True)):
-        for way in ways:
-            if (rule := rules.against(behavior, way, tool, view, writing=writing)) is not None:
+    for tool, resolved_paths, writing in (("Read", reads, False), ("Edit", writes, True)):
+        for resolved in resolved_paths:
+            if (rule := rules.find_restriction(behavior, resolved, tool, fs, writing=writing)) is not None:
                 return rule
     return None
 
 
-def names_denied(seen: Glimpse, rules: Rules, view: View) -> bool:
+def mentions_denied(mentions: Mentions, rules: RuleSet, fs: Filesystem) -> bool:
     """Whether a word of a command that we do not know is a path nobody may read."""
-    denying = rules.on_paths("deny", "Read", writing=False)
+    denying = rules.path_rules("deny", "Read", writing=False)
     if not denying:
         return False
-    if seen.strays and any((rule.spec or "").startswith(ANCHORS) for rule in denying):
+    if mentions.has_unknown_folder and any((rule.spec or "").startswith(ANCHORS) for rule in denying):
         return True
-    return seen.too_many or any(rules.hides(path, view) for path in seen.words)
+    return mentions.too_many or any(rules.is_hidden(path, fs) for path in mentions.words)
 
 
-def hazard_of(seen: Glimpse, writes: Sequence[Way], rules: Rules) -> str:
-    if any(is_protected(name) for way in writes for name in way.names):
+def find_mention_hazard(mentions: Mentions, writes: Sequence[ResolvedPath], rules: RuleSet) -> str:
+    if any(is_protected(name) for resolved in writes for name in resolved.names):
         return PROTECTED
-    specs = [rule.spec or "" for rule in rules.on_paths("deny", "Read", writing=False)]
-    patterns = [BRACES.sub("*", word) for word in seen.patterns]
-    if specs and len(patterns) * len(specs) > MOST_COMPARISONS:
-        return MAY_MEET_DENIED
-    may_meet = (seen.searches and specs) or any(may_stand_for(word, spec) for word in patterns for spec in specs)
-    return MAY_MEET_DENIED if may_meet else ""
+    specs = [rule.spec or "" for rule in rules.path_rules("deny", "Read", writing=False)]
+    patterns = [BRACES.sub("*", word) for word in mentions.patterns]
+    if specs and len(patterns) * len(specs) > MAX_COMPARISONS:
+        return MAY_READ_DENIED
+    may_meet = (mentions.reads_whole_folders and specs) or any(
+        may_expand_to(word, spec) for word in patterns for spec in specs
+    )
+    return MAY_READ_DENIED if may_meet else ""

@@ -14,160 +14,162 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import islice, zip_longest
 
-from parley.permissions.assessment import AGAINST
-from parley.permissions.base import Request, View, Way
-from parley.permissions.paths.filesystem import MOST_ENTRIES
-from parley.permissions.paths.patterns import beneath, may_be_path
-from parley.permissions.paths.programs import SHADOWED, shadows
+from parley.permissions.assessment import RESTRICTING
+from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.paths.filesystem import MAX_ENTRIES
+from parley.permissions.paths.patterns import may_be_path, relative_parts
+from parley.permissions.paths.programs import SHADOWED, explain_shadowing
 from parley.permissions.paths.protected import FILES, is_protected
-from parley.permissions.rules import Rules
-from parley.permissions.shell import Line, Simple, Step
-from parley.permissions.shell.ast import names
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell import CommandLine, SimpleCommand, Step
+from parley.permissions.shell.ast import word_set
 from parley.permissions.shell.edits import EDITS
-from parley.permissions.shell.expansion import Look, expand
-from parley.permissions.shell.prefix_rules import concern, file_words, shown, writes_no_operand
+from parley.permissions.shell.expansion import GlobLookup, expand
+from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
 from parley.permissions.shell.readonly.check import files_read, program_name
-from parley.permissions.shell.rule_patterns import together
-from parley.permissions.shell.targets import touched
-from parley.permissions.shell.wrappers import Inner, unwrapped
+from parley.permissions.shell.rule_patterns import compile_patterns
+from parley.permissions.shell.targets import find_file_operands
+from parley.permissions.shell.wrappers import UnwrappedCommand, unwrap
 
-LEADS_TO_PROTECTED = "{word} leads to {path}, which decides what runs later: no rule approves it in advance"
-IS_AGAINST = "{word} names a file that the rule {rule} ({source}) is against"
-BRINGS = "{word} has {name} in it, which decides what runs later: no rule approves it in advance"
+RESOLVES_TO_PROTECTED = "{word} leads to {path}, which decides what runs later: no rule approves it in advance"
+IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) is against"
+COPIES_PROTECTED = "{word} has {name} in it, which decides what runs later: no rule approves it in advance"
 IS_FLAG = "{word} stands for the file {name}, which {program} takes for a flag"
 TOO_MANY = "It names too many files to judge them"
 UNKNOWN_FOLDER = "It is not known in which folder it names files"
-MOST_NAMES = 1_000
+MAX_NAMES = 1_000
 XARGS = "xargs"
-RUNS_THE_TREE = names("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
+RUNS_THE_TREE = word_set("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
 """What they do comes from the working tree anyway; a single word is the name of a target to them."""
 MERGES = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-d[a-z-]*")
 """With this flag a folder is not put into the other, but in its place."""
 TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto", "scp")
 
 
-def hazards(
-    line: Line,
+def find_operand_hazard(
+    line: CommandLine,
     steps: Sequence[Step],
     patterns: Sequence[str],
     untrusted: Collection[str],
-    request: Request,
-    rules: Rules,
-    view: View,
+    request: ToolRequest,
+    rules: RuleSet,
+    fs: Filesystem,
 ) -> str:
     """Why rules for the beginnings of commands are not enough for a line; nothing if they are."""
-    known = together(tuple(patterns))
-    if known.name(line.text):
+    known = compile_patterns(tuple(patterns))
+    if known.has_exact(line.text):
         return ""
-    words = _Words(request, rules, view)
+    words = _OperandCheck(request, rules, fs)
     sends = any(XARGS in command.argv for command in line.commands)
     for command, step in zip_longest(line.commands, steps[: len(line.commands)], fillvalue=None):
         if command is None or step is None:
             return TOO_MANY
-        inner = unwrapped(command) or Inner(command.argv, command.words, command.globs)
+        inner = unwrap(command) or UnwrappedCommand(command.argv, command.words, command.globs)
         trusts = not untrusted or not {*inner.wrappers, *inner.argv[:1]} & set(untrusted)
         reads = trusts and files_read(command) is not None
-        if not inner.argv or (not sends and (reads or names_targets(inner))) or known.name(command.text):
+        if not inner.argv or (not sends and (reads or only_names_targets(inner))) or known.has_exact(command.text):
             continue
-        why = "" if reads else concern(inner, patterns)
+        why = "" if reads else find_concern(inner, patterns)
         # The files of a command in the tables are judged already.
-        is_judged = not sends and trusts and is_known(command)
-        if why := why or words.judged(inner, step.folders, sends=sends, only_patterns=is_judged):
+        is_judged = not sends and trusts and is_known_edit(command)
+        if why := why or words.find_hazard(inner, step.folders, sends=sends, only_patterns=is_judged):
             return why
     return ""
 
 
-def names_targets(inner: Inner) -> bool:
+def only_names_targets(inner: UnwrappedCommand) -> bool:
     """`npm test`, `make build`: nothing in it is a file."""
     return inner.argv[0] in RUNS_THE_TREE and all(map(str.isalnum, inner.argv[1:])) and not inner.globs
 
 
-def is_known(command: Simple) -> bool:
-    return program_name(command.argv[0]) in EDITS and touched(command) is not None
+def is_known_edit(command: SimpleCommand) -> bool:
+    return program_name(command.argv[0]) in EDITS and find_file_operands(command) is not None
 
 
-class _Words:
-    def __init__(self, request: Request, rules: Rules, view: View) -> None:
+class _OperandCheck:
+    def __init__(self, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> None:
         self._request = request
         self._rules = rules
-        self._view = view
-        self._left = MOST_NAMES
-        self._seen: dict[str, bool] = {}
+        self._fs = fs
+        self._names_left = MAX_NAMES
+        self._protected_folders: dict[str, bool] = {}
         """Whether folders are protected."""
-        self._against = any(rules.on_paths(behavior, "Edit", writing=True) for behavior in AGAINST)
+        self._has_edit_rules = any(rules.path_rules(behavior, "Edit", writing=True) for behavior in RESTRICTING)
 
-    def judged(self, inner: Inner, folders: Sequence[str], *, sends: bool, only_patterns: bool) -> str:
+    def find_hazard(self, inner: UnwrappedCommand, folders: Sequence[str], *, sends: bool, only_patterns: bool) -> str:
         """Why one of the names in a command's words is not approved."""
         if not folders:
             return UNKNOWN_FOLDER
-        found = [] if only_patterns else list(islice(file_words(inner, sends=sends), MOST_NAMES + 1))
+        found = [] if only_patterns else list(islice(file_words(inner, sends=sends), MAX_NAMES + 1))
         for folder in folders:
             for word, name in found:
-                if why := self._named(word, name, folder):
+                if why := self._check_name(word, name, folder):
                     return why
-            if why := (inner.globs and self._stood_for(inner, folder)) or self._brought(inner, folder):
+            if why := (inner.globs and self._check_globs(inner, folder)) or self._check_copied_folder(inner, folder):
                 return why
         return ""
 
-    def _named(self, word: str, name: str, folder: str) -> str:
-        self._left -= 1
-        if self._left < 0:
+    def _check_name(self, word: str, name: str, folder: str) -> str:
+        self._names_left -= 1
+        if self._names_left < 0:
             return TOO_MANY
         if not may_be_path(name):
             return ""
         path = posixpath.join(folder, name)
-        return "" if name.isalnum() and self._is_harmless(name, path) else self._led(word, self._view.way(path))
+        return (
+            "" if name.isalnum() and self._is_harmless(name, path) else self._check_path(word, self._fs.resolve(path))
+        )
 
-    def _stood_for(self, inner: Inner, folder: str) -> str:
+    def _check_globs(self, inner: UnwrappedCommand, folder: str) -> str:
         """Patterns stand for the files that are there now: those may be anything, a flag as well."""
-        look = Look(lambda path: self._view.entries(path, MOST_ENTRIES), self._view.has)
+        look = GlobLookup(lambda path: self._fs.entries(path, MAX_ENTRIES), self._fs.exists)
         only_reads = writes_no_operand(inner)
-        quick = not self._against and not self._is_protected_folder(folder)
-        for place in inner.globs:
-            word = inner.words[place]
+        quick = not self._has_edit_rules and not self._is_protected_folder(folder)
+        for index in inner.globs:
+            word = inner.words[index]
             found = expand(word, folder, look)
             if found is None:
                 return TOO_MANY
-            plain = frozenset(found.plain) if quick else frozenset()
+            plain = frozenset(found.non_links) if quick else frozenset()
             for name in found.words:
-                if name.startswith("-") and not word.startswith("-") and "--" not in inner.argv[:place]:
-                    return IS_FLAG.format(word=shown(word), name=shown(name), program=inner.argv[0])
+                if name.startswith("-") and not word.startswith("-") and "--" not in inner.argv[:index]:
+                    return IS_FLAG.format(word=shorten(word), name=shorten(name), program=inner.argv[0])
                 # What is known not to be a link is where its folder is.
                 if only_reads or (posixpath.join(folder, name) in plain and not is_protected(f"/{name}")):
                     continue
-                if why := self._named(word, name, folder):
+                if why := self._check_name(word, name, folder):
                     return why
         return ""
 
     def _is_harmless(self, name: str, path: str) -> bool:
         """Whether a single name, most often no file at all, is surely none that matters: it is quick to see."""
-        if self._against or not name.isascii() or name.lower() in FILES or name in SHADOWED:
+        if self._has_edit_rules or not name.isascii() or name.lower() in FILES or name in SHADOWED:
             return False
-        return self._view.link(path) is None and not self._is_protected_folder(path[: -len(name)])
+        return self._fs.readlink(path) is None and not self._is_protected_folder(path[: -len(name)])
 
     def _is_protected_folder(self, folder: str) -> bool:
-        if folder not in self._seen:
-            self._seen[folder] = any(map(self._is_protected, self._view.way(folder).names))
-        return self._seen[folder]
+        if folder not in self._protected_folders:
+            self._protected_folders[folder] = any(map(self._is_protected, self._fs.resolve(folder).names))
+        return self._protected_folders[folder]
 
     def _is_protected(self, path: str) -> bool:
         """A session that was started in a protected folder works there."""
-        inner = beneath(path, self._rules.cwd)
+        inner = relative_parts(path, self._rules.cwd)
         return is_protected(path if inner is None else "/".join(inner))
 
-    def _led(self, word: str, way: Way) -> str:
-        for path in way.names:
+    def _check_path(self, word: str, resolved: ResolvedPath) -> str:
+        for path in resolved.names:
             if self._is_protected(path):
-                return LEADS_TO_PROTECTED.format(word=shown(word), path=path)
-        if why := shadows([way], self._request, self._view):
+                return RESOLVES_TO_PROTECTED.format(word=shorten(word), path=path)
+        if why := explain_shadowing([resolved], self._request, self._fs):
             return why
-        for behavior in AGAINST:
-            rule = self._rules.against(behavior, way, "Edit", self._view, writing=True)
+        for behavior in RESTRICTING:
+            rule = self._rules.find_restriction(behavior, resolved, "Edit", self._fs, writing=True)
             if rule is not None:
-                return IS_AGAINST.format(word=shown(word), rule=rule.text, source=rule.source)
+                return IS_RESTRICTED.format(word=shorten(word), rule=rule.text, source=rule.source)
         return ""
 
-    def _brought(self, inner: Inner, folder: str) -> str:
+    def _check_copied_folder(self, inner: UnwrappedCommand, folder: str) -> str:
         """`cp -r template/. .` brings every name of a folder along."""
         if inner.argv[0].rpartition("/")[2] not in TAKES_CONTENTS:
             return ""
@@ -178,10 +180,10 @@ class _Words:
             if word[:1] != "-" and (merges or posixpath.basename(word) in ("", ".", ".."))
         ]
         for word in words:
-            found = self._view.entries(posixpath.join(folder, word), MOST_ENTRIES)
+            found = self._fs.entries(posixpath.join(folder, word), MAX_ENTRIES)
             if found is None:
                 return TOO_MANY
             name = next((name for name in found if is_protected(f"/{name}")), None)
             if name is not None:
-                return BRINGS.format(word=shown(word), name=name)
+                return COPIES_PROTECTED.format(word=shorten(word), name=name)
         return ""

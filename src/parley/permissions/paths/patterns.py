@@ -19,8 +19,8 @@ import re
 
 from parley.workspace.globs import WILD, PathGlob
 
-LONGEST_PATH = 4096
-LONGEST_NAME = 255
+MAX_PATH_CHARACTERS = 4096
+MAX_NAME_CHARACTERS = 255
 """Of a path and of a part of it, as the kernel has them."""
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 """What some file systems leave out of a name: `.g\u200cit` is `.git` to them."""
@@ -31,13 +31,15 @@ def may_be_path(text: str) -> bool:
 
     A program may fold `..` on its own, so that the part before it need not be a name.
     """
-    if len(text) <= LONGEST_NAME:
+    if len(text) <= MAX_NAME_CHARACTERS:
         return True
     parts = text.split("/")
-    return ".." in parts or (len(text) < LONGEST_PATH and all(len(part) <= LONGEST_NAME for part in parts))
+    return ".." in parts or (
+        len(text) < MAX_PATH_CHARACTERS and all(len(part) <= MAX_NAME_CHARACTERS for part in parts)
+    )
 
 
-def folded(text: str) -> str:
+def normalize_name(text: str) -> str:
     """One spelling for all spellings that some file system takes for the same name."""
     if text.isascii():
         return text.lower()
@@ -46,11 +48,11 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", INVISIBLE.sub("", text)).casefold())
 
 
-_folded = functools.lru_cache(maxsize=256)(folded)
+_normalize_cached = functools.lru_cache(maxsize=256)(normalize_name)
 """A path is compared with every rule."""
 
 
-def anchored(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
+def anchor(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
     """The folder a pattern starts from, the pattern from there on, and whether it named no anchor."""
     if spec.startswith("//"):
         return "/", spec.lstrip("/"), False
@@ -66,39 +68,41 @@ def anchored(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]
     return base, pattern, True
 
 
-def fixed(spec: str, root: str, cwd: str, home: str) -> str:
+def literal_prefix(spec: str, root: str, cwd: str, home: str) -> str:
     """The path that a pattern begins with, up to its first star, in the spelling that is compared."""
-    base, pattern, _ = anchored(spec, root, cwd, home)
+    base, pattern, _ = anchor(spec, root, cwd, home)
     literal = pattern if (wild := WILD.search(pattern)) is None else pattern[: wild.start()].rpartition("/")[0]
-    return folded(os.path.normpath(os.path.join(base, literal)))
+    return normalize_name(os.path.normpath(os.path.join(base, literal)))
 
 
-def denies(spec: str, path: str, *, root: str, cwds: tuple[str, ...], home: str) -> bool:
+def matches_widely(spec: str, path: str, *, root: str, cwds: tuple[str, ...], home: str) -> bool:
     """Whether a pattern, read widely, fits an absolute path or a folder above it."""
-    path = _folded(path)
-    for base, pattern in _anchored_wide(spec, root, cwds, home):
-        inner = beneath(path, base)
-        if inner is not None and pattern.fits_some_part(inner):
+    path = _normalize_cached(path)
+    for base, pattern in _anchor_wide(spec, root, cwds, home):
+        inner = relative_parts(path, base)
+        if inner is not None and pattern.matches_part(inner):
             return True
     return False
 
 
 @functools.lru_cache(maxsize=1024)
-def _anchored_wide(spec: str, root: str, cwds: tuple[str, ...], home: str) -> tuple[tuple[str, Pattern], ...]:
+def _anchor_wide(spec: str, root: str, cwds: tuple[str, ...], home: str) -> tuple[tuple[str, PathPattern], ...]:
     """Where a pattern starts, and what it is from there on; once for every working directory if it has no anchor."""
-    found = [anchored(spec, root, cwd, home) for cwd in cwds]
+    found = [anchor(spec, root, cwd, home) for cwd in cwds]
     starts = found if found and found[0][2] else found[:1]
-    return tuple((folded(base), wide(folded(pattern), floats)) for base, pattern, floats in starts)
+    return tuple(
+        (normalize_name(base), compile_wide(normalize_name(pattern), floats)) for base, pattern, floats in starts
+    )
 
 
-def allows(spec: str, path: str, *, root: str, cwd: str, home: str) -> bool:
+def matches_narrowly(spec: str, path: str, *, root: str, cwd: str, home: str) -> bool:
     """Whether a pattern, read narrowly, fits an absolute path or a folder above it."""
-    base, pattern, floats = anchored(spec, root, cwd, home)
-    inner = beneath(path, base)
-    return inner is not None and narrow(pattern, floats).fits_some_part(inner)
+    base, pattern, floats = anchor(spec, root, cwd, home)
+    inner = relative_parts(path, base)
+    return inner is not None and compile_narrow(pattern, floats).matches_part(inner)
 
 
-def beneath(path: str, folder: str) -> list[str] | None:
+def relative_parts(path: str, folder: str) -> list[str] | None:
     """The parts of a path from a folder on; empty for the folder itself, None for what is elsewhere."""
     if path == folder:
         return []
@@ -106,7 +110,7 @@ def beneath(path: str, folder: str) -> list[str] | None:
     return path[len(top) :].split("/") if path.startswith(top) else None
 
 
-class Pattern:
+class PathPattern:
     """A pattern from its anchor on."""
 
     def __init__(self, parts: list[str], whole: list[str]) -> None:
@@ -115,24 +119,24 @@ class Pattern:
         self._whole = PathGlob.of(*whole) if whole else None
         """Fits the path itself only."""
 
-    def fits_some_part(self, inner: list[str]) -> bool:
+    def matches_part(self, inner: list[str]) -> bool:
         if self._whole is not None and self._whole.matches("/".join(inner)):
             return True
         return self._parts is not None and self._parts.matches_beginning(inner)
 
 
 @functools.lru_cache(maxsize=1024)
-def wide(pattern: str, floats: bool) -> Pattern:
+def compile_wide(pattern: str, floats: bool) -> PathPattern:
     """`secrets`, `secrets/` and `secrets/**` are one: the folder, and all there is in it."""
     name = pattern.removesuffix("/**").rstrip("/") or "**"
-    return Pattern([f"**/{name}" if floats and "/" not in name else name], [])
+    return PathPattern([f"**/{name}" if floats and "/" not in name else name], [])
 
 
 @functools.lru_cache(maxsize=1024)
-def narrow(pattern: str, floats: bool) -> Pattern:
+def compile_narrow(pattern: str, floats: bool) -> PathPattern:
     if floats and "/" not in pattern:
         # A name without a folder is a file anywhere, but a folder only right here.
-        return Pattern([pattern], [f"**/{pattern}"])
+        return PathPattern([pattern], [f"**/{pattern}"])
     if pattern.endswith("/"):
-        return Pattern([], [f"{pattern}**"])
-    return Pattern([pattern], [])
+        return PathPattern([], [f"{pattern}**"])
+    return PathPattern([pattern], [])

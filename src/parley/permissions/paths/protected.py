@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from parley.permissions.paths.patterns import folded
+from parley.permissions.paths.patterns import normalize_name
 
 
-def listed(names: str) -> frozenset[str]:
+def word_set(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-FOLDERS = listed(
+FOLDERS = word_set(
     ".git .hg .svn .jj .claude .parley .vscode .vscode-server .cursor .idea .fleet .zed .husky .devcontainer "
     ".github .circleci .ssh .gnupg .aws .azure .kube .docker .cargo .yarn .mvn .direnv"
 )
-FILES = listed(
+FILES = word_set(
     ".gitconfig .gitmodules .gitattributes .git-credentials .hgrc .bashrc .bash_profile .bash_login "
     ".bash_logout .bash_aliases .profile .inputrc .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc "
     ".tcshrc .login .logout .xinitrc .xprofile .xsessionrc .mcp.json .claude.json .envrc .netrc .pgpass "
@@ -31,7 +31,7 @@ FILES = listed(
     "authorized_keys known_hosts crontab id_rsa id_dsa id_ecdsa id_ed25519 gradle-wrapper.properties "
     "maven-wrapper.properties"
 )
-PLACES = (
+FOLDER_PAIRS = (
     (".config", "git"),
     (".config", "fish"),
     (".config", "autostart"),
@@ -39,7 +39,7 @@ PLACES = (
     (".local", "bin"),
 )
 """Two folders one in the other, where one alone says too little."""
-KEPT_OPEN = ((".claude", "worktrees"),)
+EXEMPT_PAIRS = ((".claude", "worktrees"),)
 """Beneath protected folders, where work is done."""
 KEYS = frozenset([".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".aws", ".azure", ".kube"])
 """What holds keys: not even read without being asked for."""
@@ -47,14 +47,14 @@ KEYS = frozenset([".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".a
 
 def is_protected(path: str) -> bool:
     """Whether an absolute path must not be written without a person's word."""
-    parts = folded(path).split("/")
+    parts = normalize_name(path).split("/")
     pairs = list(pairwise(parts))
-    open_at = next((number for number, pair in enumerate(pairs) if pair in KEPT_OPEN), None)
+    open_at = next((number for number, pair in enumerate(pairs) if pair in EXEMPT_PAIRS), None)
     if open_at is not None:
         return is_protected("/".join(parts[:open_at] + parts[open_at + 2 :]))
-    return any(part in FOLDERS or part in FILES for part in parts) or any(pair in PLACES for pair in pairs)
+    return any(part in FOLDERS or part in FILES for part in parts) or any(pair in FOLDER_PAIRS for pair in pairs)
 
 
 def holds_keys(path: str) -> bool:
     """Whether a path must not be read just because it lies in a working directory."""
-    return any(part in KEYS for part in folded(path).split("/"))
+    return any(part in KEYS for part in normalize_name(path).split("/"))

@@ -1,51 +1,57 @@
 """Bash commands as the permission engine sees them.
 
-    line = read("git status && ls")     a `Line` if every word is proven, else `Unclear`
+    line = parse_strict("git status && ls")  a `CommandLine` if every word is proven, else `Unclear`
     is_read_only(line)                  may run without a rule
-    allowed_by(line, ["npm test:*"])    may run by these rules
-    finds(command, ["git push:*"])      is denied or asked for by these rules, on any text
-    unresolved(command)                 something in it is only known when it runs
-    may_find(command, ["git push:*"])   it could be what these rules speak of, once it runs
-    over_budget(command, patterns)      why it would take too long to find out
-    targets(line, cwd, view)            the files it reads and writes
-    tracked(line, cwd, view)            the same, and command by command
+    is_allowed_by(line, ["npm test:*"])  may run by these rules
+    find_denied(command, ["git push:*"])  is denied or asked for by these rules, on any text
+    is_unresolved(command)              something in it is only known when it runs
+    may_find_denied(command, ["git push:*"])  it could be what these rules speak of, once it runs
+    explain_over_budget(command, patterns)  why it would take too long to find out
+    find_targets(line, cwd, fs)       the files it reads and writes
+    track_files(line, cwd, fs)        the same, and command by command
     is_critical_delete(command, ...)    removes what nobody wants removed
-    glimpse(command, ...)               files it names, in whatever it runs
+    find_mentions(command, ...)         files it names, in whatever it runs
 
-Only `read` leads to an allow; it refuses whatever it cannot prove. `finds` errs on the other side.
+Only `parse_strict` leads to an allow; it refuses whatever it cannot prove. `find_denied` errs on the other side.
 """
 
-from parley.permissions.shell.allowing import allowed_by
-from parley.permissions.shell.ast import Line, Redirect, Simple, Unclear
+from parley.permissions.shell.allowing import is_allowed_by
+from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear
 from parley.permissions.shell.deletion import is_critical_delete
-from parley.permissions.shell.denied.mentions import Glimpse, glimpse, runs_more
-from parley.permissions.shell.denied.search import Found, finds, may_find, over_budget, unresolved
+from parley.permissions.shell.denied.mentions import Mentions, find_mentions, has_nested_commands
+from parley.permissions.shell.denied.search import (
+    DenyMatch,
+    explain_over_budget,
+    find_denied,
+    is_unresolved,
+    may_find_denied,
+)
 from parley.permissions.shell.readonly.check import is_read_only
 from parley.permissions.shell.rule_patterns import matches
-from parley.permissions.shell.strict_parser import read
-from parley.permissions.shell.targets import Step, Targets, steps, targets, tracked
+from parley.permissions.shell.strict_parser import parse_strict
+from parley.permissions.shell.targets import Step, Targets, find_steps, find_targets, track_files
 
 __all__ = [
-    "Found",
-    "Glimpse",
-    "Line",
+    "CommandLine",
+    "DenyMatch",
+    "Mentions",
     "Redirect",
-    "Simple",
+    "SimpleCommand",
     "Step",
     "Targets",
     "Unclear",
-    "allowed_by",
-    "finds",
-    "glimpse",
+    "explain_over_budget",
+    "find_denied",
+    "find_mentions",
+    "find_steps",
+    "find_targets",
+    "has_nested_commands",
+    "is_allowed_by",
     "is_critical_delete",
     "is_read_only",
+    "is_unresolved",
     "matches",
-    "may_find",
-    "over_budget",
-    "read",
-    "runs_more",
-    "steps",
-    "targets",
-    "tracked",
-    "unresolved",
+    "may_find_denied",
+    "parse_strict",
+    "track_files",
 ]

@@ -5,70 +5,76 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from parley.permissions.shell import assignments
-from parley.permissions.shell.ast import Line, Simple, names
-from parley.permissions.shell.readonly.check import files_read, strays
-from parley.permissions.shell.rule_patterns import Patterns, is_open, matches, together
-from parley.permissions.shell.wrappers import WRAPPERS, Inner, unwrapped
+from parley.permissions.shell.ast import CommandLine, SimpleCommand, word_set
+from parley.permissions.shell.readonly.check import files_read, leaves_folder
+from parley.permissions.shell.rule_patterns import PatternSet, compile_patterns, is_open_ended, matches
+from parley.permissions.shell.wrappers import WRAPPERS, UnwrappedCommand, unwrap
 
 # Builtins that evaluate their words (`printf -v 'a[$(id)]' 1` runs id) or change what later words mean.
-EVALUATES = names(
+EVALUATES = word_set(
     "eval source . exec trap alias unalias printf test [ [[ read mapfile readarray unset declare typeset local export "
     "readonly let getopts wait enable hash bind complete compgen compopt fc set shopt jobs history coproc"
 )
 # Programs that run other programs in ways a prefix says nothing about.
-NEVER_BY_PREFIX = names("env sudo doas su runuser watch setsid ionice flock chroot unshare nsenter find parallel")
+NEVER_BY_PREFIX = word_set("env sudo doas su runuser watch setsid ionice flock chroot unshare nsenter find parallel")
 # Programs that only pass their input on, besides readers: no script, no list of commands can be in it.
-TAKES_DATA = names("tee")
+DATA_READERS = word_set("tee")
 PIPES = ("|", "|&")
 
 
-def allowed_by(
-    line: Line, patterns: Sequence[str], *, cwd: str = "", writes: bool = False, untrusted: Collection[str] = ()
+def is_allowed_by(
+    line: CommandLine, patterns: Sequence[str], *, cwd: str = "", writes: bool = False, untrusted: Collection[str] = ()
 ) -> bool:
     """Whether every command of the line is allowed by some pattern or only reads.
 
     A line that redirects into a file is not allowed, unless `writes` says that its targets were judged
     already. `cd` to `cwd` is no move. Programs that are `untrusted` are not those that the tables mean.
     """
-    known = together(tuple(patterns))
-    if known.name(line.text):
+    known = compile_patterns(tuple(patterns))
+    if known.has_exact(line.text):
         return True
     fed = line.has_documents
-    return not strays(line, cwd) and all(
-        _allowed(command, patterns, known, writes, untrusted, fed=fed) for command in line.commands
+    return not leaves_folder(line, cwd) and all(
+        _is_allowed(command, patterns, known, writes, untrusted, has_documents=fed) for command in line.commands
     )
 
 
-def _allowed(
-    command: Simple, patterns: Sequence[str], known: Patterns, writes: bool, untrusted: Collection[str], *, fed: bool
+def _is_allowed(
+    command: SimpleCommand,
+    patterns: Sequence[str],
+    known: PatternSet,
+    writes: bool,
+    untrusted: Collection[str],
+    *,
+    has_documents: bool,
 ) -> bool:
     """Where a line is `fed` a here-document, what reads it, from a pipe as well, must take it for data only."""
-    is_piped = fed and command.before in PIPES
-    if known.name(command.text) and not is_piped:
+    is_piped = has_documents and command.before in PIPES
+    if known.has_exact(command.text) and not is_piped:
         return True
     if not command.argv or not assignments.are_safe(command):
         return False
     if not writes and any(redirect.writes for redirect in command.redirects):
         return False
-    inner = unwrapped(command)
+    inner = unwrap(command)
     trusts = not untrusted or (inner is not None and not {*inner.wrappers, inner.argv[0]} & set(untrusted))
     if trusts and files_read(command) is not None:
         return True
     if inner is None or set(inner.wrappers) & set(untrusted):
         return False
     name = inner.argv[0].rpartition("/")[2]
-    if (is_piped or command.document is not None) and (inner.wrappers or inner.argv[0] not in TAKES_DATA):
+    if (is_piped or command.document is not None) and (inner.wrappers or inner.argv[0] not in DATA_READERS):
         return False
     if name in EVALUATES or name in NEVER_BY_PREFIX or name in WRAPPERS:
-        return not inner.open and not inner.globs and known.name(" ".join(inner.words))
-    if not inner.open and not inner.globs:
-        return known.fit(" ".join(inner.words))
-    return any(_fits(pattern, inner) for pattern in patterns)
+        return not inner.is_open_ended and not inner.globs and known.has_exact(" ".join(inner.words))
+    if not inner.is_open_ended and not inner.globs:
+        return known.matches(" ".join(inner.words))
+    return any(_matches_known_words(pattern, inner) for pattern in patterns)
 
 
-def _fits(pattern: str, inner: Inner) -> bool:
+def _matches_known_words(pattern: str, inner: UnwrappedCommand) -> bool:
     """Words that are only known when the command runs must fall under the star at the pattern's end."""
     if not matches(pattern, " ".join(inner.words)):
         return False
     known = inner.words[: inner.globs[0]] if inner.globs else inner.words
-    return is_open(pattern) and matches(pattern, " ".join(known))
+    return is_open_ended(pattern) and matches(pattern, " ".join(known))

@@ -28,12 +28,12 @@ class Program(Struct, frozen=True, kw_only=True):
     long: str = ""
     operands: str = "files"
     """What the operands are: `files`, `text`, `pattern` (a text, then files) or `names` (files if there is a slash)."""
-    least: int = 0
-    most: int | None = None
+    min_operands: int = 0
+    max_operands: int | None = None
     globs: str = "behind a name"
     """Where a pattern of file names may stand: `anywhere` if no file name could be a harmful flag,
     `behind a name` if what it stands for surely is no flag, `nowhere` if one operand too many is harmful."""
-    numbers: bool = False
+    number_flags: bool = False
     """`-5` is a flag."""
     pattern_flags: str = ""
     """Flags whose value replaces the pattern among the operands."""
@@ -41,11 +41,11 @@ class Program(Struct, frozen=True, kw_only=True):
     """Flags with which no operand means the current folder; a star if it always does."""
     file_flags: str = ""
     """Flags whose value is a file that is read."""
-    lists: str = ""
+    list_prefix: str = ""
     """What an operand begins with that names a file full of further words; there may be none."""
 
 
-class Reading(Struct, frozen=True):
+class ParsedArguments(Struct, frozen=True):
     """The words of a command, told apart."""
 
     flags: tuple[tuple[str, str], ...]
@@ -53,46 +53,52 @@ class Reading(Struct, frozen=True):
     operands: tuple[int, ...]
     """Positions among the words."""
 
-    def has(self, *names: str) -> bool:
+    def has_flag(self, *names: str) -> bool:
         return any(flag in names for flag, _ in self.flags)
 
 
 @lru_cache(maxsize=512)
-def _short(text: str) -> dict[str, str]:
+def _short_flags(text: str) -> dict[str, str]:
     return {found[1]: found[2] for found in SHORT.finditer(text)}
 
 
 @lru_cache(maxsize=512)
-def _long(text: str) -> dict[str, str]:
+def _long_flags(text: str) -> dict[str, str]:
     return {name.rstrip("=?"): name[len(name.rstrip("=?")) :] for name in text.split()}
 
 
-def reading(program: Program, words: Sequence[str], begin: int = 1) -> Reading | None:
+def parse_arguments(program: Program, words: Sequence[str], begin: int = 1) -> ParsedArguments | None:
     """Flags and operands, if every flag is known."""
     flags: list[tuple[str, str]] = []
     operands: list[int] = []
-    place, only_operands = begin, False
-    while place < len(words):
-        word = words[place]
-        place += 1
+    index, only_operands = begin, False
+    while index < len(words):
+        word = words[index]
+        index += 1
         if only_operands or word == "-" or word[:1] != "-":
-            operands.append(place - 1)
+            operands.append(index - 1)
         elif word == "--":
             only_operands = True
-        elif program.numbers and NUMBER_FLAG.fullmatch(word):
+        elif program.number_flags and NUMBER_FLAG.fullmatch(word):
             flags.append(("number", word[1:]))
         else:
-            following = words[place] if place < len(words) else None
-            taken = _long_flag(program, word, following) if word[:2] == "--" else _cluster(program, word, following)
+            following = words[index] if index < len(words) else None
+            taken = (
+                _parse_long_flag(program, word, following)
+                if word[:2] == "--"
+                else _parse_cluster(program, word, following)
+            )
             if taken is None:
                 return None
             flags += taken[0]
-            place += taken[1]
-    if program.lists and any(word.startswith(program.lists) for word in words[begin:]):
+            index += taken[1]
+    if program.list_prefix and any(word.startswith(program.list_prefix) for word in words[begin:]):
         return None
-    if len(operands) < program.least or (program.most is not None and len(operands) > program.most):
+    if len(operands) < program.min_operands or (
+        program.max_operands is not None and len(operands) > program.max_operands
+    ):
         return None
-    return Reading(tuple(flags), tuple(operands))
+    return ParsedArguments(tuple(flags), tuple(operands))
 
 
 def _is_value(following: str | None) -> TypeGuard[str]:
@@ -101,10 +107,10 @@ def _is_value(following: str | None) -> TypeGuard[str]:
     return following is not None and (following[:1] != "-" or NUMBER_FLAG.fullmatch(following) is not None)
 
 
-def _long_flag(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
+def _parse_long_flag(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
     """The flag in a word, and how many of the next words are its value."""
     name, equals, value = word[2:].partition("=")
-    kind = _long(program.long).get(name)
+    kind = _long_flags(program.long).get(name)
     if kind is None or (kind == "" and equals):
         return None
     if kind == "=" and not equals:
@@ -112,24 +118,24 @@ def _long_flag(program: Program, word: str, following: str | None) -> tuple[list
     return [(name, value)], 0
 
 
-def _cluster(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
+def _parse_cluster(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
     """The flags in a word like `-la` or `-n5`, and how many of the next words are a value."""
-    known = _short(program.short)
+    known = _short_flags(program.short)
     found: list[tuple[str, str]] = []
-    for place in range(1, len(word)):
-        kind = known.get(word[place])
+    for index in range(1, len(word)):
+        kind = known.get(word[index])
         if kind is None:
             return None
-        value = word[place + 1 :]
+        value = word[index + 1 :]
         if kind == ":" and not value:
-            return ([*found, (word[place], following)], 1) if _is_value(following) else None
+            return ([*found, (word[index], following)], 1) if _is_value(following) else None
         if kind:
-            return [*found, (word[place], value)], 0
-        found.append((word[place], ""))
+            return [*found, (word[index], value)], 0
+        found.append((word[index], ""))
     return found, 0
 
 
-def globs_fit(program: Program, words: Sequence[str], globs: Sequence[int], found: Reading) -> bool:
+def accepts_globs(program: Program, words: Sequence[str], globs: Sequence[int], found: ParsedArguments) -> bool:
     """Whether the patterns of file names among the words can only ever be more operands."""
     if not globs:
         return True
@@ -137,24 +143,24 @@ def globs_fit(program: Program, words: Sequence[str], globs: Sequence[int], foun
         return False
     if program.operands == "pattern" and globs[0] == found.operands[0] and not _has_pattern(program, found):
         return False
-    return program.globs == "anywhere" or all(words[place][0] not in "*?[-" for place in globs)
+    return program.globs == "anywhere" or all(words[index][0] not in "*?[-" for index in globs)
 
 
-def _has_pattern(program: Program, found: Reading) -> bool:
+def _has_pattern(program: Program, found: ParsedArguments) -> bool:
     """Whether a flag gives the pattern, so that all operands are files."""
-    return found.has(*program.pattern_flags.split())
+    return found.has_flag(*program.pattern_flags.split())
 
 
-def files(program: Program, words: Sequence[str], found: Reading) -> tuple[str, ...]:
+def read_operands(program: Program, words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
     """The files a command names for reading."""
     values = tuple(value for flag, value in found.flags if flag in program.file_flags.split())
     if program.operands == "text":
         return values
-    operands = tuple(words[place] for place in found.operands)
+    operands = tuple(words[index] for index in found.operands)
     if program.operands == "names":
         return values + tuple(operand for operand in operands if "/" in operand)
     if program.operands == "pattern" and not _has_pattern(program, found):
         operands = operands[1:]
-    if not operands and (program.recursive_flags == "*" or found.has(*program.recursive_flags.split())):
+    if not operands and (program.recursive_flags == "*" or found.has_flag(*program.recursive_flags.split())):
         operands = (".",)
     return values + tuple(operand for operand in operands if operand != "-")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from parley.permissions.shell.ast import Simple
+from parley.permissions.shell.ast import SimpleCommand
 
 WORD = re.compile(r"[A-Za-z0-9_.@-]*")
 ZONE = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
@@ -27,5 +27,5 @@ SAFE = {
 }  # fmt: skip
 
 
-def are_safe(command: Simple) -> bool:
+def are_safe(command: SimpleCommand) -> bool:
     return all(name in SAFE and SAFE[name].fullmatch(value) is not None for name, value in command.assignments)

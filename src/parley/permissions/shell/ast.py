@@ -1,6 +1,6 @@
 """What a command line is once it has been proven: simple commands of literal words.
 
-Nothing in here is guessed. A `Line` exists only if `tokens.read` could show that bash reads the
+Nothing in here is guessed. A `CommandLine` exists only if `parse_strict` could show that bash reads the
 text the same way; everything else is `Unclear`.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from parley.protocol.base import Struct
 
-NOWHERE = "/dev/null"
+DEV_NULL = "/dev/null"
 
 
 class Redirect(Struct, frozen=True):
@@ -21,14 +21,14 @@ class Redirect(Struct, frozen=True):
     @property
     def writes(self) -> bool:
         """Whether a file other than /dev/null may be opened for writing."""
-        return self.operator not in ("<", ">&") and self.target != NOWHERE
+        return self.operator not in ("<", ">&") and self.target != DEV_NULL
 
     @property
     def reads(self) -> bool:
-        return self.operator in ("<", "<>") and self.target != NOWHERE
+        return self.operator in ("<", "<>") and self.target != DEV_NULL
 
 
-class Simple(Struct, frozen=True, cache_hash=True):
+class SimpleCommand(Struct, frozen=True, cache_hash=True):
     """One simple command. `argv` is what the program gets, unless a word is in `globs`."""
 
     argv: tuple[str, ...]
@@ -48,9 +48,9 @@ class Simple(Struct, frozen=True, cache_hash=True):
     """The here-document that is its input, from the end of the command's line to the mark."""
 
 
-class Line(Struct, frozen=True):
+class CommandLine(Struct, frozen=True):
     text: str
-    commands: tuple[Simple, ...]
+    commands: tuple[SimpleCommand, ...]
 
     @property
     def has_documents(self) -> bool:
@@ -64,6 +64,6 @@ class Unclear(Struct, frozen=True):
     reason: str
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The words of a table."""
     return frozenset(text.split())

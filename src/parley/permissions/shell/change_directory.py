@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.permissions.shell.arguments import Program, reading
+from parley.permissions.shell.arguments import Program, parse_arguments
 
-CD = Program(short="LPe@", most=1, globs="nowhere")
-MOVES = frozenset(["cd", "pushd", "popd"])
+CD = Program(short="LPe@", max_operands=1, globs="nowhere")
+CD_COMMANDS = frozenset(["cd", "pushd", "popd"])
 IN_SHELL = frozenset(["time", "command", "builtin"])
 """Wrappers in which the shell itself changes its folder; in others it would be a program, and nothing changes."""
 
 
-def goal_of(argv: Sequence[str], home: str | None) -> str | None:
+def find_cd_target(argv: Sequence[str], home: str | None) -> str | None:
     """The folder that `cd` leads to, as it is named; without a name it is the home folder. None if it is not known."""
-    found = reading(CD, argv) if argv[0] == "cd" else None
+    found = parse_arguments(CD, argv) if argv[0] == "cd" else None
     if found is None:
         return None
-    goal = argv[found.operands[0]] if found.operands else home
-    return None if goal == "-" or goal is None or goal[:1] == "+" else goal
+    destination = argv[found.operands[0]] if found.operands else home
+    return None if destination == "-" or destination is None or destination[:1] == "+" else destination

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from parley.permissions.budget import OverBudget
-from parley.permissions.shell.ast import Line, names
-from parley.permissions.shell.change_directory import goal_of
-from parley.permissions.shell.denied.search import surveyed
+from parley.permissions.shell.ast import CommandLine, word_set
+from parley.permissions.shell.change_directory import find_cd_target
+from parley.permissions.shell.denied.search import survey_command
 
-LONGEST_NAME = 1_000
-MOST_CHECKS = 500
+MAX_NAME_CHARACTERS = 1_000
+MAX_CHECKS = 500
 """Targets, times the folders that they may be in."""
 # What is left of `$X/etc` if X is empty.
-SYSTEM = names(
+SYSTEM = word_set(
     "/ /proc/self/root /proc/self/cwd "
     "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /Users /System"
 )
 DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
-NARROWS = names("-name -iname -path -ipath -regex -iregex -wholename -newer -mtime -mmin -size -empty")
+NARROWING_TESTS = word_set("-name -iname -path -ipath -regex -iregex -wholename -newer -mtime -mmin -size -empty")
 BRACE = re.compile(r"\{([^{}]*)\}")
 QUOTES = re.compile(r"[\'\"\\]")
 HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME(?:[:?+=-][^}]*)?\}")
@@ -34,30 +34,30 @@ ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
 
 def is_critical_delete(command: str, cwd: str, home: str) -> bool:
     """Whether some command in the text removes a folder that everything depends on. Raises OverBudget."""
-    parts = [TOP.sub(lambda _: cwd, part).split() for part in surveyed(command).parts]
-    targets = dict.fromkeys(found for words in parts for found in _deleted(words))
+    parts = [TOP.sub(lambda _: cwd, part).split() for part in survey_command(command).parts]
+    targets = dict.fromkeys(found for words in parts for found in _find_deleted(words))
     if not targets:
         return False
-    folders = dict.fromkeys([cwd, *(found for words in parts for found in _moved_to(words, cwd, home))])
-    if len(targets) * len(folders) > MOST_CHECKS:
-        raise OverBudget(f"It deletes too many files to judge, in {len(folders):,} folders (at most {MOST_CHECKS:,})")
+    folders = dict.fromkeys([cwd, *(found for words in parts for found in _find_cd_folders(words, cwd, home))])
+    if len(targets) * len(folders) > MAX_CHECKS:
+        raise OverBudget(f"It deletes too many files to judge, in {len(folders):,} folders (at most {MAX_CHECKS:,})")
     return any(_is_critical(target, folder, home, recursive) for target, recursive in targets for folder in folders)
 
 
-def _moved_to(words: list[str], cwd: str, home: str) -> Iterator[str]:
+def _find_cd_folders(words: list[str], cwd: str, home: str) -> Iterator[str]:
     """Where a `cd` leads, as far as that is told."""
     if words[:1] in (["cd"], ["pushd"]):
         plain = [QUOTES.sub("", word) for word in words[1:]]
-        goal = HOME.sub(lambda _: home, goal_of(("cd", *plain), home) or plain[-1])
-        yield posixpath.normpath(posixpath.join(cwd, goal))
+        destination = HOME.sub(lambda _: home, find_cd_target(("cd", *plain), home) or plain[-1])
+        yield posixpath.normpath(posixpath.join(cwd, destination))
 
 
-def deletes(line: Line) -> bool:
+def deletes(line: CommandLine) -> bool:
     """Whether a command of a proven line is called after deleting. What it runs in turn is not looked at."""
     return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
-def _deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
+def _find_deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
     """What a command removes, and whether with everything in it. Words are as they are spelled."""
     name = QUOTES.sub("", words[0]).rpartition("/")[2] if words else ""
     if name != "find" and name not in DELETERS:
@@ -65,17 +65,17 @@ def _deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
     plain = [QUOTES.sub("", word) for word in words]
     if name == "find":
         if "-delete" in plain or any(word.rpartition("/")[2] in DELETERS for word in plain):
-            narrowed = any(word in NARROWS for word in plain)
+            narrowed = any(word in NARROWING_TESTS for word in plain)
             starts = takewhile(lambda word: word[:1] != "-", plain[1:])
             yield from ((word, True) for word in starts if not narrowed or word[:1] in "/~$")
         return
     recursive = any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:ecursive|ecursiv|ecur|ec)?", word) for word in plain)
     for word in plain[1:]:
         if word[:1] != "-":
-            yield from ((each, recursive) for each in _alternatives(word))
+            yield from ((each, recursive) for each in _expand_braces(word))
 
 
-def _alternatives(word: str) -> list[str]:
+def _expand_braces(word: str) -> list[str]:
     """`a{b,c}` is `ab` and `ac`; the word itself is kept for what it may be besides."""
     found = BRACE.search(word)
     if found is None:
@@ -84,7 +84,7 @@ def _alternatives(word: str) -> list[str]:
 
 
 def _is_critical(target: str, cwd: str, home: str, recursive: bool) -> bool:
-    if OTHER_HOME.match(target) or len(target) > LONGEST_NAME:
+    if OTHER_HOME.match(target) or len(target) > MAX_NAME_CHARACTERS:
         return True
     path = HERE.sub(lambda _: cwd, HOME.sub(lambda _: home, target))
     emptied = EXPANSION.sub("", path)
@@ -98,9 +98,14 @@ def _is_critical(target: str, cwd: str, home: str, recursive: bool) -> bool:
     resolved = "/" + posixpath.normpath(posixpath.join(cwd, whole)).lstrip("/")
     if emptied != path:
         return emptied.startswith("/") and resolved in SYSTEM
-    return resolved.count("/") == 1 or resolved in SYSTEM or _holds(resolved, cwd) or _holds(resolved, home)
+    return (
+        resolved.count("/") == 1
+        or resolved in SYSTEM
+        or _is_at_or_above(resolved, cwd)
+        or _is_at_or_above(resolved, home)
+    )
 
 
-def _holds(folder: str, path: str) -> bool:
+def _is_at_or_above(folder: str, path: str) -> bool:
     """Whether a folder is a path's own or one above it."""
     return posixpath.normpath(path) == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,6 +1,6 @@
 """What a pattern of file names stands for at the moment, as bash would find it.
 
-    expand("src/*.py", "/w", look)      the names, and the folders that were listed for them
+    expand("src/*.py", "/w", lookup)      the names, and the folders that were listed for them
 
 At least what bash finds is found, in every locale and every version: a class that is not simple stands for any
 character, and `.*` for `..` as well. Nothing is listed but the folders that bash would list.
@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from parley.permissions.base import Entry
+from parley.permissions.base import EntryKind
 from parley.permissions.shell.strict_parser import TOKEN
 from parley.protocol.base import Struct
 
-MOST_TESTS = 50_000
+MAX_TESTS = 50_000
 """So many names are compared with the patterns of a line."""
-LONGEST = 1_024
+MAX_WORD_CHARACTERS = 1_024
 STATUS = "\0"
 """Stands for `$?` in a word."""
 MEMBERS = re.compile(r"\[((?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_.])+)\]")
@@ -30,75 +30,77 @@ Char = tuple[str, bool]
 """A character of a word, and whether it means itself."""
 
 
-class Look:
+class GlobLookup:
     """What patterns may look at, and how much of it."""
 
-    def __init__(self, entries: Callable[[str], Mapping[str, Entry] | None], has: Callable[[str], bool]) -> None:
+    def __init__(self, entries: Callable[[str], Mapping[str, EntryKind] | None], has: Callable[[str], bool]) -> None:
         self.entries = entries
-        self.has = has
-        self.tests_left = MOST_TESTS
+        self.exists = has
+        self.tests_left = MAX_TESTS
 
 
-class Expanded(Struct, frozen=True):
+class Expansion(Struct, frozen=True):
     words: tuple[str, ...]
     """What bash may put in place of the pattern: the names, or the pattern itself if it finds none."""
     folders: tuple[str, ...]
     """The folders whose names it has looked at."""
-    plain: tuple[str, ...]
+    non_links: tuple[str, ...]
     """The paths among them that are not links, in folders that were listed."""
 
 
-class _Found(Struct, frozen=True):
+class _Match(Struct, frozen=True):
     word: str
-    kind: Entry | None = None
+    kind: EntryKind | None = None
     """Of the last name, if its folder was listed."""
 
 
-def expand(spelled: str, folder: str, look: Look) -> Expanded | None:
+def expand(raw: str, folder: str, lookup: GlobLookup) -> Expansion | None:
     """The names that a word, as it is spelled, stands for in a folder; None if there is too much to look at."""
-    if len(spelled) > LONGEST or "<<" in spelled:
+    if len(raw) > MAX_WORD_CHARACTERS or "<<" in raw:
         return None  # Longer than a path, or with a here-document in it.
-    pieces = _pieces(spelled)
-    found, folders = [_Found("")], dict[str, None]()
+    pieces = _split_pieces(raw)
+    found, folders = [_Match("")], dict[str, None]()
     listed = False
-    for place, piece in enumerate(pieces):
-        end = "/" if place + 1 < len(pieces) else ""
-        fits = _test(piece)
+    for index, piece in enumerate(pieces):
+        end = "/" if index + 1 < len(pieces) else ""
+        fits = _compile_piece(piece)
         if fits is None:
             text = "".join(char for char, _ in piece)
-            found = [_Found(f"{one.word}{text}{end}") for one in found]
+            found = [_Match(f"{one.word}{text}{end}") for one in found]
             if listed and text:
-                found = [one for one in found if look.has(posixpath.join(folder, one.word.rstrip("/")))]
+                found = [one for one in found if lookup.exists(posixpath.join(folder, one.word.rstrip("/")))]
                 folders.update((posixpath.dirname(posixpath.join(folder, one.word.rstrip("/"))), None) for one in found)
             continue
-        following: list[_Found] = []
+        following: list[_Match] = []
         for one in found:
             where = posixpath.join(folder, one.word)
-            names = look.entries(where)
-            look.tests_left -= 0 if names is None else len(names)
-            if names is None or look.tests_left < 0:
+            names = lookup.entries(where)
+            lookup.tests_left -= 0 if names is None else len(names)
+            if names is None or lookup.tests_left < 0:
                 return None
             if names or not listed:
                 folders[where] = None
-            following += [_Found(f"{one.word}{name}{end}", kind) for name, kind in _fitting(names, piece, fits, end)]
+            following += [
+                _Match(f"{one.word}{name}{end}", kind) for name, kind in _match_names(names, piece, fits, end)
+            ]
         found, listed = following, True
     plain = [posixpath.join(folder, one.word) for one in found if one.kind in ("file", "folder")]
     words = tuple(one.word for one in found) if listed else ()
-    itself = "/".join(map(_text, pieces))
+    itself = "/".join(map(_format_piece, pieces))
     # We find more than bash does: where it finds nothing, the word stays what it is.
-    if not words or (itself not in words and look.has(posixpath.join(folder, itself))):
+    if not words or (itself not in words and lookup.exists(posixpath.join(folder, itself))):
         words = (itself, *words)
-    return Expanded(words, tuple(folders), tuple(plain))
+    return Expansion(words, tuple(folders), tuple(plain))
 
 
-def is_pattern(spelled: str) -> bool:
+def is_pattern(raw: str) -> bool:
     """Whether a word stands for names of files; one with `$?` in it is known only when it runs, but is none."""
-    return len(spelled) > LONGEST or any(_test(piece) is not None for piece in _pieces(spelled))
+    return len(raw) > MAX_WORD_CHARACTERS or any(_compile_piece(piece) is not None for piece in _split_pieces(raw))
 
 
-def _fitting(
-    names: Mapping[str, Entry], piece: Sequence[Char], fits: Callable[[str], bool], end: str
-) -> Iterator[tuple[str, Entry]]:
+def _match_names(
+    names: Mapping[str, EntryKind], piece: Sequence[Char], fits: Callable[[str], bool], end: str
+) -> Iterator[tuple[str, EntryKind]]:
     hidden = piece[0] == (".", True)
     for name, kind in names.items():
         if (name[0] != "." or hidden) and not (end and kind == "file") and fits(name):
@@ -107,15 +109,15 @@ def _fitting(
         yield from ((name, "link") for name in (".", "..") if fits(name))
 
 
-def _text(piece: Sequence[Char]) -> str:
+def _format_piece(piece: Sequence[Char]) -> str:
     return "".join("$?" if char == STATUS else char for char, _ in piece)
 
 
 @lru_cache(maxsize=64)
-def _pieces(spelled: str) -> tuple[tuple[Char, ...], ...]:
+def _split_pieces(raw: str) -> tuple[tuple[Char, ...], ...]:
     """The characters between the slashes of a word."""
     pieces: list[list[Char]] = [[]]
-    for char, literal in _chars(spelled):
+    for char, literal in _iter_chars(raw):
         if char == "/":
             pieces.append([])
         else:
@@ -123,9 +125,9 @@ def _pieces(spelled: str) -> tuple[tuple[Char, ...], ...]:
     return tuple(map(tuple, pieces))
 
 
-def _chars(spelled: str) -> Iterator[Char]:
+def _iter_chars(raw: str) -> Iterator[Char]:
     """The characters of a word without its quotes."""
-    for token in TOKEN.finditer(spelled):
+    for token in TOKEN.finditer(raw):
         kind, text = token.lastgroup, token[0]
         if kind == "bare":
             # Within a class these are not themselves.
@@ -141,28 +143,28 @@ def _chars(spelled: str) -> Iterator[Char]:
 
 
 @lru_cache(maxsize=64)
-def _test(piece: tuple[Char, ...]) -> Callable[[str], bool] | None:
+def _compile_piece(piece: tuple[Char, ...]) -> Callable[[str], bool] | None:
     """Whether a name fits a piece; None if the piece is not a pattern."""
     if not any(not literal and char in "*?[" for char, literal in piece):
         return None
-    strict, loose = (re.compile(_regex(piece, loose), re.DOTALL).fullmatch for loose in (False, True))
+    strict, loose = (re.compile(_build_regex(piece, loose), re.DOTALL).fullmatch for loose in (False, True))
     # How many characters a name has that is not ASCII depends on the locale.
     return lambda name: (strict if name.isascii() else loose)(name) is not None
 
 
-def _regex(piece: Sequence[Char], loose: bool) -> str:
+def _build_regex(piece: Sequence[Char], loose: bool) -> str:
     """What stands between two stars has a fixed length, so that each takes as little as it can (workspace/globs.py)."""
-    parts, place = [""], 0
-    while place < len(piece):
-        char, literal = piece[place]
-        place += 1
+    parts, index = [""], 0
+    while index < len(piece):
+        char, literal = piece[index]
+        index += 1
         closed = 0
         if not literal and char == "[":
-            closed = max((at for at in range(place + 1, len(piece)) if piece[at][0] == "]"), default=0)
+            closed = max((at for at in range(index + 1, len(piece)) if piece[at][0] == "]"), default=0)
         if not literal and char in ("*", STATUS):
             parts.append("")
         elif closed:
-            regex, place = _class(piece, place, closed, loose)
+            regex, index = _build_class(piece, index, closed, loose)
             parts += [""] if regex is None else []
             parts[-1] += regex or ""
         elif not literal and char == "?":
@@ -176,18 +178,18 @@ def _regex(piece: Sequence[Char], loose: bool) -> str:
     return f"{first}{''.join(f'(?>.*?{part})' for part in others[:-1] if part)}.*{others[-1]}"
 
 
-def _class(piece: Sequence[Char], begin: int, closed: int, loose: bool) -> tuple[str | None, int]:
+def _build_class(piece: Sequence[Char], begin: int, closed: int, loose: bool) -> tuple[str | None, int]:
     """The expression for a class of characters, None for any text, and where it ends."""
     chars = piece[begin - 1 : closed + 1]
     simple = MEMBERS.match("".join(char if literal != (char in "[]-") else STATUS for char, literal in chars))
     if simple is None or loose:
         # It may end at any bracket, or not be a class at all.
         return None, closed + 1
-    members = "".join(_range(*found.groups("")) for found in RANGE.finditer(simple[1]))
+    members = "".join(_build_range(*found.groups("")) for found in RANGE.finditer(simple[1]))
     return f"[{members}]", begin - 1 + simple.end()
 
 
-def _range(low: str, high: str, single: str) -> str:
+def _build_range(low: str, high: str, single: str) -> str:
     """The members of a range in either case: how letters are ordered depends on the locale."""
     if single:
         return re.escape(single)

@@ -1,7 +1,7 @@
 """What a rule for the beginning of a command does not approve: flags that turn a reader into something else, and words
 that name files.
 
-    concern(inner, patterns)    why the command is not what the rule was given for; nothing if it is
+    find_concern(inner, patterns)    why the command is not what the rule was given for; nothing if it is
     file_words(inner)           the words, and the parts of words, that may name a file which is written
 
 `Bash(git log:*)` is given for reading, so `--output` is not part of it, and `Bash(git config:*)` does not say that
@@ -19,25 +19,25 @@ from urllib.parse import unquote
 
 import msgspec
 
-from parley.permissions.shell.arguments import Program, reading
-from parley.permissions.shell.ast import names
+from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.ast import word_set
 from parley.permissions.shell.readonly import git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS
 from parley.permissions.shell.rule_patterns import matches
-from parley.permissions.shell.wrappers import Inner
+from parley.permissions.shell.wrappers import UnwrappedCommand
 
 UNKNOWN_FLAG = "The rule does not spell {word}, and {name} may write or run something with it"
 UNKNOWN_WORDS = "With these words {name} does more than read, and the rule does not spell them"
 RUNS = "{word} may name a program for {name} to run, and the rule does not spell it"
 SCRIPT = "The sed script {word} may write files or run commands"
-MADE = "curl makes the name of the file that it writes of {word}"
+DERIVES_NAME = "curl makes the name of the file that it writes of {word}"
 BACKUP = "sed would write its backup to another folder, or under another name: {word}"
 
 # Flags that neither write nor run anything, but are not needed without a rule; with `most`, any number of operands.
-MORE = {
+EXTRA_FLAGS = {
     "grep": Program(short="V"),
-    **dict.fromkeys(("id", "groups"), Program(most=1)),
+    **dict.fromkeys(("id", "groups"), Program(max_operands=1)),
     "wc": Program(long="files0-from="),
     "diff": Program(
         short="D:S:X:nv",
@@ -88,7 +88,7 @@ MORE = {
         short="hH:T:", long="gitfile= infofile= hintro= houtro= nolinks compress= hyperlink opt-toggle version help"
     ),
 }
-GIT_MORE = Program(
+GIT_EXTRA_FLAGS = Program(
     short="rtl:WO:mcX:iTS:kfhe",
     long="no-pager no-mailmap mailmap use-mailmap no-use-mailmap ws-error-highlight= anchored= submodule? "
     "indent-heuristic no-indent-heuristic line-prefix= no-relative skip-to= rotate-to= output-indicator-new= "
@@ -109,10 +109,10 @@ GIT_MORE = Program(
 and `--open-files-in-pager`."""
 GIT_WRITERS = ("branch", "tag", "config")
 """In the tables of readers, but a rule for them is one for changes as well."""
-GIT_VALUES = names("-C --git-dir --work-tree --namespace --super-prefix --attr-source --list-cmds")
+GIT_VALUES = word_set("-C --git-dir --work-tree --namespace --super-prefix --attr-source --list-cmds")
 GIT_ELSEWHERE = ("--config-env", "--git-dir")
 """Flags that bring another configuration, and so other programs."""
-GIT_UNTOUCHED = names("add commit push reset")
+GIT_UNTOUCHED = word_set("add commit push reset")
 """Subcommands that write no file which their words name."""
 GIT_RUNS = {
     "clone": ("uc", "upload-pack config template"),
@@ -134,9 +134,9 @@ GIT_RUNS = {
     "submodule": ("", "template"),
 }
 """Short and long flags whose value is a program, or says where programs are."""
-GIT_NESTED = names("foreach run filter-branch for-each-repo")
+GIT_NESTED = word_set("foreach run filter-branch for-each-repo")
 """`git submodule foreach`, `git bisect run`, `git hook run`: the rest is a command."""
-GIT_NESTING = names("submodule bisect hook filter-branch for-each-repo")
+GIT_NESTING = word_set("submodule bisect hook filter-branch for-each-repo")
 SAFE_KEY = re.compile(
     r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\.(?:rebase|ff) | status\..+
     | feature\..+ | push\.(?:default|autosetupremote|followtags)
@@ -209,161 +209,169 @@ ZIP_RUNS = re.compile(r"-\w*TT.*", re.DOTALL)
 OWN_FLAGS = ("--checkpoint", "--strip")
 """Flags that begin like one of these, and are flags of their own."""
 
-JOINTS = re.compile(r"[=:@,]")
+SEPARATORS = re.compile(r"[=:@,]")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://(?!(?:.*/)?\.\.(?:/|$))", re.DOTALL)
 TAKES_CODE = re.compile(r"[gmn]?awk|(?:perl|python|ruby|php|lua)[\d.]*|node|nodejs|deno|bun|ed|ex|n?vim?")
 EXCLUDES = re.compile(r"--(?:extend-|per-file-)?(?:exclude|ignore|skip|omit)[\w-]*=")
-EXCLUDERS = names(
+EXCLUDERS = word_set(
     "tar bsdtar rsync ruff black isort flake8 mypy pylint bandit eslint prettier pytest py.test cloc tokei ag ack fd "
     "fdfind codespell rclone restic borg du aws gsutil gcloud"
 )
-EXCLUDE_NEXT = names(
+EXCLUDE_NEXT = word_set(
     "--exclude --exclude-dir --exclude-from --exclude-path --extend-exclude --ignore --ignore-dir --ignore-pattern "
     "--ignore-path --ignore-glob --skip --omit --deselect"
 )
 INPUTS = {
-    **dict.fromkeys(("ssh", "scp", "sftp", "ssh-add"), names("-i")),
-    **dict.fromkeys(("docker", "docker-compose", "podman"), names("-f --file --env-file")),
-    **dict.fromkeys(("kubectl", "helm"), names("-f --filename --kubeconfig --values")),
-    "pre-commit": names("-c --config"),
-    "act": names("-W --workflows -e --eventpath"),
-    "git": names("-m --message"),
+    **dict.fromkeys(("ssh", "scp", "sftp", "ssh-add"), word_set("-i")),
+    **dict.fromkeys(("docker", "docker-compose", "podman"), word_set("-f --file --env-file")),
+    **dict.fromkeys(("kubectl", "helm"), word_set("-f --filename --kubeconfig --values")),
+    "pre-commit": word_set("-c --config"),
+    "act": word_set("-W --workflows -e --eventpath"),
+    "git": word_set("-m --message"),
 }
 """Flags whose next word is a file that is read, or a text."""
-ONLY_READ = names("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
+ONLY_READ = word_set("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
 """Programs without a flag that writes, in no table or with words that the tables do not know."""
-CONCERNED = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
-BACKUPS = names("cp mv ln install")
-UNPACKERS = names(
+CHECKED_PROGRAMS = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
+BACKUPS = word_set("cp mv ln install")
+UNPACKERS = word_set(
     "gzip gunzip pigz unpigz xz unxz bzip2 bunzip2 lzma unlzma lzip lz4 unlz4 zstd unzstd brotli compress "
     "uncompress lzop"
 )
 QUERY = re.compile(r"[?#]")
 PERL_BACKUP = re.compile(r"-[A-Za-z]*?i(\S+)")
 CURL_PATTERN = re.compile(r"(?!-)[^\s?]*[\[{].*", re.DOTALL)
-MOST_LETTERS = 256
-MOST_SHOWN = 100
+MAX_LETTERS = 256
+MAX_SHOWN = 100
 
 
-def shown(word: str) -> str:
+def shorten(word: str) -> str:
     """A word as a question tells it."""
-    return word if len(word) <= MOST_SHOWN else f"{word[:MOST_SHOWN]}..."
+    return word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}..."
 
 
-def spelled_by(patterns: Sequence[str], text: str) -> frozenset[str]:
+def find_spelled_words(patterns: Sequence[str], text: str) -> frozenset[str]:
     """The words of the rules that a command falls under."""
     fitting = (pattern.strip() for pattern in patterns if matches(pattern, text))
     return frozenset(word for pattern in fitting for word in pattern.removesuffix(":*").replace("*", " ").split())
 
 
-def concern(inner: Inner, patterns: Sequence[str]) -> str:
-    name = _name(inner)
-    if name not in CONCERNED:
+def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
+    name = _program_name(inner)
+    if name not in CHECKED_PROGRAMS:
         return ""
-    spelled = spelled_by(patterns, " ".join(inner.words))
+    rule_words = find_spelled_words(patterns, " ".join(inner.words))
     if name == "git":
-        return _git(inner.argv, spelled)
+        return _find_git_concern(inner.argv, rule_words)
     if name == "sed":
-        return _sed(inner.argv, spelled)
-    if name == "curl" and (made := _made_by_curl(inner.argv)) and made not in spelled:
-        return MADE.format(word=shown(made))
-    if name == "zip" and (word := next(filter(ZIP_RUNS.fullmatch, inner.argv), None)) and word not in spelled:
-        return RUNS.format(word=shown(word), name=name)
-    if name == "tar" and TAR_RUNS.match(" ".join(inner.argv[1:2])) and inner.argv[1] not in spelled:
-        return RUNS.format(word=shown(inner.argv[1]), name=name)
+        return _find_sed_concern(inner.argv, rule_words)
+    if name == "curl" and (derived := _find_curl_pattern(inner.argv)) and derived not in rule_words:
+        return DERIVES_NAME.format(word=shorten(derived))
+    if name == "zip" and (word := next(filter(ZIP_RUNS.fullmatch, inner.argv), None)) and word not in rule_words:
+        return RUNS.format(word=shorten(word), name=name)
+    if name == "tar" and TAR_RUNS.match(" ".join(inner.argv[1:2])) and inner.argv[1] not in rule_words:
+        return RUNS.format(word=shorten(inner.argv[1]), name=name)
     if name in OTHER_RUNS:
         short, long, harmless = OTHER_RUNS[name]
         word = next((word for word, value in _flags(inner.argv, 1, short, long) if not harmless.fullmatch(value)), None)
-        if word is not None and not _is_spelled(word, spelled):
-            return RUNS.format(word=shown(word), name=name)
+        if word is not None and not _is_spelled(word, rule_words):
+            return RUNS.format(word=shorten(word), name=name)
     if name in ("ssh", "scp", "sftp"):
         word = next((word for word in _values(inner.argv, "-o") if SSH_RUNS.match(word)), None)
-        return RUNS.format(word=shown(word), name=name) if word is not None and word not in spelled else ""
+        return RUNS.format(word=shorten(word), name=name) if word is not None and word not in rule_words else ""
     if name in ("date", "xxd"):
         flags = [word for word in inner.argv[1:] if word[:1] == "-"]
-        are_spelled = bool(flags) and all(_is_spelled(word, spelled) for word in flags)
+        are_spelled = bool(flags) and all(_is_spelled(word, rule_words) for word in flags)
         reads = CHECKS[name](inner.argv, ()) is not None
         return "" if reads or are_spelled else UNKNOWN_WORDS.format(name=name)
     program = READERS.get(name)
-    return "" if program is None else _reader(inner.argv, 1, name, _with(program, MORE.get(name, Program())), spelled)
+    return (
+        ""
+        if program is None
+        else _find_reader_concern(
+            inner.argv, 1, name, _merge_programs(program, EXTRA_FLAGS.get(name, Program())), rule_words
+        )
+    )
 
 
-def _reader(argv: Sequence[str], begin: int, name: str, program: Program, spelled: Collection[str]) -> str:
+def _find_reader_concern(
+    argv: Sequence[str], begin: int, name: str, program: Program, rule_words: Collection[str]
+) -> str:
     """Why the words are not those of a program that only reads."""
-    if reading(program, argv, begin) is not None:
+    if parse_arguments(program, argv, begin) is not None:
         return ""
     words = argv[begin : argv.index("--")] if "--" in argv else argv[begin:]
-    unknown = [word for word in words if word[:1] == "-" and word != "-" and not _is_known(program, word)]
-    if unknown and all(_is_spelled(word, spelled) for word in unknown):
+    unknown = [word for word in words if word[:1] == "-" and word != "-" and not _is_known_flag(program, word)]
+    if unknown and all(_is_spelled(word, rule_words) for word in unknown):
         return ""
-    word = next((word for word in unknown if not _is_spelled(word, spelled)), None)
-    return UNKNOWN_WORDS.format(name=name) if word is None else UNKNOWN_FLAG.format(word=shown(word), name=name)
+    word = next((word for word in unknown if not _is_spelled(word, rule_words)), None)
+    return UNKNOWN_WORDS.format(name=name) if word is None else UNKNOWN_FLAG.format(word=shorten(word), name=name)
 
 
-def _is_known(program: Program, word: str) -> bool:
-    alone = msgspec.structs.replace(program, least=0, most=None)
-    return reading(alone, (word,), 0) is not None or reading(alone, (word, "0"), 0) is not None
+def _is_known_flag(program: Program, word: str) -> bool:
+    alone = msgspec.structs.replace(program, min_operands=0, max_operands=None)
+    return parse_arguments(alone, (word,), 0) is not None or parse_arguments(alone, (word, "0"), 0) is not None
 
 
-def _with(program: Program, more: Program) -> Program:
+def _merge_programs(program: Program, more: Program) -> Program:
     short = more.short + program.short  # the last of two rows for one letter is the one of the table
-    most = program.most if more.most is None else None
-    return msgspec.structs.replace(program, short=short, long=f"{more.long} {program.long}", most=most)
+    max_operands = program.max_operands if more.max_operands is None else None
+    return msgspec.structs.replace(program, short=short, long=f"{more.long} {program.long}", max_operands=max_operands)
 
 
 # git
 
 
-def _git(argv: Sequence[str], spelled: Collection[str]) -> str:
-    place = 1
-    while place < len(argv) and argv[place].startswith("-"):
-        word = argv[place]
+def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
+    index = 1
+    while index < len(argv) and argv[index].startswith("-"):
+        word = argv[index]
         flag = word.partition("=")[0]
         if word == "-c":
-            key, _, value = (argv[place + 1] if place + 1 < len(argv) else "").partition("=")
-            if not _is_safe_setting(key, value) and not {key, f"{key}={value}"} & set(spelled):
-                return RUNS.format(word=shown(key), name="git")
-        elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_spelled(word, spelled):
-            return RUNS.format(word=shown(word), name="git")
-        place += 2 if word == "-c" or word in GIT_VALUES or word == "--config-env" else 1
-    rest = argv[place:]
+            key, _, value = (argv[index + 1] if index + 1 < len(argv) else "").partition("=")
+            if not _is_safe_setting(key, value) and not {key, f"{key}={value}"} & set(rule_words):
+                return RUNS.format(word=shorten(key), name="git")
+        elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_spelled(word, rule_words):
+            return RUNS.format(word=shorten(word), name="git")
+        index += 2 if word == "-c" or word in GIT_VALUES or word == "--config-env" else 1
+    rest = argv[index:]
     if not rest:
         return ""
     sub, name = rest[0], f"git {rest[0]}"
     if sub == "config":
-        return _config(rest, spelled)
+        return _find_config_concern(rest, rule_words)
     if sub in GIT_NESTING and (nested := next((word for word in rest[:6] if word in GIT_NESTED), None)):
-        return "" if nested in spelled else RUNS.format(word=shown(nested), name="git")
+        return "" if nested in rule_words else RUNS.format(word=shorten(nested), name="git")
     short, long = GIT_RUNS.get(sub, ("", ""))
     for word, value in _flags(rest, 1, short, long):
-        if sub == "clone" and word.startswith(("-c", "--config")) and _is_safe_setting(*_pair(value)):
+        if sub == "clone" and word.startswith(("-c", "--config")) and _is_safe_setting(*_split_pair(value)):
             continue
-        if not _is_spelled(word, spelled):
-            return RUNS.format(word=shown(word), name=name)
+        if not _is_spelled(word, rule_words):
+            return RUNS.format(word=shorten(word), name=name)
     if any(GPG.search(word) for word in rest):
-        return RUNS.format(word=shown("%G"), name="git")
+        return RUNS.format(word=shorten("%G"), name="git")
     program = git.READERS.get(sub)
     if program is None or sub in GIT_WRITERS:
         return ""
-    return _reader(argv, place + 1, name, _with(program, GIT_MORE), spelled)
+    return _find_reader_concern(argv, index + 1, name, _merge_programs(program, GIT_EXTRA_FLAGS), rule_words)
 
 
-def _config(rest: Sequence[str], spelled: Collection[str]) -> str:
+def _find_config_concern(rest: Sequence[str], rule_words: Collection[str]) -> str:
     """`git config` may set what names no program; whatever else it may set has to be spelled."""
-    found = reading(CONFIG, rest)
+    found = parse_arguments(CONFIG, rest)
     if found is None:
         return UNKNOWN_WORDS.format(name="git config")
-    operands = [rest[place] for place in found.operands]
+    operands = [rest[index] for index in found.operands]
     action = operands.pop(0) if operands and operands[0] in ("list", "get", "set", "unset", "edit") else ""
-    if action in ("list", "get") or found.has(*CONFIG_READS):
+    if action in ("list", "get") or found.has_flag(*CONFIG_READS):
         return ""
-    if action == "edit" or found.has("e") or not operands or "section" in operands[0]:
-        return "" if action in spelled else UNKNOWN_WORDS.format(name="git config")
-    if len(operands) == 1 and not action and not found.has(*CONFIG_WRITES):
+    if action == "edit" or found.has_flag("e") or not operands or "section" in operands[0]:
+        return "" if action in rule_words else UNKNOWN_WORDS.format(name="git config")
+    if len(operands) == 1 and not action and not found.has_flag(*CONFIG_WRITES):
         return ""  # It prints the value.
     key, value = operands[0], " ".join(operands[1:2])
-    return "" if key in spelled or _is_safe_setting(key, value) else RUNS.format(word=shown(key), name="git")
+    return "" if key in rule_words or _is_safe_setting(key, value) else RUNS.format(word=shorten(key), name="git")
 
 
 def _is_safe_setting(key: str, value: str) -> bool:
@@ -372,7 +380,7 @@ def _is_safe_setting(key: str, value: str) -> bool:
     return SAFE_KEY.fullmatch(key) is not None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _split_pair(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     return key, value
 
@@ -380,108 +388,108 @@ def _pair(text: str) -> tuple[str, str]:
 # sed
 
 
-def _sed(argv: Sequence[str], spelled: Collection[str]) -> str:
-    found = reading(SED, argv)
+def _find_sed_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
+    found = parse_arguments(SED, argv)
     if found is None:
-        return _reader(argv, 1, "sed", SED, spelled)
+        return _find_reader_concern(argv, 1, "sed", SED, rule_words)
     scripts = [value for flag, value in found.flags if flag in ("e", "expression")]
-    scripts = scripts or [argv[place] for place in found.operands[:1]]
-    word = next((script for script in scripts if not edits_lines(script) and script not in spelled), None)
+    scripts = scripts or [argv[index] for index in found.operands[:1]]
+    word = next((script for script in scripts if not edits_lines(script) and script not in rule_words), None)
     if word is not None:
-        return SCRIPT.format(word=shown(word))
+        return SCRIPT.format(word=shorten(word))
     suffix = next(
         (value for flag, value in found.flags if flag in ("i", "in-place") and re.search(r"[/*]", value)), None
     )
-    return "" if suffix is None else BACKUP.format(word=shown(suffix))
+    return "" if suffix is None else BACKUP.format(word=shorten(suffix))
 
 
 def edits_lines(script: str) -> bool:
     """Whether a sed script does nothing but print and change lines: no `w`, no `e`, no `r`. Linear in its length."""
-    place = 0
+    index = 0
     while True:
-        place = _end(SED_GAP, script, place)
-        if place < len(script) and script[place] == "#":
-            place = script.find("\n", place) + 1 or len(script)
+        index = _match_end(SED_GAP, script, index)
+        if index < len(script) and script[index] == "#":
+            index = script.find("\n", index) + 1 or len(script)
             continue
-        place = _address(script, place)
-        if place < 0:
+        index = _skip_address(script, index)
+        if index < 0:
             return False
-        place = _end(SED_GAP, script, place)
-        if place >= len(script):
+        index = _match_end(SED_GAP, script, index)
+        if index >= len(script):
             return True
-        if script[place] in "sy":
-            end = _substitution(script, place)
+        if script[index] in "sy":
+            end = _skip_substitution(script, index)
         else:
-            ends = (_end(form, script, place) for form in (SED_SIMPLE, SED_LABEL, SED_TEXT))
-            end = next((end for end in ends if end > place), -1)
+            ends = (_match_end(form, script, index) for form in (SED_SIMPLE, SED_LABEL, SED_TEXT))
+            end = next((end for end in ends if end > index), -1)
         if end < 0 or (end < len(script) and script[end] not in " \t\n;}#"):
             return False
-        place = end
+        index = end
 
 
-def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
-    return place if found is None else found.end()
+def _match_end(pattern: re.Pattern[str], text: str, index: int) -> int:
+    found = pattern.match(text, index)
+    return index if found is None else found.end()
 
 
-def _address(script: str, place: int) -> int:
+def _skip_address(script: str, index: int) -> int:
     """Where the lines that a command is for are named; -1 if that cannot be read."""
-    end = _place(script, place)
-    after = _end(SED_COMMA, script, end) if end > place else end
-    return _place(script, after) if after > end else end
+    end = _skip_line_address(script, index)
+    after = _match_end(SED_COMMA, script, end) if end > index else end
+    return _skip_line_address(script, after) if after > end else end
 
 
-def _place(script: str, place: int) -> int:
-    if script[place : place + 1] != "/":
-        return _end(SED_NUMBER, script, place)
-    end = _half(script, place + 1, "/", is_pattern=True)
+def _skip_line_address(script: str, index: int) -> int:
+    if script[index : index + 1] != "/":
+        return _match_end(SED_NUMBER, script, index)
+    end = _skip_half(script, index + 1, "/", is_pattern=True)
     while end > 0 and script[end : end + 1] in ("I", "M"):
         end += 1
     return end
 
 
-def _substitution(script: str, place: int) -> int:
+def _skip_substitution(script: str, index: int) -> int:
     """Where `s/a/b/g` ends; -1 if it does not, or does more."""
-    kind, cut = script[place], script[place + 1 : place + 2]
+    kind, cut = script[index], script[index + 1 : index + 2]
     if cut in ("", "\\", "\n", "[", "]") or cut.isalnum() or not cut.isascii():
         return -1
-    middle = _half(script, place + 2, cut, is_pattern=kind == "s")
-    end = _half(script, middle, cut, is_pattern=False) if middle > 0 else -1
-    return _end(SED_FLAGS, script, end) if kind == "s" and end > 0 else end
+    middle = _skip_half(script, index + 2, cut, is_pattern=kind == "s")
+    end = _skip_half(script, middle, cut, is_pattern=False) if middle > 0 else -1
+    return _match_end(SED_FLAGS, script, end) if kind == "s" and end > 0 else end
 
 
-def _half(script: str, place: int, cut: str, *, is_pattern: bool) -> int:
+def _skip_half(script: str, index: int, cut: str, *, is_pattern: bool) -> int:
     """Where the text up to the next delimiter ends, behind it; -1 if there is none. In a class it is none."""
-    while place < len(script):
-        char = script[place]
+    while index < len(script):
+        char = script[index]
         if char == cut:
-            return place + 1
+            return index + 1
         if char == "\n" and is_pattern:
             return -1
         if char == "[" and is_pattern:
-            found = SED_CLASS.match(script, place)
+            found = SED_CLASS.match(script, index)
             if found is None:
                 return -1
-            place = found.end()
+            index = found.end()
         else:
-            place += 2 if char == "\\" else 1
+            index += 2 if char == "\\" else 1
     return -1
 
 
 # Words that name files.
 
 
-def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]]:
+def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tuple[str, str]]:
     """Words that may name a file that is written, each with the names in it.
 
     What a command `sends` to another one may become words of that.
     """
-    name, argv = _name(inner), inner.argv
+    name, argv = _program_name(inner), inner.argv
     if not sends and writes_no_operand(inner):
         return
-    yield from ((word, each) for word, each in made_names(inner) if each)
+    yield from ((word, each) for word, each in derived_names(inner) if each)
     skips, only_operands = False, False
-    for place, word in enumerate(argv[1:], 1):
+    for index, word in enumerate(argv[1:], 1):
         if skips:
             skips = False
         elif word.isalnum():
@@ -494,15 +502,15 @@ def file_words(inner: Inner, *, sends: bool = False) -> Iterator[tuple[str, str]
             return
         elif word in INPUTS.get(name, ()) or (name in EXCLUDERS and word in EXCLUDE_NEXT):
             skips = True
-        elif place not in inner.globs and not EXCLUDES.match(word):
+        elif index not in inner.globs and not EXCLUDES.match(word):
             quoted = QUOTED.findall(word) if TAKES_CODE.fullmatch(name) else ()
-            found = {*_within(word, only_operands), *(text.strip(" ><|+&") for text in quoted)}
+            found = {*_names_in_word(word, only_operands), *(text.strip(" ><|+&") for text in quoted)}
             yield from ((word, each) for each in found if each)
 
 
-def made_names(inner: Inner) -> Iterator[tuple[str, str]]:
+def derived_names(inner: UnwrappedCommand) -> Iterator[tuple[str, str]]:
     """Names that a program makes of its words: of a backup, of what it unpacks, of what it downloads."""
-    name, words = _name(inner), inner.argv[1:]
+    name, words = _program_name(inner), inner.argv[1:]
     if name in BACKUPS:
         suffixes = {value for _, value in _flags(inner.argv, 1, "S", "suffix")}
         yield from ((word, posixpath.basename(word) + suffix) for suffix in suffixes for word in words)
@@ -517,7 +525,7 @@ def made_names(inner: Inner) -> Iterator[tuple[str, str]]:
         yield from ((url, unquote(url.partition("://")[2] if whole else posixpath.basename(url))) for url in urls)
 
 
-def _made_by_curl(argv: Sequence[str]) -> str:
+def _find_curl_pattern(argv: Sequence[str]) -> str:
     """The word with a pattern of curl's own, of which it makes the name of a file: `-O http://x/[a-c]`, `-o '#1'`."""
     value = next((value for _, value in _flags(argv, 1, "o", "output") if "#" in value), "")
     if value or not any(_flags(argv, 1, "O", "remote-name remote-name-all")):
@@ -525,36 +533,43 @@ def _made_by_curl(argv: Sequence[str]) -> str:
     return next((word for word in argv[1:] if "://" in word and CURL_PATTERN.fullmatch(word)), "")
 
 
-def writes_no_operand(inner: Inner) -> bool:
+def writes_no_operand(inner: UnwrappedCommand) -> bool:
     """Whether the command reads what its words name, or does nothing with it."""
-    name, argv = _name(inner), inner.argv
+    name, argv = _program_name(inner), inner.argv
     if name in ONLY_READ:
         return True
     if name == "sed":
-        found = reading(SED, argv)
-        return found is not None and not found.has("i", "in-place")
+        found = parse_arguments(SED, argv)
+        return found is not None and not found.has_flag("i", "in-place")
     if name != "git":
         program = READERS.get(name)
-        return program is not None and reading(_with(program, MORE.get(name, Program())), argv) is not None
-    place = 1
-    while place < len(argv) and argv[place].startswith("-"):
-        place += 2 if argv[place] == "-c" or argv[place] in GIT_VALUES else 1
-    sub = argv[place] if place < len(argv) else ""
+        return (
+            program is not None
+            and parse_arguments(_merge_programs(program, EXTRA_FLAGS.get(name, Program())), argv) is not None
+        )
+    index = 1
+    while index < len(argv) and argv[index].startswith("-"):
+        index += 2 if argv[index] == "-c" or argv[index] in GIT_VALUES else 1
+    sub = argv[index] if index < len(argv) else ""
     if sub == "restore":
         return bool({"--staged", "-S"} & set(argv)) and not {"--worktree", "-W", "-SW", "-WS"} & set(argv)
     program = git.READERS.get(sub)
-    reads = program is not None and sub not in GIT_WRITERS and reading(_with(program, GIT_MORE), argv, place + 1)
+    reads = (
+        program is not None
+        and sub not in GIT_WRITERS
+        and parse_arguments(_merge_programs(program, GIT_EXTRA_FLAGS), argv, index + 1)
+    )
     return sub in GIT_UNTOUCHED or bool(reads)
 
 
-def _within(word: str, only_operands: bool) -> Iterator[str]:
+def _names_in_word(word: str, only_operands: bool) -> Iterator[str]:
     """The names a word may hold: itself, the value of a flag, both halves of `a=b` and `a:b`."""
     if only_operands or word[:1] != "-":
         yield word
-    elif word[:2] != "--" and len(word) <= MOST_LETTERS:
-        yield from (word[place:] for place in range(2, len(word)))
-    if JOINTS.search(word):
-        yield from (piece for piece in JOINTS.split(word) if piece[:1] != "-")
+    elif word[:2] != "--" and len(word) <= MAX_LETTERS:
+        yield from (word[index:] for index in range(2, len(word)))
+    if SEPARATORS.search(word):
+        yield from (piece for piece in SEPARATORS.split(word) if piece[:1] != "-")
         yield from (word.partition(joint)[2] for joint in "=:@,")
 
 
@@ -564,8 +579,8 @@ def _within(word: str, only_operands: bool) -> Iterator[str]:
 def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[tuple[str, str]]:
     """The words that are one of these flags, abbreviated or in a cluster too, each with its value."""
     known = long.split()
-    for place in range(begin, len(argv)):
-        word, following = argv[place], argv[place + 1] if place + 1 < len(argv) else ""
+    for index in range(begin, len(argv)):
+        word, following = argv[index], argv[index + 1] if index + 1 < len(argv) else ""
         if word == "--":
             return
         flag, equals, value = word.partition("=")
@@ -579,17 +594,19 @@ def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[t
 
 
 def _values(argv: Sequence[str], flag: str) -> Iterator[str]:
-    for place, word in enumerate(argv):
-        if word == flag and place + 1 < len(argv):
-            yield argv[place + 1]
+    for index, word in enumerate(argv):
+        if word == flag and index + 1 < len(argv):
+            yield argv[index + 1]
         elif word.startswith(flag) and len(word) > len(flag):
             yield word[len(flag) :]
 
 
-def _is_spelled(word: str, spelled: Collection[str]) -> bool:
+def _is_spelled(word: str, rule_words: Collection[str]) -> bool:
     flag = word.partition("=")[0] if word[:2] == "--" else word[:2]
-    return any(given in (word, flag) or given.startswith(f"{flag}=") for given in spelled if given not in ("-", "--"))
+    return any(
+        given in (word, flag) or given.startswith(f"{flag}=") for given in rule_words if given not in ("-", "--")
+    )
 
 
-def _name(inner: Inner) -> str:
+def _program_name(inner: UnwrappedCommand) -> str:
     return inner.argv[0].rpartition("/")[2]

@@ -5,9 +5,9 @@ expansions, quoted here-documents as a word or as input, `~` and `~/` in front o
 (marked), assignments in front, the separators `&& || ; | |& &` and newline, and redirections to literal
 files. Everything else is `Unclear`, however harmless it may look.
 
-    read("git log | head -5")           ->  Line with two commands
+    parse_strict("git log | head -5")           ->  CommandLine with two commands
     read("cat ~/x", home="/home/me")    ->  Line, with /home/me/x in it
-    read("echo $(id)")                  ->  Unclear("an expansion")
+    parse_strict("echo $(id)")                  ->  Unclear("an expansion")
 
 Not here: what a command may do (shell/readonly/check.py, allowing.py), and what hides in an unclear text
 (shell/denied/search.py).
@@ -18,11 +18,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from parley.permissions.shell.ast import Line, Redirect, Simple, Unclear, names
+from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear, word_set
 
-LONGEST = 10_000
-MOST_COMMANDS = 80
-MOST_WORDS = 1_600
+MAX_COMMAND_CHARACTERS = 10_000
+MAX_COMMANDS = 80
+MAX_WORDS = 1_600
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff]")
 # In a substitution bash takes a line for the end of a here-document that only begins with its mark.
@@ -64,20 +64,20 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DESCRIPTOR = re.compile(r"[0-9]{1,3}")
 NUMBER = re.compile(r"[0-9]+")
 SOCKET = re.compile(r"/dev/+(?:tcp|udp)\b")
-RESERVED = names("if then elif else fi for while until do done case esac select function coproc in ! { } [[ ]]")
+RESERVED = word_set("if then elif else fi for while until do done case esac select function coproc in ! { } [[ ]]")
 HOME = re.compile(r"/[^*?\[\]\\\n]*")
 """Not relative, and not a pattern to an old bash."""
 # One command of words that mean themselves: most lines are no more, and are read four times as fast.
 PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*(?: [A-Za-z0-9_./:,@%+=-]+)*")
 NOT_PLAIN = RESERVED | {"time"}
-SETS_VARIABLES = names(
+SETS_VARIABLES = word_set(
     "source . eval export declare typeset local readonly read mapfile readarray printf unset getopts let trap exec set "
     "shopt builtin command alias enable coproc"
 )
 """What may give HOME another value, or run what does: behind it, nobody knows where `~` leads."""
 
 
-class _Doubt(Exception):
+class _NotProvable(Exception):
     """Why a text is not in the provable part."""
 
 
@@ -102,7 +102,7 @@ class _Word:
             self.value += ESCAPED_IN_QUOTES.sub(r"\1", text[1:-1])
             self.glob = self.glob or "$?" in ESCAPE_IN_QUOTES.sub("", text)
         elif kind == "document":
-            self.value += _document(text)
+            self.value += _document_text(text)
         elif kind == "escape":
             self.value += text[1]
         else:
@@ -111,11 +111,11 @@ class _Word:
         self.end = end
 
 
-def _document(text: str) -> str:
+def _document_text(text: str) -> str:
     """What `"$(cat <<'EOF' ... EOF )"` stands for: nothing expands in it, and the last line ends are cut off."""
     body = "\n".join(text.split("\n")[1:-2])
     if '"' in body and ")" in body:
-        raise _Doubt("a here-document that an old bash would end too soon")
+        raise _NotProvable("a here-document that an old bash would end too soon")
     return body.rstrip("\n")
 
 
@@ -137,67 +137,67 @@ class _Command:
     def is_empty(self) -> bool:
         return self.start < 0
 
-    def take(self, word: _Word, source: str) -> None:
+    def add_word(self, word: _Word, source: str) -> None:
         """A finished word: the target of the redirection before it, or one of the command's."""
-        self._reach(word.start, word.end)
+        self._extend(word.start, word.end)
         if word.tilde and word.glob:
-            raise _Doubt("a pattern behind a tilde")
+            raise _NotProvable("a pattern behind a tilde")
         if self.pending is None:
             self.words.append(word)
             return
-        self.redirects.append(_redirect(*self.pending, word, source))
+        self.redirects.append(_make_redirect(*self.pending, word, source))
         self.pending = None
 
-    def redirect(self, operator: str, word: _Word | None, start: int, end: int, source: str) -> None:
+    def start_redirect(self, operator: str, word: _Word | None, start: int, end: int, source: str) -> None:
         """The operator of a redirection; digits right before it are the descriptor."""
         descriptor = ""
         if word is not None and operator[0] != "&" and DESCRIPTOR.fullmatch(source, word.start, word.end):
             descriptor, start = word.value, word.start
         elif word is not None and operator[0] != "&" and NUMBER.fullmatch(source, word.start, word.end):
-            raise _Doubt("a descriptor of many digits")
+            raise _NotProvable("a descriptor of many digits")
         elif word is not None:
-            self.take(word, source)
+            self.add_word(word, source)
         if self.pending is not None:
-            raise _Doubt("a redirection without a target")
-        self._reach(start, end)
+            raise _NotProvable("a redirection without a target")
+        self._extend(start, end)
         self.pending = (descriptor, operator)
 
-    def feed(self, document: _Document, word: _Word | None, source: str) -> None:
+    def add_document(self, document: _Document, word: _Word | None, source: str) -> None:
         """A here-document as the command's input, its only one."""
         if word is not None and NUMBER.fullmatch(source, word.start, word.end):
-            raise _Doubt("a here-document for another descriptor")
+            raise _NotProvable("a here-document for another descriptor")
         if word is not None:
-            self.take(word, source)
+            self.add_word(word, source)
         if self.pending is not None or self.document is not None:
-            raise _Doubt("a redirection without a target, or several here-documents")
-        self._reach(document.begin, document.end)
+            raise _NotProvable("a redirection without a target, or several here-documents")
+        self._extend(document.begin, document.end)
         self.document = document.text
 
-    def finish(self, after: str, source: str) -> Simple:
+    def build(self, after: str, source: str) -> SimpleCommand:
         if self.pending is not None:
-            raise _Doubt("a redirection without a target")
+            raise _NotProvable("a redirection without a target")
         text = source[self.start : self.end]
         if self.document is not None:
             if any(redirect.descriptor == "0" or redirect.operator in ("<", "<>") for redirect in self.redirects):
-                raise _Doubt("a here-document beside another input")
+                raise _NotProvable("a here-document beside another input")
             text += self.document
-        assignments, rest = _assignments(self.words, source)
+        assignments, rest = _split_assignments(self.words, source)
         words = tuple(source[word.start : word.end] for word in rest)
         if rest:
             _check_command(rest, words)
-        return Simple(
+        return SimpleCommand(
             argv=tuple(word.value for word in rest),
             words=words,
             text=text,
             assignments=assignments,
             redirects=tuple(self.redirects),
-            globs=tuple(place for place, word in enumerate(rest) if word.glob and words[place] != "["),
+            globs=tuple(index for index, word in enumerate(rest) if word.glob and words[index] != "["),
             before=self.before,
             after=after,
             document=self.document,
         )
 
-    def _reach(self, start: int, end: int) -> None:
+    def _extend(self, start: int, end: int) -> None:
         if self.start < 0:
             self.start = start
         self.end = end
@@ -219,154 +219,154 @@ class _Document:
                 break
             close += 1
         if close < 0:
-            raise _Doubt("a here-document without an end")
+            raise _NotProvable("a here-document without an end")
         self.text = source[self.line_end : self.after - 1]
         """The line end, its contents and its mark."""
 
 
-def read(command: str, home: str | None = None) -> Line | Unclear:
+def parse_strict(command: str, home: str | None = None) -> CommandLine | Unclear:
     """The simple commands of a text, if it can be proven what they are. `home` is the HOME of the shell."""
-    if len(command) > LONGEST:
-        return Unclear(f"more than {LONGEST:,} characters")
-    return _read(command, home if "~" in command else None)
+    if len(command) > MAX_COMMAND_CHARACTERS:
+        return Unclear(f"more than {MAX_COMMAND_CHARACTERS:,} characters")
+    return _parse_cached(command, home if "~" in command else None)
 
 
 @lru_cache(maxsize=64)
-def _read(command: str, home: str | None) -> Line | Unclear:
+def _parse_cached(command: str, home: str | None) -> CommandLine | Unclear:
     """Kept for a while: within one decision a text is read for allows and for denies."""
     if PLAIN.fullmatch(command):
         words = tuple(command.split(" "))
         if words[0] not in NOT_PLAIN:
-            return Line(command, (Simple(words, words, command),))
+            return CommandLine(command, (SimpleCommand(words, words, command),))
     if FORBIDDEN.search(command):
         return Unclear("a control character")
     try:
-        commands = tuple(_commands(command, home))
-    except _Doubt as exc:
+        commands = tuple(_parse_commands(command, home))
+    except _NotProvable as exc:
         return Unclear(str(exc))
-    if len(commands) > MOST_COMMANDS:
-        return Unclear(f"more than {MOST_COMMANDS} commands")
-    if sum(len(simple.argv) + len(simple.redirects) for simple in commands) > MOST_WORDS:
-        return Unclear(f"more than {MOST_WORDS:,} words")
-    return Line(command, commands) if commands else Unclear("no command")
+    if len(commands) > MAX_COMMANDS:
+        return Unclear(f"more than {MAX_COMMANDS} commands")
+    if sum(len(simple.argv) + len(simple.redirects) for simple in commands) > MAX_WORDS:
+        return Unclear(f"more than {MAX_WORDS:,} words")
+    return CommandLine(command, commands) if commands else Unclear("no command")
 
 
-def _commands(source: str, home: str | None) -> list[Simple]:
-    found: list[Simple] = []
+def _parse_commands(source: str, home: str | None) -> list[SimpleCommand]:
+    found: list[SimpleCommand] = []
     current, word = _Command(""), None
     document: _Document | None = None
     has_tilde = False
-    place = 0
-    while place < len(source):
-        token = TOKEN.match(source, place)
+    index = 0
+    while index < len(source):
+        token = TOKEN.match(source, index)
         if token is None:
-            raise _Doubt(_reason(source[place]))
+            raise _NotProvable(_describe_character(source[index]))
         kind, text, end = token.lastgroup, token[0], token.end()
         if kind == "redirect":
-            current.redirect(text, word, place, end, source)
+            current.start_redirect(text, word, index, end, source)
             word = None
         elif kind in ("blank", "separator"):
             if word is not None:
-                current.take(word, source)
+                current.add_word(word, source)
                 word = None
             if kind == "separator":
-                if document is not None and place == document.line_end:
+                if document is not None and index == document.line_end:
                     if current.is_empty:
-                        raise _Doubt("a here-document behind an operator")
+                        raise _NotProvable("a here-document behind an operator")
                     end, document = document.after, None
-                current = _after(text, current, found, source)
+                current = _end_command(text, current, found, source)
         elif kind == "input":
             if document is not None:
-                raise _Doubt("several here-documents on a line")
-            document = _Document(place, end, token["end"], source)
-            current.feed(document, word, source)
+                raise _NotProvable("several here-documents on a line")
+            document = _Document(index, end, token["end"], source)
+            current.add_document(document, word, source)
             word = None
         elif kind == "tilde":
             if word is not None or home is None or not HOME.fullmatch(home):
-                raise _Doubt("a tilde")
-            word, has_tilde = _Word(place), True
+                raise _NotProvable("a tilde")
+            word, has_tilde = _Word(index), True
             word.tilde = True
             word.add("bare", home, end)
         else:
-            word = word or _Word(place)
+            word = word or _Word(index)
             word.add(kind, text, end)
         if document is not None and end > document.line_end:
-            raise _Doubt("a quote over the beginning of a here-document")
-        place = end
+            raise _NotProvable("a quote over the beginning of a here-document")
+        index = end
     if word is not None:
-        current.take(word, source)
+        current.add_word(word, source)
     if not current.is_empty:
-        found.append(current.finish("", source))
+        found.append(current.build("", source))
     elif current.before in ("&&", "||", "|", "|&"):
-        raise _Doubt("an operator without a command behind it")
+        raise _NotProvable("an operator without a command behind it")
     if has_tilde:
         _check_home(found)
     return found
 
 
-def _check_home(commands: list[Simple]) -> None:
+def _check_home(commands: list[SimpleCommand]) -> None:
     """`~` is known only where nothing on the line may set HOME."""
     for command in commands:
         names = (*command.argv, *(name for name, _ in command.assignments))
         first = next((word for word in command.argv if word not in ("time", "-p")), "")
         if first in SETS_VARIABLES or any("HOME" in name for name in names):
-            raise _Doubt("a tilde where HOME may change")
+            raise _NotProvable("a tilde where HOME may change")
 
 
-def _after(operator: str, current: _Command, found: list[Simple], source: str) -> _Command:
+def _end_command(operator: str, current: _Command, found: list[SimpleCommand], source: str) -> _Command:
     """The command behind an operator. A newline may stand where a command is yet to come; nothing else may."""
     if not current.is_empty:
-        found.append(current.finish(operator, source))
+        found.append(current.build(operator, source))
         return _Command(operator)
     if operator != "\n":
-        raise _Doubt("an operator without a command before it")
+        raise _NotProvable("an operator without a command before it")
     return current
 
 
-def _reason(character: str) -> str:
+def _describe_character(character: str) -> str:
     if character >= "\x80":
         return "a letter outside ASCII without quotes"
     return dict(REASONS).get(character, f"an unexpected {character!r}")
 
 
-def _redirect(descriptor: str, operator: str, word: _Word, source: str) -> Redirect:
+def _make_redirect(descriptor: str, operator: str, word: _Word, source: str) -> Redirect:
     if word.glob or not word.value:
-        raise _Doubt("a redirection to a pattern or to nothing")
+        raise _NotProvable("a redirection to a pattern or to nothing")
     if operator == ">&" and not DESCRIPTOR.fullmatch(source, word.start, word.end):
-        raise _Doubt("a redirection of two streams at once")
+        raise _NotProvable("a redirection of two streams at once")
     if SOCKET.search(word.value):
-        raise _Doubt("a redirection to the network")
+        raise _NotProvable("a redirection to the network")
     return Redirect(descriptor, operator, word.value)
 
 
-def _assignments(words: list[_Word], source: str) -> tuple[tuple[tuple[str, str], ...], list[_Word]]:
+def _split_assignments(words: list[_Word], source: str) -> tuple[tuple[tuple[str, str], ...], list[_Word]]:
     """The assignments in front of a command, and its other words."""
     found: list[tuple[str, str]] = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         assignment = ASSIGNMENT.match(source, word.start, word.end)
         if assignment is None:
-            return tuple(found), words[place:]
+            return tuple(found), words[index:]
         if assignment[2] or word.glob:
-            raise _Doubt("an assignment that is more than a name and a value")
+            raise _NotProvable("an assignment that is more than a name and a value")
         found.append((assignment[1], word.value[len(assignment[0]) :]))
     return tuple(found), []
 
 
 def _check_command(rest: list[_Word], words: tuple[str, ...]) -> None:
     """The command word is plain. `time` is a keyword: the word behind it is a command word too."""
-    place = 0
+    index = 0
     while True:
-        word = rest[place]
+        word = rest[index]
         if word.value in RESERVED:
-            raise _Doubt("a reserved word")
-        if words == ("[", *words[1:-1], "]") and not place:
+            raise _NotProvable("a reserved word")
+        if words == ("[", *words[1:-1], "]") and not index:
             return
-        if word.glob or word.value != words[place] or not COMMAND.fullmatch(word.value):
-            raise _Doubt("a command word that is not plain")
+        if word.glob or word.value != words[index] or not COMMAND.fullmatch(word.value):
+            raise _NotProvable("a command word that is not plain")
         if word.value != "time":
             return
-        place += 1
-        if place < len(words) and words[place] == "-p":
-            place += 1
-        if place >= len(words):
-            raise _Doubt("`time` without a command")
+        index += 1
+        if index < len(words) and words[index] == "-p":
+            index += 1
+        if index >= len(words):
+            raise _NotProvable("`time` without a command")

@@ -1,7 +1,7 @@
 """What a full grammar sees in a text that the strict tokenizer could not prove. Only for finding denies.
 
 tree-sitter-bash reads subshells, loops, functions, substitutions and here-documents. It misses things
-without saying so; `fragments` cuts the text at everything that may begin a command and so finds those
+without saying so; `split_fragments` cuts the text at everything that may begin a command and so finds those
 too, at the price of finding some that are none.
 """
 
@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from parley.permissions.budget import too_much
+from parley.permissions.budget import describe_excess
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-COMMANDS = frozenset(["command", "declaration_command", "unset_command", "test_command"])
-INERT = frozenset(["variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"])
+COMMAND_NODES = frozenset(["command", "declaration_command", "unset_command", "test_command"])
+NON_WORD_NODES = frozenset(
+    ["variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"]
+)
 ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 ESCAPE_IN_QUOTES = re.compile(r'\\(\n|[\\"$`])')
 ANSI = re.compile(
@@ -32,44 +34,44 @@ BOUNDARY = re.compile(r"[;&|\n\r(){}`]|\$\[|\b(?:then|do|else|elif|if|while|unti
 RUN_BY_DOCUMENT = re.compile(rb"(?:\$\(|`)([^)`]*)")
 QUOTES = re.compile(r"[\'\"\\]")
 
-MOST_CHARACTERS = 10_000
-MOST_MARKS = 700
+MAX_CHARACTERS = 10_000
+MAX_MARKS = 700
 MARK = re.compile(r"[\n&|(){}\[\]$`<>;]|\b(?:function|case|esac|select|if|then|for|while|until|do|coproc)\b")
-HEAVY = re.compile(r"\||;;|\bfunction\b|<<")
+HEAVY_MARK = re.compile(r"\||;;|\bfunction\b|<<")
 """Of these the parser takes time and memory that grow with the square of their number."""
-HEAVY_AS_MARKS = 3
-MOST_NODES = 6_000
-MOST_DOCUMENTS = 20
-MOST_READS = 2_000
+HEAVY_MARK_COST = 3
+MAX_NODES = 6_000
+MAX_DOCUMENTS = 20
+MAX_READS = 2_000
 """How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
 PIECE_BYTES = 256
 PLAIN_LINE = re.compile(r"(?:[\w ./:,@%+=^~*?!&|;>-]|<(?!<))*")
 DOCUMENT_LINE = re.compile(rf"{PLAIN_LINE.pattern}<<[ ]?(?P<quote>['\"])(?P<mark>\w+)(?P=quote){PLAIN_LINE.pattern}")
 
 
-class TooMuch(Exception):
+class TooComplex(Exception):
     """The text is too large, or too hard to read."""
 
 
-class Seen(Struct, frozen=True):
+class CommandWords(Struct, frozen=True):
     """A command that somebody saw: its words, None where a word is only known when it runs."""
 
     words: tuple[str | None, ...]
-    spelled: tuple[str, ...]
+    raw_words: tuple[str, ...]
 
 
-class Parsed(Struct, frozen=True):
-    commands: tuple[Seen, ...]
+class ParsedScript(Struct, frozen=True):
+    commands: tuple[CommandWords, ...]
     inputs: tuple[str, ...]
     """Texts of here-documents and here-strings."""
     rest: str
     """The text without its here-documents; what they run themselves is left of them."""
-    error: bool
+    has_error: bool
     redirects: tuple[tuple[str, str], ...] = ()
     """Operators, and files as they are spelled or, if that is known, as they are called."""
     assignments: tuple[str, ...] = ()
     """`name=value`, of those whose value is known."""
-    unknown: tuple[str, ...] = ()
+    unknown_assignments: tuple[str, ...] = ()
     """The others, as they are spelled."""
 
 
@@ -81,57 +83,57 @@ def _parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def parse(command: str) -> Parsed:
+def parse(command: str) -> ParsedScript:
     """Raises TooMuch."""
-    command, documents = without_documents(command)
+    command, documents = strip_documents(command)
     source = command.encode("utf-8", "surrogatepass")
-    root = _root(command, source)
-    commands: list[Seen] = []
+    root = _parse_root(command, source)
+    commands: list[CommandWords] = []
     inputs: list[str] = [*documents]
     kept: list[bytes] = []
     redirects: list[tuple[str, str]] = []
     assignments: list[str] = []
     unknown: list[str] = []
-    place, quoted = 0, False
+    offset, quoted = 0, False
     waiting = [root]
     while waiting:
         node = waiting.pop()
         waiting.extend(reversed(node.children))
-        if node.type in COMMANDS:
-            commands.append(_seen(node, source))
+        if node.type in COMMAND_NODES:
+            commands.append(_read_command(node, source))
         elif node.type == "heredoc_start":
-            quoted = _text(node, source)[:1] in ("'", '"', "\\")
+            quoted = _node_text(node, source)[:1] in ("'", '"', "\\")
         elif node.type == "heredoc_body":
-            inputs.append(_text(node, source))
+            inputs.append(_node_text(node, source))
             kept += [
-                source[place : node.start_byte],
+                source[offset : node.start_byte],
                 b"" if quoted else b";".join(RUN_BY_DOCUMENT.findall(source[node.start_byte : node.end_byte])),
             ]
-            place = node.end_byte
+            offset = node.end_byte
         elif node.type == "file_redirect" and len(node.children) > 1:
-            redirects.append(_redirect(node, source))
+            redirects.append(_read_redirect(node, source))
         elif node.type == "variable_assignment" and len(node.named_children) > 1:
-            value = _literal(node.named_children[-1], source)
-            name = _text(node.named_children[0], source)
+            value = _literal_value(node.named_children[-1], source)
+            name = _node_text(node.named_children[0], source)
             if value is None:
-                unknown.append(_text(node, source))
+                unknown.append(_node_text(node, source))
             else:
                 assignments.append(f"{name}={value}")
         elif node.type == "herestring_redirect":
-            inputs.extend(_literal(child, source) or _text(child, source) for child in node.named_children)
-    rest = b"\n".join([*kept, source[place:]]).decode("utf-8", "surrogatepass")
-    return Parsed(
+            inputs.extend(_literal_value(child, source) or _node_text(child, source) for child in node.named_children)
+    rest = b"\n".join([*kept, source[offset:]]).decode("utf-8", "surrogatepass")
+    return ParsedScript(
         tuple(commands), tuple(inputs), rest, root.has_error, tuple(redirects), tuple(assignments), tuple(unknown)
     )
 
 
 @lru_cache(maxsize=4)
-def without_documents(command: str) -> tuple[str, tuple[str, ...]]:
+def strip_documents(command: str) -> tuple[str, tuple[str, ...]]:
     """The text without the contents of its quoted here-documents, as far as each surely is one; and these contents."""
     if "<<" not in command:
         return command, ()
     lines, kept, documents, at = command.split("\n"), list[str](), list[str](), 0
-    while at < len(lines) and len(lines[at]) < MOST_CHARACTERS and len(documents) < MOST_DOCUMENTS:
+    while at < len(lines) and len(lines[at]) < MAX_CHARACTERS and len(documents) < MAX_DOCUMENTS:
         found = DOCUMENT_LINE.fullmatch(lines[at])
         if found is None and not PLAIN_LINE.fullmatch(lines[at]):
             break  # A quote may begin here.
@@ -146,86 +148,88 @@ def without_documents(command: str) -> tuple[str, tuple[str, ...]]:
     return "\n".join([*kept, *lines[at:]]), tuple(documents)
 
 
-def _root(command: str, source: bytes) -> Node:
-    if len(command) > MOST_CHARACTERS:
-        raise TooMuch(too_much("The command is too long", len(command), MOST_CHARACTERS, "characters"))
-    marks = sum(1 for _ in MARK.finditer(command)) + HEAVY_AS_MARKS * sum(1 for _ in HEAVY.finditer(command))
-    if marks > MOST_MARKS:
-        raise TooMuch(too_much("The command has too many operators and brackets", marks, MOST_MARKS, "counted"))
+def _parse_root(command: str, source: bytes) -> Node:
+    if len(command) > MAX_CHARACTERS:
+        raise TooComplex(describe_excess("The command is too long", len(command), MAX_CHARACTERS, "characters"))
+    marks = sum(1 for _ in MARK.finditer(command)) + HEAVY_MARK_COST * sum(1 for _ in HEAVY_MARK.finditer(command))
+    if marks > MAX_MARKS:
+        raise TooComplex(
+            describe_excess("The command has too many operators and brackets", marks, MAX_MARKS, "counted")
+        )
     reads = 0
 
     def piece(offset: int, _: object) -> bytes:
         nonlocal reads
         reads += 1
-        return source[offset : offset + PIECE_BYTES] if reads < MOST_READS else b""
+        return source[offset : offset + PIECE_BYTES] if reads < MAX_READS else b""
 
     root = _parser().parse(piece).root_node
-    if reads >= MOST_READS or root.descendant_count > MOST_NODES:
-        raise TooMuch("The command is too deeply nested or too malformed to judge")
+    if reads >= MAX_READS or root.descendant_count > MAX_NODES:
+        raise TooComplex("The command is too deeply nested or too malformed to judge")
     return root
 
 
-def fragments(command: str) -> Iterator[Seen]:
+def split_fragments(command: str) -> Iterator[CommandWords]:
     """Every piece of text behind something that may begin a command, quotes taken off."""
     for piece in BOUNDARY.split(command.replace("\\\n", "")):
         words = tuple(QUOTES.sub("", piece).split())
         if words:
-            yield Seen(words, words)
+            yield CommandWords(words, words)
 
 
-def _seen(node: Node, source: bytes) -> Seen:
-    parts = [child for child in node.children if child.type not in INERT]
+def _read_command(node: Node, source: bytes) -> CommandWords:
+    parts = [child for child in node.children if child.type not in NON_WORD_NODES]
     if node.type == "command":
         parts = [child for child in parts if child.is_named]
-    spelled = tuple(_text(part, source) for part in parts)
-    words = [_literal(part, source) for part in parts]
-    if parts and EXPANDS.search(spelled[0]) and parts[0].named_child_count <= 1 and not _is_quoted(spelled[0]):
+    raw_words = tuple(_node_text(part, source) for part in parts)
+    words = [_literal_value(part, source) for part in parts]
+    if parts and EXPANDS.search(raw_words[0]) and parts[0].named_child_count <= 1 and not _is_quoted(raw_words[0]):
         words[0] = None
-    return Seen(tuple(words), spelled)
+    return CommandWords(tuple(words), raw_words)
 
 
-def _redirect(node: Node, source: bytes) -> tuple[str, str]:
-    operator = next((_text(child, source) for child in node.children if not child.is_named), ">")
+def _read_redirect(node: Node, source: bytes) -> tuple[str, str]:
+    operator = next((_node_text(child, source) for child in node.children if not child.is_named), ">")
     target = node.children[-1]
-    return operator, _literal(target, source) or _text(target, source)
+    return operator, _literal_value(target, source) or _node_text(target, source)
 
 
-def may_expand(spelled: str) -> bool:
+def may_expand(raw: str) -> bool:
     """Whether a word may stand for other words: it has a pattern or a brace outside of quotes."""
-    return EXPANDS.search(spelled) is not None and not _is_quoted(spelled)
+    return EXPANDS.search(raw) is not None and not _is_quoted(raw)
 
 
 def _is_quoted(text: str) -> bool:
     return text[:1] in ("'", '"') or text in ("[", "[[")
 
 
-def _text(node: Node, source: bytes) -> str:
+def _node_text(node: Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
 
 
-def _literal(node: Node, source: bytes) -> str | None:
+def _literal_value(node: Node, source: bytes) -> str | None:
     """The value of a word, if it has only one."""
-    text = _text(node, source)
+    text = _node_text(node, source)
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "ansi_c_string":
-        return ANSI.sub(_ansi, text[2:-1])
+        return ANSI.sub(_decode_ansi, text[2:-1])
     if node.type == "string":
         plain = all(child.type in ("string_content", '"') for child in node.children)
-        return ESCAPE_IN_QUOTES.sub(_unescaped, text[1:-1]) if plain else None
+        return ESCAPE_IN_QUOTES.sub(_unescape, text[1:-1]) if plain else None
     if node.type in ("concatenation", "command_name", "translated_string"):
-        parts = [_literal(child, source) for child in node.named_children]
+        parts = [_literal_value(child, source) for child in node.named_children]
         return None if None in parts else "".join(part or "" for part in parts)
     if node.type in ("word", "number", "variable_name") or not node.named_children:
-        return None if "expansion" in node.type else ESCAPE.sub(_unescaped, text)
+        return None if "expansion" in node.type else ESCAPE.sub(_unescape, text)
     return None
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     return "" if found[1] == "\n" else found[1]
 
 
-def _ansi(found: re.Match[str]) -> str:
+def _decode_ansi(found: re.Match[str]) -> str:
     code = found["hex"] or found["u"] or found["U"]
     if code:
         return chr(min(int(code, 16), 0x10FFFF))

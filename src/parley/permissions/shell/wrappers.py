@@ -10,72 +10,72 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from parley.permissions.shell.arguments import Program, reading
-from parley.permissions.shell.ast import Simple, names
+from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.ast import SimpleCommand, word_set
 from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED
 from parley.protocol.base import Struct
 
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
-MOST_WRAPPERS = 16
-WRAPPERS = names("timeout time nice nohup stdbuf command builtin noglob xargs")
+MAX_WRAPPERS = 16
+WRAPPERS = word_set("timeout time nice nohup stdbuf command builtin noglob xargs")
 
 FLAGS = {
     "timeout": Program(short="k:s:v", long="kill-after= signal= foreground preserve-status verbose"),
     "time": Program(short="p"),
-    "nice": Program(short="n:", long="adjustment=", numbers=True),
+    "nice": Program(short="n:", long="adjustment=", number_flags=True),
     "stdbuf": Program(short="i:o:e:", long="input= output= error="),
 }
-NONE = Program()
+NO_FLAGS = Program()
 
 
-class Inner(Struct, frozen=True):
+class UnwrappedCommand(Struct, frozen=True):
     """What a command comes down to without its wrappers."""
 
     argv: tuple[str, ...]
     words: tuple[str, ...]
     globs: tuple[int, ...]
-    open: bool = False
+    is_open_ended: bool = False
     """More words will be put behind these: they come from a pipe."""
     wrappers: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=128)
-def unwrapped(command: Simple) -> Inner | None:
+def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
     """The command inside; None if the words of a wrapper cannot be told apart."""
-    inner = Inner(command.argv, command.words, command.globs)
+    inner = UnwrappedCommand(command.argv, command.words, command.globs)
     while inner.argv and inner.argv[0] in WRAPPERS:
-        begin = _begin(inner.argv) if len(inner.wrappers) < MOST_WRAPPERS else None
-        if begin is None or begin >= len(inner.argv) or any(place <= begin for place in inner.globs):
+        begin = _find_begin(inner.argv) if len(inner.wrappers) < MAX_WRAPPERS else None
+        if begin is None or begin >= len(inner.argv) or any(index <= begin for index in inner.globs):
             return None
         word = inner.argv[begin]
         if word != inner.words[begin] or not COMMAND.fullmatch(word) or word in RESERVED or ASSIGNMENT.match(word):
             return None
-        inner = Inner(
+        inner = UnwrappedCommand(
             inner.argv[begin:],
             inner.words[begin:],
-            tuple(place - begin for place in inner.globs),
-            inner.open or inner.argv[0] == "xargs",
+            tuple(index - begin for index in inner.globs),
+            inner.is_open_ended or inner.argv[0] == "xargs",
             (*inner.wrappers, inner.argv[0]),
         )
     return inner if inner.argv else None
 
 
-def _begin(argv: tuple[str, ...]) -> int | None:
+def _find_begin(argv: tuple[str, ...]) -> int | None:
     """Where the command begins in the words of its wrapper."""
-    program = FLAGS.get(argv[0], NONE)
-    place = 1
-    while place < len(argv) and argv[place].startswith("-"):
-        if argv[place] == "-":
+    program = FLAGS.get(argv[0], NO_FLAGS)
+    index = 1
+    while index < len(argv) and argv[index].startswith("-"):
+        if argv[index] == "-":
             return None
-        width = 2 if _takes_next(program, argv[place]) else 1
-        if reading(program, argv[place : place + width], 0) is None:
+        width = 2 if _takes_next(program, argv[index]) else 1
+        if parse_arguments(program, argv[index : index + width], 0) is None:
             return None
-        place += width
+        index += width
     if argv[0] != "timeout":
-        return place
-    return place + 1 if place < len(argv) and DURATION.fullmatch(argv[place]) else None
+        return index
+    return index + 1 if index < len(argv) and DURATION.fullmatch(argv[index]) else None
 
 
 def _takes_next(program: Program, word: str) -> bool:
     """Whether the flag cannot be read without the word behind it."""
-    return reading(program, (word,), 0) is None
+    return parse_arguments(program, (word,), 0) is None

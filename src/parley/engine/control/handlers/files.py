@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from parley.errors import NotPossible
-from parley.permissions.base import Allow, Request
+from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json
 from parley.protocol.messages import requests
 from parley.tools.read_tracker import mark_seen
@@ -95,8 +95,8 @@ def resolve_path(session: Session, path: str) -> str:
 def check_read(session: Session, path: str) -> Scope:
     """How far a read of this path may go. Raises NotPossible."""
     where = resolve_path(session, path)
-    request = Request(tool="Read", input={"file_path": where}, cwd=session.config.tool_context.cwd, reads_only=True)
+    request = ToolRequest(tool="Read", input={"file_path": where}, cwd=session.config.tool_context.cwd, reads_only=True)
     decision = session.config.policy.decide(request, session.mode)
     if not isinstance(decision, Allow):
         raise NotPossible(f"{path} may not be read: {decision.reason or 'somebody would have to be asked'}")
-    return decision.reach
+    return decision.scope

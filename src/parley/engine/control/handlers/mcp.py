@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from parley.engine.approval.input_digest import input_digest
 from parley.errors import NotPossible, ToolError
-from parley.permissions.base import Deny, Request
+from parley.permissions.base import Deny, ToolRequest
 from parley.protocol.base import Json
 from parley.protocol.messages import requests
 from parley.tools.base import server_name
@@ -95,7 +95,7 @@ async def mcp_call(session: Session, request: requests.McpCall) -> Json:
     arguments = request.arguments if isinstance(request.arguments, dict) else {}
     tool = session.config.tools.get(request.tool)
     server = "" if tool is None else server_name(tool)
-    asked = Request(tool=request.tool, input=arguments, cwd=session.config.cwd, reads_only=False, server=server)
+    asked = ToolRequest(tool=request.tool, input=arguments, cwd=session.config.cwd, reads_only=False, server=server)
     decision = session.gate.policy.decide(asked, session.mode)
     denied = isinstance(decision, Deny) and decision.rule is not None
     session.journal.append_event(

@@ -97,7 +97,7 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
         after = change(held)
     except SettingsWriteError as exc:
         raise NotPossible(str(exc)) from None
-    session.config.policy.settle(after)
+    session.config.policy.apply_settings(after)
     session.hooks.set_commands(session, after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
         session.permission_mode.change("default")
@@ -131,7 +131,7 @@ def require_settings(session: Session) -> SettingsAccess:
 
 
 def list_permission_rules(session: Session, request: requests.ListPermissionRules) -> Json:
-    return {"state": session.config.policy.listed()}
+    return {"state": session.config.policy.list_rules()}
 
 
 def get_hooks_listing(session: Session, request: requests.GetHooksListing) -> Json:

@@ -6,9 +6,9 @@ denies: a name that is missing here has `rm` in its words found where `rm` is de
 
 from __future__ import annotations
 
-from parley.permissions.shell.ast import names
+from parley.permissions.shell.ast import word_set
 
-INERT = names(
+INERT = word_set(
     # Builtins and coreutils.
     ": true false cd pushd popd dirs pwd set shift shopt umask ulimit jobs fg bg disown kill type which whereis "
     "whatis apropos help history return exit break continue times suspend logout caller enable hash unalias getopts "

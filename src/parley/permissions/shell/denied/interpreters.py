@@ -1,7 +1,7 @@
 """Programs that run what their words hold, in ways of their own. Only for finding denies.
 
-    list(texts("ssh", ["ssh", "host", "rm x"]))              ["rm x"]: a shell will read it
-    list(places("docker", ["docker", "exec", "c", "rm"]))    [2, 3]: a command may begin there
+    list(find_shell_texts("ssh", ["ssh", "host", "rm x"]))              ["rm x"]: a shell will read it
+    list(find_command_positions("docker", ["docker", "exec", "c", "rm"]))    [2, 3]: a command may begin there
 
 The wrappers that simply put their words in front of a command are in search.py. What is missed here is found
 nowhere, so it is wide: a word too many asks.
@@ -15,48 +15,48 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from parley.permissions.shell.ast import names
+from parley.permissions.shell.ast import word_set
 
 # Subcommands behind which a command may begin at any word.
 SUBRUNNERS = {
     **dict.fromkeys(
-        names("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad"),
-        names("exec run create unshare ssh --entrypoint debug --"),
+        word_set("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad"),
+        word_set("exec run create unshare ssh --entrypoint debug --"),
     ),
-    **dict.fromkeys(names("npm pnpm yarn bun npx bunx pipx"), names("exec x dlx explore -c --call")),
+    **dict.fromkeys(word_set("npm pnpm yarn bun npx bunx pipx"), word_set("exec x dlx explore -c --call")),
     **dict.fromkeys(
-        names(
+        word_set(
             "uv poetry pipenv bundle conda mamba micromamba hatch pdm rye direnv mise asdf rbenv pyenv nodenv nvm fnm "
             "volta pixi dotenv op doppler aws-vault chamber sops teller infisical rustup flatpak toolbox devbox "
             "distrobox snap guix nix opam stack cabal"
         ),
-        names("run exec exec-env exec-file x shell develop env -c -e -- --command enter"),
+        word_set("run exec exec-env exec-file x shell develop env -c -e -- --command enter"),
     ),
-    **dict.fromkeys(names("perf"), names("stat record trace ftrace")),
-    **dict.fromkeys(names("trace-cmd rr coverage"), names("record run")),
-    "git": names("run foreach instaweb web--browse merge-index remote-ext"),
-    **dict.fromkeys(names("gh gcloud aws az"), names("ssh --command --")),
-    "cargo": names("watch"),
+    **dict.fromkeys(word_set("perf"), word_set("stat record trace ftrace")),
+    **dict.fromkeys(word_set("trace-cmd rr coverage"), word_set("record run")),
+    "git": word_set("run foreach instaweb web--browse merge-index remote-ext"),
+    **dict.fromkeys(word_set("gh gcloud aws az"), word_set("ssh --command --")),
+    "cargo": word_set("watch"),
     **dict.fromkeys(
-        names("heroku fly flyctl railway vault buildah dvc"),
-        names("run unshare ssh exec console -C -- --command stage"),
+        word_set("heroku fly flyctl railway vault buildah dvc"),
+        word_set("run unshare ssh exec console -C -- --command stage"),
     ),
-    "consul": names("lock watch exec"),
-    "tox": names("exec"),
-    "just": names("-c --command --shell --chooser"),
-    "go": names("-exec -toolexec"),
-    "rg": names("--pre --hostname-bin"),
-    **dict.fromkeys(names("fd fdfind"), names("-x -X --exec --exec-batch")),
-    "cmake": names("-E"),
-    "ctest": names("--test-command --build-and-test"),
-    "ip": names("exec"),
-    "machinectl": names("shell"),
-    "launchctl": names("submit --"),
-    "vagrant": names("ssh -c --command"),
-    "adb": names("shell"),
-    "wsl": names("-e --exec --"),
-    **dict.fromkeys(names("i3-msg swaymsg hyprctl xdotool"), names("exec")),
-    "tmux": names(
+    "consul": word_set("lock watch exec"),
+    "tox": word_set("exec"),
+    "just": word_set("-c --command --shell --chooser"),
+    "go": word_set("-exec -toolexec"),
+    "rg": word_set("--pre --hostname-bin"),
+    **dict.fromkeys(word_set("fd fdfind"), word_set("-x -X --exec --exec-batch")),
+    "cmake": word_set("-E"),
+    "ctest": word_set("--test-command --build-and-test"),
+    "ip": word_set("exec"),
+    "machinectl": word_set("shell"),
+    "launchctl": word_set("submit --"),
+    "vagrant": word_set("ssh -c --command"),
+    "adb": word_set("shell"),
+    "wsl": word_set("-e --exec --"),
+    **dict.fromkeys(word_set("i3-msg swaymsg hyprctl xdotool"), word_set("exec")),
+    "tmux": word_set(
         "new new-session neww new-window splitw split-window respawn-pane respawnp respawn-window respawnw run "
         "run-shell if if-shell popup display-popup pipe-pane pipep send send-keys set set-option bind bind-key "
         "set-hook confirm confirm-before command-prompt menu display-menu"
@@ -68,11 +68,11 @@ ANYWHERE = re.compile(
     r"qemu-\w+(?:-static)?|s6-[\w-]+|hyperfine|uftrace|onchange|busybox|toybox|ansible|salt|pdsh|pssh|parallel-ssh|clush|dsh|fab"
 )
 # Programs that give another one a new name.
-RENAMERS = names("cp mv ln install hash cat dd rsync")
+COPYING_PROGRAMS = word_set("cp mv ln install hash cat dd rsync")
 PROGRAM = re.compile(r"(?:if=)?/(?:[^/]+/)*s?bin/[^/]+")
 FOUND_PROGRAM = re.compile(r"(?:\bwhich|\bcommand +-v|\btype +-[pP])[ \"']+([\w.-]+)")
 # Programs whose words are text for a shell, if there is a blank in them.
-TEXTS = names(
+TEXTS = word_set(
     "su runuser script watch parallel flock env xargs ssh tmux screen hyperfine nix-shell mapfile readarray complete "
     "bind entr rsync sg chronic at tsp pwsh powershell capsh man compgen mosh autossh sshpass bpftrace fzf sk pee "
     "mispipe concurrently watchexec nodemon reflex onchange chokidar ansible salt pdsh pssh parallel-ssh clush dsh fab "
@@ -82,73 +82,75 @@ TEXTS = names(
 # Options whose value is a command, or a text for a shell. A long one may be shortened.
 OPTIONS = {
     **dict.fromkeys(
-        names("tar bsdtar gtar star"),
-        names(
+        word_set("tar bsdtar gtar star"),
+        word_set(
             "-I -F --use-compress-program --to-command --checkpoint-action --info-script --new-volume-script "
             "--rsh-command --rmt-command"
         ),
     ),
-    **dict.fromkeys(names("sdiff diff3"), names("--diff-program")),
-    "strace": names("-o --output"),
-    "rg": names("--pre --hostname-bin"),
-    **dict.fromkeys(names("fd fdfind"), names("--exec --exec-batch")),
-    "cvs": names("-e"),
-    "ld": names("--error-handling-script"),
-    "meson": names("--wrapper --gdb-path"),
-    "proot": names("-q --qemu"),
-    "pandoc": names("-F --filter --pdf-engine"),
-    "mosh": names("--ssh --server --client"),
-    "xetex": names("-output-driver"),
-    "dbus-run-session": names("--dbus-daemon"),
-    **dict.fromkeys(names("iptables ip6tables"), names("--modprobe")),
-    "hyperfine": names("--prepare --setup --cleanup --shell --conclude"),
-    "pip": names("--python --editor"),
-    "env": names("-S --split-string"),
-    "fc": names("-e"),
-    "npm": names("--call --script-shell --editor --viewer"),
-    "cargo": names("-s --shell"),
-    "helm": names("--post-renderer"),
-    "go": names("-vettool"),
-    "mail": names("-E --exec"),
+    **dict.fromkeys(word_set("sdiff diff3"), word_set("--diff-program")),
+    "strace": word_set("-o --output"),
+    "rg": word_set("--pre --hostname-bin"),
+    **dict.fromkeys(word_set("fd fdfind"), word_set("--exec --exec-batch")),
+    "cvs": word_set("-e"),
+    "ld": word_set("--error-handling-script"),
+    "meson": word_set("--wrapper --gdb-path"),
+    "proot": word_set("-q --qemu"),
+    "pandoc": word_set("-F --filter --pdf-engine"),
+    "mosh": word_set("--ssh --server --client"),
+    "xetex": word_set("-output-driver"),
+    "dbus-run-session": word_set("--dbus-daemon"),
+    **dict.fromkeys(word_set("iptables ip6tables"), word_set("--modprobe")),
+    "hyperfine": word_set("--prepare --setup --cleanup --shell --conclude"),
+    "pip": word_set("--python --editor"),
+    "env": word_set("-S --split-string"),
+    "fc": word_set("-e"),
+    "npm": word_set("--call --script-shell --editor --viewer"),
+    "cargo": word_set("-s --shell"),
+    "helm": word_set("--post-renderer"),
+    "go": word_set("-vettool"),
+    "mail": word_set("-E --exec"),
     **dict.fromkeys(
-        names("dpkg-buildpackage debuild"),
-        names("-r -p -R --root-command --rootcmd --sign-command --check-command --rules-file"),
+        word_set("dpkg-buildpackage debuild"),
+        word_set("-r -p -R --root-command --rootcmd --sign-command --check-command --rules-file"),
     ),
-    "debugfs": names("-R"),
-    "cpio": names("--rsh-command"),
-    "rsync": names("-e --rsh --rsync-path"),
-    **dict.fromkeys(names("scp sftp"), names("-S -D -s")),
-    "install": names("--strip-program"),
-    "split": names("--filter"),
-    "sort": names("--compress-program"),
-    "zip": names("-TT --unzip-command"),
-    "man": names("-P -H --pager --html"),
-    "wget": names("--use-askpass"),
-    "tcpdump": names("-z"),
-    "nano": names("-s --speller"),
-    **dict.fromkeys(names("ncat nc netcat"), names("-e -c --exec --sh-exec --lua-exec")),
-    **dict.fromkeys(names("compgen complete mapfile readarray"), names("-C")),
-    "script": names("-c --command"),
-    "svn": names("--diff-cmd --diff3-cmd --editor-cmd"),
-    "dpkg": names("--pre-invoke --post-invoke --status-logger"),
-    **dict.fromkeys(names("rpm rpmbuild"), names("--pipe")),
-    **dict.fromkeys(names("ag ack bat batcat delta"), names("--pager")),
-    "bpftrace": names("-c"),
-    **dict.fromkeys(names("agetty getty"), names("-l --login-program")),
-    **dict.fromkeys(names("gpg gpg2"), names("--photo-viewer --agent-program --dirmngr-program --pinentry-program")),
-    "git": names(
+    "debugfs": word_set("-R"),
+    "cpio": word_set("--rsh-command"),
+    "rsync": word_set("-e --rsh --rsync-path"),
+    **dict.fromkeys(word_set("scp sftp"), word_set("-S -D -s")),
+    "install": word_set("--strip-program"),
+    "split": word_set("--filter"),
+    "sort": word_set("--compress-program"),
+    "zip": word_set("-TT --unzip-command"),
+    "man": word_set("-P -H --pager --html"),
+    "wget": word_set("--use-askpass"),
+    "tcpdump": word_set("-z"),
+    "nano": word_set("-s --speller"),
+    **dict.fromkeys(word_set("ncat nc netcat"), word_set("-e -c --exec --sh-exec --lua-exec")),
+    **dict.fromkeys(word_set("compgen complete mapfile readarray"), word_set("-C")),
+    "script": word_set("-c --command"),
+    "svn": word_set("--diff-cmd --diff3-cmd --editor-cmd"),
+    "dpkg": word_set("--pre-invoke --post-invoke --status-logger"),
+    **dict.fromkeys(word_set("rpm rpmbuild"), word_set("--pipe")),
+    **dict.fromkeys(word_set("ag ack bat batcat delta"), word_set("--pager")),
+    "bpftrace": word_set("-c"),
+    **dict.fromkeys(word_set("agetty getty"), word_set("-l --login-program")),
+    **dict.fromkeys(
+        word_set("gpg gpg2"), word_set("--photo-viewer --agent-program --dirmngr-program --pinentry-program")
+    ),
+    "git": word_set(
         "-x --exec --extcmd --upload-pack --receive-pack -u --sendmail-cmd --to-cmd --cc-cmd --header-cmd "
         "--smtp-server --access-hook --httpd --browser --open-files-in-pager --tree-filter --index-filter --env-filter "
         "--msg-filter --parent-filter --commit-filter --tag-name-filter --setup --program"
     ),
-    **dict.fromkeys(names("fzf sk"), names("--preview --bind")),
-    "make": names("-E --eval"),
-    "start-stop-daemon": names("-x -a --exec --startas"),
-    "flatpak": names("--command"),
-    **dict.fromkeys(names("gcc g++ cc c++ cpp clang clang++"), names("-wrapper --wrapper")),
+    **dict.fromkeys(word_set("fzf sk"), word_set("--preview --bind")),
+    "make": word_set("-E --eval"),
+    "start-stop-daemon": word_set("-x -a --exec --startas"),
+    "flatpak": word_set("--command"),
+    **dict.fromkeys(word_set("gcc g++ cc c++ cpp clang clang++"), word_set("-wrapper --wrapper")),
 }
 # Builtins that evaluate subscripts: `test -v 'a[$(id)]'` runs id.
-SUBSCRIPTS = names(
+SUBSCRIPTS = word_set(
     "printf test [ [[ let read declare typeset local export readonly unset getopts wait mapfile readarray compgen "
     "complete env"
 )
@@ -157,7 +159,7 @@ INTERPRETERS = re.compile(
     r"julia|octave|octave-cli|scala|groovy|jshell|ocaml|ghc|ghci|sbcl|guile|racket|clisp|elixir|iex|erl|crystal|dart|"
     r"raku|swift|irb|pry|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima)[\d.]*"
 )
-EDITORS = names(
+EDITORS = word_set(
     "vi vim nvim view ex ed emacs less more man gdb rvim vimdiff dc mail mailx ftp sftp telnet tftp lftp mysql mariadb "
     "psql gnuplot ghci mutt red"
 )
@@ -171,7 +173,7 @@ SUBSTITUTION = re.compile(r"\$\(|`")
 COMMAND_OPTION = re.compile(
     r"--(?!no-)[\w-]*(?:command|cmd|program|executable|helper|editor|viewer|askpass|wrapper|exec|shell|hook|pager|browser)"
 )
-LONGEST_KEY = 64
+MAX_KEY_CHARACTERS = 64
 MOST_OPTIONS = 8
 KEY = re.compile(
     r"(?i)[\w.:/,-]*(?:exec|command|cmd|rsh|rsync-path|prog|program|executable|hook|helper|pager|pager\.[\w-]+|editor|visual|askpass|browser|"
@@ -183,11 +185,11 @@ KEY = re.compile(
     r"hook-[\w-]+|_interpreter|rsync_ssl_\w+|ts_env|ts_onfinish|mail_reader|ssh_remote_display|autossh_path|ccache_prefix\w*|sendmail|(?:customtransfer|extension)\.[\w-]+\.\w+)"
 )
 # What the built-in rules of make run, and scripts that configure a build.
-TOOLS = names(
+TOOLS = word_set(
     "AR AS CC CO CPP CTANGLE CWEAVE CXX F77 FC GET INSTALL LD LEX LINT M2C MAKE MAKEINFO NM OBJC OBJCOPY OBJDUMP "
     "OPENSSL PC RANLIB RM STRIP TANGLE TAR TEX TEXI2DVI WEAVE YACC"
 )
-MAKES = names("make gmake bmake pmake nmake scons waf")
+MAKES = word_set("make gmake bmake pmake nmake scons waf")
 # Variables with options for a program.
 OPTION_VARIABLES = {
     "MANOPT": "man",
@@ -212,15 +214,15 @@ OPTION_VARIABLES = {
     "EXINIT": "vim -c",
     "GVIMINIT": "vim -c",
     "NPM_CONFIG_CALL": "npm exec -c",
-    **dict.fromkeys(names("JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS"), "java"),
+    **dict.fromkeys(word_set("JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS"), "java"),
 }
 # Commands of git that do the work of others: `git lfs push`.
-GIT_FRONTS = names("lfs subtree")
+GIT_FRONTS = word_set("lfs subtree")
 GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "http-fetch": "fetch"}
 ENCODED = re.compile(r"(?i)[-/]e(?:c|nc?[a-z]*)?")
-POWERSHELL = names("pwsh powershell pwsh-preview")
+POWERSHELL = word_set("pwsh powershell pwsh-preview")
 ALIAS = re.compile(r"(?i)alias\.")
-PAGERS = names("zless xzless bzless zmore xzmore")
+PAGERS = word_set("zless xzless bzless zmore xzmore")
 PLAIN_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:ba|da|z|k|fi)?sh")
 # Variables with code in them, or with the name of a file with code in it, for whatever runs next.
 LOADS_CODE = re.compile(
@@ -240,7 +242,7 @@ SED_RUN = re.compile(r"(?:^|[;/{}\sIM!])e\s+(.+)|[\d$!]e\s*(.+)", re.DOTALL)
 SED_RUN_MADE = re.compile(r"([^\w\s])[gpiIMm\d]*e[gpiIMm\d]*$")
 # `e` alone, and `s/a/b/e`: what is in the lines is not known.
 SED_COMMAND = re.compile(r"\s*(?:[\d,$!]|/[^/]*/[IM]?)*\s*(?:(e)\s*$|s([^\w\s]))")
-AWK = names("awk gawk mawk nawk original-awk")
+AWK = word_set("awk gawk mawk nawk original-awk")
 # `system($0)`, `print | x`, `x | getline`: what runs is not in the program.
 AWK_RUNS_VALUES = re.compile(r"\bsystem\s*\(\s*[^\s\")]|[\w$)\]]\s*\|&?\s*getline|(?<!\|)\|&?\s*(?!getline)[A-Za-z_$(]")
 AWK_TEXT = re.compile(r"/(?:\\.|[^/\\\n])*/|\"(?:\\.|[^\"\\])*\"")
@@ -252,26 +254,28 @@ VIM_RUN = re.compile(
 TMUX_RUN = re.compile(r"#\(([^)]{0,100})\)")
 OLD_TAR = re.compile(r"[A-Za-z]*[IF][A-Za-z]*")
 # What debuggers, databases and the like call a shell by, within their own languages.
-SPOKEN = re.compile(
+SHELL_ESCAPE = re.compile(
     r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec|exec-wrapper)\s+(?:-\w+\s+)*|\\!\s*)(.+)|^\s*\.?(?:sh|sy)\w*\s+(.+)|"
     r"^[.']\s*(?:pso|pi)\s+(.+)|"
     r"^\s*(?:\.o\w*\s|\.imp\w*\s|pipe\s|target\s|\|)[^|]*\|\s*[\"']?(.+)",
     re.DOTALL,
 )
-CALLS_LANGUAGES = names("gdb lldb expect vi vim nvim view ex vimdiff tmux mutt gimp")
+CALLS_LANGUAGES = word_set("gdb lldb expect vi vim nvim view ex vimdiff tmux mutt gimp")
 """They run code in other languages, with the command within quotes."""
-SPEAKERS = names("gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot groff troff nroff gtroff pdfroff groffer")
-CODE_FLAGS = names(
+SHELL_ESCAPERS = word_set(
+    "gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot groff troff nroff gtroff pdfroff groffer"
+)
+CODE_FLAGS = word_set(
     "-f -x -S -u -P -s -F -b -batch -init --file --makefile --justfile --batch --init-file --rcfile --source -c"
 )
-CODE_LOADERS = SPEAKERS | EDITORS | names("cmake ctest just ninja ssh scp sftp ip screen tmux deno")
+CODE_LOADERS = SHELL_ESCAPERS | EDITORS | word_set("cmake ctest just ninja ssh scp sftp ip screen tmux deno")
 MAKEFILE_IS_INPUT = re.compile(
     r"(?:-f|--file|--makefile) (?:-|/dev/stdin|/dev/fd/0)|.* (?:-f|--\w*file=)(?:-|/dev/stdin|/dev/fd/0)"
 )
-READS_INPUT = names("at batch crontab")
+READS_INPUT = word_set("at batch crontab")
 CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
 # Programs that put what they read into a command.
-FILLERS = names("xargs parallel rush")
+FILLERS = word_set("xargs parallel rush")
 FILLED = re.compile(r"-[a-zA-Z0-9]*?[IiJ](.*)|--replace(?:=(.*))?")
 FILLER_VALUE = re.compile(
     r"-[a-zA-Z0-9]*[InPdaLsEJjNS]|--(?:arg-file|delimiter|max-args|max-procs|max-lines|max-chars|jobs|sshlogin|colsep|"
@@ -284,15 +288,28 @@ OPEN_ENDED = re.compile(
 )
 CLUSTER = re.compile(r"-[A-Za-z]{0,6}")
 SPECIAL = frozenset(
-    {*TEXTS, *SUBSCRIPTS, *EDITORS, *PAGERS, *MAKES, *POWERSHELL, *CALLS_LANGUAGES, *SPEAKERS, "", "gh", "git", "sed"}
+    {
+        *TEXTS,
+        *SUBSCRIPTS,
+        *EDITORS,
+        *PAGERS,
+        *MAKES,
+        *POWERSHELL,
+        *CALLS_LANGUAGES,
+        *SHELL_ESCAPERS,
+        "",
+        "gh",
+        "git",
+        "sed",
+    }
 )
 """The programs that `_special_texts` knows by name."""
 HAS_PROGRAM = re.compile(r"-\w*[cemrpEf]|--(?:eval|execute|print|version|help|file|command)(?:=.*)?|[^-].*")
 
 
-def texts(name: str, literal: Sequence[str]) -> Iterator[str]:
+def find_shell_texts(name: str, literal: Sequence[str]) -> Iterator[str]:
     """Words, and parts of words, that some shell may read."""
-    return iter(dict.fromkeys(filter(None, _texts(name, literal))))
+    return iter(dict.fromkeys(filter(None, _iter_shell_texts(name, literal))))
 
 
 @lru_cache(maxsize=512)
@@ -303,10 +320,10 @@ def _is_special(name: str) -> bool:
     return INTERPRETERS.fullmatch(name) is not None or PIPED.fullmatch(name) is not None
 
 
-def _texts(name: str, literal: Sequence[str]) -> Iterator[str]:
+def _iter_shell_texts(name: str, literal: Sequence[str]) -> Iterator[str]:
     rest = literal[1:]
-    yield from (value for word in rest if "=" in word for value in _named(word))
-    yield from _values(OPTIONS.get(name, frozenset()), rest)
+    yield from (value for word in rest if "=" in word for value in _command_values(word))
+    yield from _option_values(OPTIONS.get(name, frozenset()), rest)
     for flag, word in pairwise(rest):
         if flag[:2] == "--" and COMMAND_OPTION.fullmatch(flag) and not PLAIN_SHELL.fullmatch(word):
             yield word
@@ -352,20 +369,20 @@ def _special_texts(name: str, rest: Sequence[str]) -> Iterator[str]:
         if "shell" in rest:
             yield from (word for word in rest if " " in word)
         if rest and rest[0] == "for-each-repo":
-            yield from ("git " + " ".join(rest[place + 1 :]) for place in range(len(rest)))
+            yield from ("git " + " ".join(rest[index + 1 :]) for index in range(len(rest)))
         if "config" in rest:
-            yield from (value for pair in pairwise(rest) for value in _named("=".join(pair)))
+            yield from (value for pair in pairwise(rest) for value in _command_values("=".join(pair)))
     if name == "sed":
         yield from (found[1] or found[2] for word in rest if (found := SED_RUN.search(word)))
-        made = ((word, found[1]) for word in rest if (found := SED_RUN_MADE.search(word)))
-        yield from (piece for word, cut in made for piece in word.split(cut) if " " in piece)
-    if name in SPEAKERS:
-        yield from ("".join(found.groups("")) for word in rest if (found := SPOKEN.search(word)))
+        substitutions = ((word, found[1]) for word in rest if (found := SED_RUN_MADE.search(word)))
+        yield from (piece for word, cut in substitutions for piece in word.split(cut) if " " in piece)
+    if name in SHELL_ESCAPERS:
+        yield from ("".join(found.groups("")) for word in rest if (found := SHELL_ESCAPE.search(word)))
     if PIPED.fullmatch(name):
         yield from ("".join(found.groups("")) for word in rest for found in PIPES.finditer(word))
 
 
-def _named(word: str) -> Iterator[str]:
+def _command_values(word: str) -> Iterator[str]:
     """The value of `key=value` if the key says that it is a command; of `a=key=value` as well."""
     key, _, value = word.partition("=")
     inner, equals, last = value.partition("=")
@@ -377,13 +394,13 @@ def _named(word: str) -> Iterator[str]:
         yield value
     if ALIAS.match(key) and not value.startswith("!"):
         yield f"git {value}"
-    if len(key) <= LONGEST_KEY and KEY.fullmatch(key) and not PLAIN_SHELL.fullmatch(value):
+    if len(key) <= MAX_KEY_CHARACTERS and KEY.fullmatch(key) and not PLAIN_SHELL.fullmatch(value):
         yield value.removeprefix("!").removeprefix("exec=")
-    if equals and len(inner) <= LONGEST_KEY and KEY.fullmatch(inner):
+    if equals and len(inner) <= MAX_KEY_CHARACTERS and KEY.fullmatch(inner):
         yield last.removeprefix("!").removeprefix("exec=")
 
 
-def _values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str]:
+def _option_values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str]:
     """The values of these options, behind them or in the same word, however they are spelled."""
     if not options:
         return
@@ -414,31 +431,31 @@ def other_names(literal: Sequence[str]) -> Iterator[str]:
     """Commands of git that do the same as the one that is given by its words, git first."""
     name, rest = "".join(literal[1:2]), literal[2:]
     if name in GIT_FRONTS:
-        yield from (" ".join(["git", *rest[place:]]) for place in range(min(len(rest), MOST_OPTIONS)))
+        yield from (" ".join(["git", *rest[index:]]) for index in range(min(len(rest), MOST_OPTIONS)))
     if name in GIT_PLUMBING:
         yield " ".join(["git", GIT_PLUMBING[name], *rest])
 
 
-def places(name: str, literal: Sequence[str]) -> Iterator[int]:
+def find_command_positions(name: str, literal: Sequence[str]) -> Iterator[int]:
     """Where a command may begin behind a subcommand that runs it."""
     if ANYWHERE.fullmatch(name):
         yield from range(1, len(literal))
-    if name in RENAMERS:
-        yield from (place for place, word in enumerate(literal) if place and PROGRAM.fullmatch(word))
+    if name in COPYING_PROGRAMS:
+        yield from (index for index, word in enumerate(literal) if index and PROGRAM.fullmatch(word))
     known = SUBRUNNERS.get(name)
     if known:
-        begin = next((place for place, word in enumerate(literal) if place and word in known), len(literal))
+        begin = next((index for index, word in enumerate(literal) if index and word in known), len(literal))
         yield from range(begin + 1, len(literal))
 
 
-def renamed(name: str, spelled: Sequence[str]) -> Iterator[str]:
+def find_renamed_programs(name: str, raw_words: Sequence[str]) -> Iterator[str]:
     """Programs that are found by name and then copied: `cp $(which rm) x`."""
-    if name in RENAMERS:
-        yield from (found[1] for word in spelled[1:] for found in FOUND_PROGRAM.finditer(word))
-        yield from (word[3:] for word in spelled[1:] if word.startswith("if=/"))
+    if name in COPYING_PROGRAMS:
+        yield from (found[1] for word in raw_words[1:] for found in FOUND_PROGRAM.finditer(word))
+        yield from (word[3:] for word in raw_words[1:] if word.startswith("if=/"))
 
 
-def runs_what_it_reads(name: str, literal: Sequence[str]) -> bool:
+def runs_its_input(name: str, literal: Sequence[str]) -> bool:
     """Whether what a program reads may become the command that it runs: `xargs -I{} {} x`, `xargs sh -c`."""
     if name == "sed":
         operands = (word for flag, word in pairwise(literal) if word[:1] != "-" and flag not in ("-f", "--file"))
@@ -471,7 +488,7 @@ def _is_filled(words: Sequence[str], marks: Sequence[str], appends: bool) -> boo
     """Whether the command's name, or the text of a shell, is among what is filled in."""
     if not words:
         return False
-    last = next((place for place in range(len(words)) if not OPEN_ENDED.fullmatch(words[place])), len(words))
+    last = next((index for index in range(len(words)) if not OPEN_ENDED.fullmatch(words[index])), len(words))
     runs_text = last > 0 and any("c" in word and CLUSTER.fullmatch(word) for word in words[last:])
     behind = [word for word in words[last:] if word[:1] != "-"]
     if last > 0 and not marks and appends and not behind:
@@ -480,31 +497,31 @@ def _is_filled(words: Sequence[str], marks: Sequence[str], appends: bool) -> boo
     return any(mark in word for mark in marks if mark for word in (*words[:1], *held))
 
 
-def reads_code(name: str, spelled: Sequence[str]) -> bool:
+def reads_code(name: str, raw_words: Sequence[str]) -> bool:
     """Whether a program takes its code from a substitution or its input: `make -f -`, `vim -S <(...)`."""
     if name != "make" and name not in CODE_LOADERS and not INTERPRETERS.fullmatch(name):
         return False
-    for flag, word in pairwise(spelled):
-        if word.startswith("<(") and (flag in CODE_FLAGS or (flag == spelled[0] and name not in AWK)):
+    for flag, word in pairwise(raw_words):
+        if word.startswith("<(") and (flag in CODE_FLAGS or (flag == raw_words[0] and name not in AWK)):
             return True
         if "=<(" in word or (name == "make" and MAKEFILE_IS_INPUT.fullmatch(f"{flag} {word}")):
             return True
     return False
 
 
-def is_fed(words: Sequence[str | None]) -> bool:
+def reads_program_from_input(words: Sequence[str | None]) -> bool:
     """Whether this is an interpreter that takes its program from a pipe or a here-document."""
     name = (words[0] or "").rpartition("/")[2] if words else ""
-    if not (INTERPRETERS.fullmatch(name) or name in SPEAKERS or name in EDITORS):
+    if not (INTERPRETERS.fullmatch(name) or name in SHELL_ESCAPERS or name in EDITORS):
         return False
-    if name in SPEAKERS or name in EDITORS:
+    if name in SHELL_ESCAPERS or name in EDITORS:
         return True
     return not any(word is None or HAS_PROGRAM.fullmatch(word) for word in words[1:])
 
 
-def spoken(program: str) -> Iterator[str]:
+def find_shell_escapes(program: str) -> Iterator[str]:
     """What a program for an interpreter may hand to a shell."""
     yield from ("".join(found.groups("")) for found in QUOTED.finditer(program))
     for line in program.splitlines():
-        yield from ("".join(found.groups("")) for found in [SPOKEN.search(line)] if found)
+        yield from ("".join(found.groups("")) for found in [SHELL_ESCAPE.search(line)] if found)
         yield from (line.rpartition("!")[2] for _ in range(line.startswith(("!", "~!", ":!"))))

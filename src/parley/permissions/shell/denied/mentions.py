@@ -1,6 +1,6 @@
 """Files that a text names, proven or not: for denies, asks and hazards only.
 
-`targets` knows the files of proven lines. Here every command counts that the finder sees, behind `sudo`, in
+`find_targets` knows the files of proven lines. Here every command counts that the finder sees, behind `sudo`, in
 `bash -c`, in loops and substitutions alike. Of a command that is in no table, every word may be a file. A file
 too many asks; a miss would be read.
 """
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from parley.permissions.paths.patterns import may_be_path
-from parley.permissions.shell.ast import NOWHERE, Line, Simple
-from parley.permissions.shell.change_directory import MOVES
-from parley.permissions.shell.denied.search import ASSIGNMENT, surveyed
-from parley.permissions.shell.readonly.git import printed
-from parley.permissions.shell.targets import touched
-from parley.permissions.shell.treesitter import Seen
+from parley.permissions.shell.ast import DEV_NULL, CommandLine, SimpleCommand
+from parley.permissions.shell.change_directory import CD_COMMANDS
+from parley.permissions.shell.denied.search import ASSIGNMENT, survey_command
+from parley.permissions.shell.readonly.git import find_printed_paths
+from parley.permissions.shell.targets import find_file_operands
+from parley.permissions.shell.treesitter import CommandWords
 from parley.protocol.base import Struct
 
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
@@ -26,8 +26,8 @@ RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recu
 SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
 LISTS = ("--files0-from", "--files-from")
 GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
-MOST_FOLDERS = 16
-MOST_NAMES = 400
+MAX_FOLDERS = 16
+MAX_NAMES = 400
 WILD = re.compile(r"[*?\[{]")
 DUPLICATE = re.compile(r"[<>]&(?:\d+-?|-)")
 QUOTES = re.compile(r"[\'\"\\]")
@@ -36,11 +36,11 @@ TOP = re.compile(r"\$\(git rev-parse --show-toplevel\)|`git rev-parse --show-top
 HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 NAME = re.compile(r"[\w.~/-]+")
-JOINTS = re.compile(r"[=:@,;<]")
+SEPARATORS = re.compile(r"[=:@,;<]")
 """What may stand before or after a file in a word: `if=x`, `HEAD:x`, `@x`, `f=<x;type=text/plain`."""
 
 
-class Glimpse(Struct, frozen=True):
+class Mentions(Struct, frozen=True):
     """Absolute paths."""
 
     reads: tuple[str, ...] = ()
@@ -49,135 +49,140 @@ class Glimpse(Struct, frozen=True):
     """Words of commands that are in no table: each may be a file that is read."""
     patterns: tuple[str, ...] = ()
     """Words that may stand for several files, as they are spelled."""
-    searches: bool = False
+    reads_whole_folders: bool = False
     """A command reads whole folders."""
     too_many: bool = False
     """There are more than anybody wants to look at."""
-    strays: bool = False
+    has_unknown_folder: bool = False
     """A command goes to a folder that is not known."""
 
 
-class Places:
+class BaseFolders:
     """Where names of a text may lead from."""
 
     def __init__(self, cwd: str, home: str) -> None:
         self.home = home
         self.folders = [cwd]
-        self.strays = False
+        self.has_unknown_folder = False
         """Some folder is not known, or there are too many of them."""
 
-    def goes(self, words: Sequence[str]) -> None:
+    def change_directory(self, words: Sequence[str]) -> None:
         """Behind a `cd` names may start elsewhere."""
-        goals = [word for word in words[1:] if word == "-" or word[:1] != "-"] or ["~"]
-        top = TOP.fullmatch(goals[-1])
-        found = self.folders if top else list(self.all_of(goals[-1]))
-        self.strays = self.strays or not found or goals[-1] == "-" or words[0] == "popd"
+        destinations = [word for word in words[1:] if word == "-" or word[:1] != "-"] or ["~"]
+        top = TOP.fullmatch(destinations[-1])
+        found = self.folders if top else list(self.resolve_all(destinations[-1]))
+        self.has_unknown_folder = self.has_unknown_folder or not found or destinations[-1] == "-" or words[0] == "popd"
         self.folders += [path for path in dict.fromkeys(found) if path not in self.folders]
-        if len(self.folders) > MOST_FOLDERS:
-            self.strays, self.folders = True, self.folders[:MOST_FOLDERS]
+        if len(self.folders) > MAX_FOLDERS:
+            self.has_unknown_folder, self.folders = True, self.folders[:MAX_FOLDERS]
 
-    def all_of(self, name: str) -> Iterator[str]:
+    def resolve_all(self, name: str) -> Iterator[str]:
         name = HERE.sub(lambda _: self.folders[0], HOME.sub(lambda _: self.home, name))
         if "\0" not in name and "$" not in name and "`" not in name:
             yield from (posixpath.join(folder, name) for folder in self.folders)
 
 
-def glimpse(command: str, cwd: str, home: str, line: Line | None) -> Glimpse:
+def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -> Mentions:
     """What there is beside the files that a proven line is known to touch."""
-    survey, places = surveyed(command), Places(cwd, home)
+    survey, bases = survey_command(command), BaseFolders(cwd, home)
     if survey.over_budget:
-        return Glimpse(too_many=True)
-    commands = [words for words in map(_spelled_out, survey.commands) if words]
+        return Mentions(too_many=True)
+    commands = [words for words in map(_literal_words, survey.commands) if words]
     for words in commands:
-        if words[0] in MOVES:
-            places.goes(words)
-    search = _Search(places, line)
+        if words[0] in CD_COMMANDS:
+            bases.change_directory(words)
+    search = _MentionSearch(bases, line)
     for words in commands:
-        search.command(words)
+        search.add_command(words)
     for operator, target in survey.redirects:
-        search.redirect(operator, target)
+        search.add_redirect(operator, target)
     if line is None or line.has_documents or any("xargs" in words for words in commands):
-        search.text(command)
+        search.add_text(command)
     return search.result()
 
 
-def searches(words: Sequence[str]) -> bool:
+def reads_whole_folders(words: Sequence[str]) -> bool:
     """Whether a command reads every file in a folder, or those that a list names."""
     name = words[0].rpartition("/")[2] if words else ""
     if name == "git":
-        return printed(words) is not None
+        return find_printed_paths(words) is not None
     if name in SEARCHERS or any(word.startswith(LISTS) for word in words[1:]):
         return True
     return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in words[1:])
 
 
-def runs_more(line: Line) -> bool:
+def has_nested_commands(line: CommandLine) -> bool:
     """Whether some command of a proven line holds another command in its words."""
-    return len(surveyed(line.text).commands) > len(line.commands)
+    return len(survey_command(line.text).commands) > len(line.commands)
 
 
-class _Search:
-    def __init__(self, places: Places, line: Line | None) -> None:
-        self._places = places
+class _MentionSearch:
+    def __init__(self, bases: BaseFolders, line: CommandLine | None) -> None:
+        self._bases = bases
         simple = line.commands if line else ()
         self._proven = {command.argv for command in simple}
-        self._known = {command.argv for command in simple if touched(command) is not None}
+        self._known = {command.argv for command in simple if find_file_operands(command) is not None}
         self._known_redirects = {(found.operator, found.target) for command in simple for found in command.redirects}
         self._reads: dict[str, None] = {}
         self._writes: dict[str, None] = {}
         self._words: dict[str, None] = {}
         self._patterns: dict[str, None] = {}
         self._added: set[tuple[int, str]] = set()
-        self._searches = False
+        self._reads_whole_folders = False
 
-    def command(self, words: tuple[str, ...]) -> None:
-        found = touched(Simple(words, words, ""))
-        self._searches = self._searches or searches(words)
+    def add_command(self, words: tuple[str, ...]) -> None:
+        found = find_file_operands(SimpleCommand(words, words, ""))
+        self._reads_whole_folders = self._reads_whole_folders or reads_whole_folders(words)
         if found is None:
             for word in words[1:]:
-                self._add(self._words, _within(word))
+                self._add(self._words, _names_in_word(word))
         elif words not in self._known:
             self._add(self._reads, found.reads)
             self._add(self._writes, found.writes)
         if words not in self._proven:
             self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
 
-    def text(self, command: str) -> None:
+    def add_text(self, command: str) -> None:
         """What runs is not known in full: whatever looks like a name may become a file's."""
         found = (match[0] for match in NAME.finditer(command))
         self._add(self._words, dict.fromkeys(name for name in found if name[0] != "-"))
 
-    def redirect(self, operator: str, target: str) -> None:
-        if (operator, target) in self._known_redirects or target == NOWHERE or DUPLICATE.fullmatch(operator + target):
+    def add_redirect(self, operator: str, target: str) -> None:
+        if (operator, target) in self._known_redirects or target == DEV_NULL or DUPLICATE.fullmatch(operator + target):
             return
         self._add(self._reads if operator == "<" else self._writes, [QUOTES.sub("", target)])
 
-    def result(self) -> Glimpse:
+    def result(self) -> Mentions:
         kinds = (self._reads, self._writes, self._words, self._patterns)
-        too_many = any(len(kind) > MOST_NAMES for kind in kinds)
-        reads, writes, words, patterns = (tuple(islice(kind, MOST_NAMES)) for kind in kinds)
-        return Glimpse(reads, writes, words, patterns, self._searches, too_many, self._places.strays)
+        too_many = any(len(kind) > MAX_NAMES for kind in kinds)
+        reads, writes, words, patterns = (tuple(islice(kind, MAX_NAMES)) for kind in kinds)
+        return Mentions(
+            reads, writes, words, patterns, self._reads_whole_folders, too_many, self._bases.has_unknown_folder
+        )
 
     def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
         for name in names:
-            if len(to) > MOST_NAMES:
+            if len(to) > MAX_NAMES:
                 return
             if (id(to), name) not in self._added:
                 self._added.add((id(to), name))
-                to.update(dict.fromkeys(self._places.all_of(name)))
+                to.update(dict.fromkeys(self._bases.resolve_all(name)))
 
 
-def _spelled_out(seen: Seen) -> tuple[str, ...]:
+def _literal_words(candidate: CommandWords) -> tuple[str, ...]:
     """The words as far as they are known; a word that is not, as it is spelled."""
-    words = [QUOTES.sub("", seen.spelled[place]) if word is None else word for place, word in enumerate(seen.words)]
+    words = [
+        QUOTES.sub("", candidate.raw_words[index]) if word is None else word
+        for index, word in enumerate(candidate.words)
+    ]
     while len(words) > 1 and ASSIGNMENT.match(words[0]):
         words = words[1:]
     return tuple(words)
 
 
-def _within(word: str) -> list[str]:
+def _names_in_word(word: str) -> list[str]:
     """The files a word may name: itself, what is behind a flag's letter, and what is behind a joint."""
-    names = [word, *JOINTS.split(word), *QUOTED.findall(word)]
+    names = [word, *SEPARATORS.split(word), *QUOTED.findall(word)]
     if word[:1] == "-" and word[:2] != "--":
         names.append(word[2:])
     return [name for name in names if name and name[0] != "-" and may_be_path(name)]

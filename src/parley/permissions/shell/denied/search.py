@@ -15,44 +15,51 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from parley.permissions.budget import too_much
-from parley.permissions.shell.ast import Line, names
+from parley.permissions.budget import describe_excess
+from parley.permissions.shell.ast import CommandLine, word_set
 from parley.permissions.shell.denied import interpreters
 from parley.permissions.shell.denied.interpreters import READS_INPUT, TEXTS
-from parley.permissions.shell.rule_patterns import matches, may_match, together
-from parley.permissions.shell.strict_parser import FORBIDDEN, LONGEST, read
-from parley.permissions.shell.treesitter import Seen, TooMuch, fragments, may_expand, parse, without_documents
+from parley.permissions.shell.rule_patterns import compile_patterns, matches, may_match
+from parley.permissions.shell.strict_parser import FORBIDDEN, MAX_COMMAND_CHARACTERS, parse_strict
+from parley.permissions.shell.treesitter import (
+    CommandWords,
+    TooComplex,
+    may_expand,
+    parse,
+    split_fragments,
+    strip_documents,
+)
 from parley.protocol.base import Struct
 
-MOST_CHARACTERS = 300_000
+MAX_CHARACTERS = 300_000
 """With the contents of here-documents; shell/treesitter.py has the limits of the text around them."""
-MOST_POSITIONS = 100
-MOST_COMMANDS = 200
-MOST_SPELLED = 100_000
+MAX_POSITIONS = 100
+MAX_COMMANDS = 200
+MAX_SPELLED = 100_000
 """Characters of all parts together."""
-MOST_READ = 16_000
+MAX_READ = 16_000
 """Characters of a text, and of the texts in it."""
-MOST_GLANCED = 20_000
+MAX_SAMPLED = 20_000
 """Characters at the beginning, and as many at the end, of a text that is over one of these limits."""
-MOST_COMPARISONS = 20_000
-DEEPEST = 12
+MAX_COMPARISONS = 20_000
+MAX_DEPTH = 12
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 # What tree-sitter is known to misread without an error.
 MISREAD = re.compile(r"<<|\$\{|\$\[|\(\(|\[\[|\\\n|\r|@P|[^\x00-\x7f]|[\x00-\x08\x0b-\x1f\x7f]|\bcoproc\b|\btime\b")
-SHELLS = names(
+SHELLS = word_set(
     "sh bash dash zsh ksh ash mksh rbash fish rksh lksh pdksh loksh csh tcsh yash posh sash osh oil hush brush "
     "static-sh xonsh nu elvish rc es pwsh powershell"
 )
 SHELL = re.compile(rf"(?:{'|'.join(sorted(map(re.escape, SHELLS)))})(?:-?[\d.]+)?(?:-static|\.distrib)?")
-STARTUP_FILE = names("--rcfile --init-file")
+STARTUP_FILE = word_set("--rcfile --init-file")
 INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
-EVALUATORS = names("eval trap alias")
-ECHOES = names("echo printf cat")
+EVALUATORS = word_set("eval trap alias")
+ECHOES = word_set("echo printf cat")
 # Programs whose own words hold the command that runs; the number is how many operands come before it.
 WRAPPERS = {
     **dict.fromkeys(
-        names(
+        word_set(
             "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
             "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
             "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
@@ -68,24 +75,24 @@ WRAPPERS = {
         0,
     ),
     **dict.fromkeys(
-        names(
+        word_set(
             "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime gosu su-exec setuidgid "
             "envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh withlock proot"
         ),
         1,
     ),
 }
-RUNS_NEXT = names("-exec -execdir -ok -okdir")
+RUNS_NEXT = word_set("-exec -execdir -ok -okdir")
 # Programs whose subcommand may stand behind options of the program itself.
-GIT_LIKE = names(
+GIT_LIKE = word_set(
     "git hg svn docker podman kubectl helm npm pnpm yarn npx cargo gh glab aws gcloud az terraform systemctl go pip "
     "pip3 poetry uv brew apt apt-get dnf yum make"
 )
 
 
 NAME = re.compile(r"(?:/?(?:[\w.-]+/)*)[A-Za-z_][\w.+-]*")
-MOST_WORDS = 8
-MOST_PROSE = 1_000
+MAX_WORDS = 8
+MAX_PROSE = 1_000
 KNOWN = (
     WRAPPERS,
     EVALUATORS,
@@ -95,12 +102,12 @@ KNOWN = (
     interpreters.SUBRUNNERS,
     interpreters.OPTIONS,
     interpreters.SUBSCRIPTS,
-    interpreters.RENAMERS,
+    interpreters.COPYING_PROGRAMS,
     interpreters.EDITORS,
     interpreters.PAGERS,
-    interpreters.SPEAKERS,
+    interpreters.SHELL_ESCAPERS,
     interpreters.FILLERS,
-    names("source . for case select function { } ( ) [[ (( in esac fi done sed gs busybox complete fc"),
+    word_set("source . for case select function { } ( ) [[ (( in esac fi done sed gs busybox complete fc"),
 )
 KNOWN_FORMS = (
     interpreters.INTERPRETERS,
@@ -110,7 +117,7 @@ KNOWN_FORMS = (
 )
 
 
-class Found(Struct, frozen=True):
+class DenyMatch(Struct, frozen=True):
     pattern: str
     part: str
     """The command that the pattern speaks of, as it was found."""
@@ -120,7 +127,7 @@ class Survey(Struct, frozen=True):
     """All there is in a text that a rule may speak of."""
 
     parts: tuple[str, ...]
-    commands: tuple[Seen, ...]
+    commands: tuple[CommandWords, ...]
     redirects: tuple[tuple[str, str], ...]
     """Operators, and the files behind them."""
     beginnings: tuple[str, ...]
@@ -131,56 +138,58 @@ class Survey(Struct, frozen=True):
     """Why the text was not searched to its end; nothing if it was."""
 
 
-def finds(command: str, patterns: Sequence[str]) -> Found | None:
+def find_denied(command: str, patterns: Sequence[str]) -> DenyMatch | None:
     """The first of the patterns that speaks of some command in the text, as far as the budget goes."""
     if not patterns:
         return None
-    known = together(tuple(patterns))
-    hits = [part for part in islice(surveyed(command).parts, _most_parts(patterns)) if known.fit(part)]
+    known = compile_patterns(tuple(patterns))
+    hits = [part for part in islice(survey_command(command).parts, _most_parts(patterns)) if known.matches(part)]
     pairs = ((pattern, part) for pattern in patterns for part in hits)
-    return next((Found(pattern, part) for pattern, part in pairs if matches(pattern, part)), None)
+    return next((DenyMatch(pattern, part) for pattern, part in pairs if matches(pattern, part)), None)
 
 
-def may_find(command: str, patterns: Sequence[str]) -> bool:
+def may_find_denied(command: str, patterns: Sequence[str]) -> bool:
     """Whether a pattern could speak of a command once all its words are known: `git $X` may be `git push`."""
-    beginnings = surveyed(command).beginnings
+    beginnings = survey_command(command).beginnings
     return any(may_match(pattern, beginning) for beginning in beginnings for pattern in patterns)
 
 
-def over_budget(command: str, patterns: Sequence[str] = ()) -> str:
+def explain_over_budget(command: str, patterns: Sequence[str] = ()) -> str:
     """Why a command was not searched to its end for these patterns; nothing if it was."""
-    survey = surveyed(command)
+    survey = survey_command(command)
     most, parts = _most_parts(patterns), len(survey.parts) + len(survey.beginnings)
     if survey.over_budget or parts <= most:
         return survey.over_budget
-    return too_much(f"The command has too many parts to compare with {len(patterns):,} rules", parts, most, "parts")
+    return describe_excess(
+        f"The command has too many parts to compare with {len(patterns):,} rules", parts, most, "parts"
+    )
 
 
 def _most_parts(patterns: Sequence[str]) -> int:
-    return MOST_COMPARISONS // max(1, len(patterns))
+    return MAX_COMPARISONS // max(1, len(patterns))
 
 
-def unresolved(command: str) -> bool:
+def is_unresolved(command: str) -> bool:
     """Whether some command word is only known when it runs, or the text cannot be read at all."""
-    return surveyed(command).unresolved
+    return survey_command(command).unresolved
 
 
-def surveyed(command: str) -> Survey:
-    if len(command) > MOST_CHARACTERS:
-        reason = too_much("The command is too long", len(command), MOST_CHARACTERS, "characters")
-        return Survey((*_glanced(command), command[:MOST_READ]), (), (), (), True, reason)
-    return _surveyed(command)
+def survey_command(command: str) -> Survey:
+    if len(command) > MAX_CHARACTERS:
+        reason = describe_excess("The command is too long", len(command), MAX_CHARACTERS, "characters")
+        return Survey((*_sample_parts(command), command[:MAX_READ]), (), (), (), True, reason)
+    return _survey_cached(command)
 
 
 @lru_cache(maxsize=16)
-def _surveyed(command: str) -> Survey:
-    search = _Search()
+def _survey_cached(command: str) -> Survey:
+    search = _DenySearch()
     try:
-        search.text(command, 0, sure=True)
-    except TooMuch as exc:
+        search.search_text(command, 0, sure=True)
+    except TooComplex as exc:
         search.give_up(str(exc))
-        search.parts.update(dict.fromkeys(_glanced(command)))
-    too_long = len(without_documents(command)[0]) > LONGEST or FORBIDDEN.search(command) is not None
+        search.parts.update(dict.fromkeys(_sample_parts(command)))
+    too_long = len(strip_documents(command)[0]) > MAX_COMMAND_CHARACTERS or FORBIDDEN.search(command) is not None
     return Survey(
         parts=tuple(search.parts),
         commands=tuple(search.done.values()),
@@ -191,244 +200,249 @@ def _surveyed(command: str) -> Survey:
     )
 
 
-def _glanced(command: str) -> Iterator[str]:
+def _sample_parts(command: str) -> Iterator[str]:
     """What may be a command at the beginning or the end of a text that cannot be searched as a whole."""
-    for text in (command[:MOST_GLANCED], command[MOST_GLANCED:][-MOST_GLANCED:]):
-        for seen in islice(fragments(text), MOST_COMMANDS):
-            yield " ".join(seen.spelled)[:LONGEST]
+    for text in (command[:MAX_SAMPLED], command[MAX_SAMPLED:][-MAX_SAMPLED:]):
+        for candidate in islice(split_fragments(text), MAX_COMMANDS):
+            yield " ".join(candidate.raw_words)[:MAX_COMMAND_CHARACTERS]
 
 
-class _Search:
+class _DenySearch:
     """One walk through a text and the texts in it."""
 
     def __init__(self) -> None:
         self.parts: dict[str, None] = {}
         self.unresolved = False
         self.over_budget = ""
-        self._read = 0
-        self._guessed = set[Seen]()
-        self._spelled = 0
-        self.done: dict[tuple[str | None, ...], Seen] = {}
+        self._characters_read = 0
+        self._uncertain = set[CommandWords]()
+        self._characters_added = 0
+        self.done: dict[tuple[str | None, ...], CommandWords] = {}
         self.redirects: dict[tuple[str, str], None] = {}
         self.beginnings: dict[str, None] = {}
 
-    def text(self, command: str, depth: int, *, sure: bool = False) -> None:
+    def search_text(self, command: str, depth: int, *, sure: bool = False) -> None:
         """A text that some shell reads, or (if it is not `sure`) may read. Raises TooMuch."""
         self._check_depth(depth)
-        self._part(command.strip())
+        self._add_part(command.strip())
         # The contents of here-documents cost next to nothing if they are not read as commands.
-        self._read += len(without_documents(command)[0])
-        if self._read > MOST_READ:
-            raise TooMuch(too_much("The commands in it are too long", self._read, MOST_READ, "characters"))
-        line = read(command)
+        self._characters_read += len(strip_documents(command)[0])
+        if self._characters_read > MAX_READ:
+            raise TooComplex(
+                describe_excess("The commands in it are too long", self._characters_read, MAX_READ, "characters")
+            )
+        line = parse_strict(command)
         # What a here-document feeds may be a shell: then its contents are commands, and the full grammar finds them.
-        if isinstance(line, Line) and not line.has_documents:
-            commands = tuple(Seen(simple.argv, simple.words) for simple in line.commands)
+        if isinstance(line, CommandLine) and not line.has_documents:
+            commands = tuple(CommandWords(simple.argv, simple.words) for simple in line.commands)
             if "$(cat <<" in command:
-                self._part("cat")
+                self._add_part("cat")
             for simple in line.commands:
-                self._part(simple.text)
+                self._add_part(simple.text)
                 for redirect in simple.redirects:
                     self.redirects[redirect.operator, redirect.target] = None
             assigned = tuple(f"{name}={value}" for simple in line.commands for name, value in simple.assignments)
             inputs: tuple[str, ...] = ()
         else:
-            commands, inputs, assigned = self._parsed(command)
-        self._assignments(assigned, depth)
-        for seen in commands:
-            self.command(seen, depth, sure=sure and seen not in self._guessed)
-        if any(_reads_its_input(seen) for seen in commands):
+            commands, inputs, assigned = self._parse_loosely(command)
+        self._search_assignments(assigned, depth)
+        for candidate in commands:
+            self.search_command(candidate, depth, sure=sure and candidate not in self._uncertain)
+        if any(_reads_commands_from_input(candidate) for candidate in commands):
             self.unresolved = True
-            for text in (*inputs, *_written(commands)):
-                self.text(text, depth + 1)
+            for text in (*inputs, *_find_echoed_texts(commands)):
+                self.search_text(text, depth + 1)
                 for found in interpreters.CRON_LINE.finditer(text):
-                    self.text(found[1], depth + 1)
-        elif any(interpreters.is_fed(seen.words) for seen in commands):
-            for text in (*inputs, *_written(commands)):
-                for quoted in interpreters.spoken(text):
-                    self.text(quoted, depth + 1)
+                    self.search_text(found[1], depth + 1)
+        elif any(interpreters.reads_program_from_input(candidate.words) for candidate in commands):
+            for text in (*inputs, *_find_echoed_texts(commands)):
+                for quoted in interpreters.find_shell_escapes(text):
+                    self.search_text(quoted, depth + 1)
 
-    def _assignments(self, assigned: Sequence[str], depth: int) -> None:
+    def _search_assignments(self, assigned: Sequence[str], depth: int) -> None:
         """Values that bash, or a program, runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
         if not assigned:
             return
         self.unresolved = self.unresolved or any(map(interpreters.LOADS_CODE.match, assigned))
-        for text in interpreters.texts("", ["", *assigned]):
-            self.text(text, depth + 1)
+        for text in interpreters.find_shell_texts("", ["", *assigned]):
+            self.search_text(text, depth + 1)
 
-    def _parsed(self, command: str) -> tuple[tuple[Seen, ...], tuple[str, ...], tuple[str, ...]]:
+    def _parse_loosely(self, command: str) -> tuple[tuple[CommandWords, ...], tuple[str, ...], tuple[str, ...]]:
         if "\0" in command:  # No program can be given it, and the parser is slow with it.
             self.unresolved = True
-            return tuple(fragments(command)), (), ()
+            return tuple(split_fragments(command)), (), ()
         parsed = parse(command)
         self.redirects.update(dict.fromkeys(parsed.redirects))
-        unknown = any(map(interpreters.LOADS_UNKNOWN_CODE.match, parsed.unknown))
-        self.unresolved = self.unresolved or parsed.error or unknown
-        if not parsed.error and not MISREAD.search(command):
+        unknown = any(map(interpreters.LOADS_UNKNOWN_CODE.match, parsed.unknown_assignments))
+        self.unresolved = self.unresolved or parsed.has_error or unknown
+        if not parsed.has_error and not MISREAD.search(command):
             return parsed.commands, parsed.inputs, parsed.assignments
-        found = tuple(fragments(command if parsed.error else parsed.rest))
-        self._guessed.update(found if not parsed.error else (*found, *parsed.commands))
+        found = tuple(split_fragments(command if parsed.has_error else parsed.rest))
+        self._uncertain.update(found if not parsed.has_error else (*found, *parsed.commands))
         return (*parsed.commands, *found), parsed.inputs, parsed.assignments
 
-    def command(self, seen: Seen, depth: int, *, sure: bool = False) -> None:
+    def search_command(self, candidate: CommandWords, depth: int, *, sure: bool = False) -> None:
         """One command, and every command in its words. Raises TooMuch."""
-        if seen.words in self.done:
+        if candidate.words in self.done:
             return
-        self.done[seen.words] = seen
+        self.done[candidate.words] = candidate
         self._check_depth(depth)
-        if len(self.done) > MOST_COMMANDS:
-            raise TooMuch(f"There are too many commands in it to judge (at most {MOST_COMMANDS:,})")
+        if len(self.done) > MAX_COMMANDS:
+            raise TooComplex(f"There are too many commands in it to judge (at most {MAX_COMMANDS:,})")
         begin = 0
-        while begin < len(seen.spelled) and ASSIGNMENT.match(seen.spelled[begin]):
-            self.unresolved = self.unresolved or interpreters.LOADS_CODE.match(seen.words[begin] or "") is not None
+        while begin < len(candidate.raw_words) and ASSIGNMENT.match(candidate.raw_words[begin]):
+            self.unresolved = self.unresolved or interpreters.LOADS_CODE.match(candidate.words[begin] or "") is not None
             begin += 1
-        words, spelled = seen.words[begin:], seen.spelled[begin:]
+        words, raw_words = candidate.words[begin:], candidate.raw_words[begin:]
         if not words:
             return
-        self._part(" ".join(spelled))
+        self._add_part(" ".join(raw_words))
         name = words[0]
         if name is None:
             self.unresolved = True
             return
-        literal = [spelled[place] if word is None else word for place, word in enumerate(words)]
-        self._part(" ".join(literal))
+        literal = [raw_words[index] if word is None else word for index, word in enumerate(words)]
+        self._add_part(" ".join(literal))
         name = name.rpartition("/")[2]
-        self._part(" ".join([name, *literal[1:]]))
+        self._add_part(" ".join([name, *literal[1:]]))
         if name.startswith("git-"):
-            self._part(" ".join(["git", name[4:], *literal[1:]]))
+            self._add_part(" ".join(["git", name[4:], *literal[1:]]))
             for other in interpreters.other_names(["git", name[4:], *literal[1:]]):
-                self._part(other)
-        self._open(name, Seen(words, spelled), literal, 1)
-        self._inside(name, Seen(words, spelled), literal, depth, sure=sure)
+                self._add_part(other)
+        self._add_beginning(name, CommandWords(words, raw_words), literal, 1)
+        self._search_inside(name, CommandWords(words, raw_words), literal, depth, sure=sure)
 
-    def _open(self, name: str, seen: Seen, literal: list[str], begin: int) -> None:
-        for place in range(begin, len(literal)):
-            if seen.words[place] is None or may_expand(seen.spelled[place]):
-                self.beginnings[" ".join([name, *literal[begin:place], ""])] = None
+    def _add_beginning(self, name: str, candidate: CommandWords, literal: list[str], begin: int) -> None:
+        for index in range(begin, len(literal)):
+            if candidate.words[index] is None or may_expand(candidate.raw_words[index]):
+                self.beginnings[" ".join([name, *literal[begin:index], ""])] = None
                 return
 
     def give_up(self, reason: str) -> None:
         self.over_budget, self.unresolved = reason, True
 
-    def _part(self, text: str) -> None:
-        self._spelled += len(text) if self.parts else 0  # The whole text is the first part.
+    def _add_part(self, text: str) -> None:
+        self._characters_added += len(text) if self.parts else 0  # The whole text is the first part.
         self.parts[text] = None
-        if self._spelled > MOST_SPELLED:
-            raise TooMuch(f"The commands in it are too long to judge (at most {MOST_SPELLED:,} characters in all)")
+        if self._characters_added > MAX_SPELLED:
+            raise TooComplex(f"The commands in it are too long to judge (at most {MAX_SPELLED:,} characters in all)")
 
     def _check_depth(self, depth: int) -> None:
-        if depth > DEEPEST:
-            raise TooMuch(f"There are commands within commands, too deep to judge (at most {DEEPEST} deep)")
+        if depth > MAX_DEPTH:
+            raise TooComplex(f"There are commands within commands, too deep to judge (at most {MAX_DEPTH} deep)")
 
-    def _few(self, places: Iterable[int]) -> list[int]:
-        found = list(islice(places, MOST_POSITIONS + 1))
-        if len(found) > MOST_POSITIONS:
-            raise TooMuch(f"A command may begin at too many of its words to judge (at most {MOST_POSITIONS})")
+    def _limit_positions(self, positions: Iterable[int]) -> list[int]:
+        found = list(islice(positions, MAX_POSITIONS + 1))
+        if len(found) > MAX_POSITIONS:
+            raise TooComplex(f"A command may begin at too many of its words to judge (at most {MAX_POSITIONS})")
         return found
 
-    def _inside(self, name: str, seen: Seen, literal: list[str], depth: int, *, sure: bool) -> None:
+    def _search_inside(self, name: str, candidate: CommandWords, literal: list[str], depth: int, *, sure: bool) -> None:
         if name in GIT_LIKE:
-            for place in self._few(_reachable(seen, 0)):
-                self._part(" ".join([name, *literal[place:]]))
-                self._open(name, seen, literal, place)
+            for index in self._limit_positions(_find_positions(candidate, 0)):
+                self._add_part(" ".join([name, *literal[index:]]))
+                self._add_beginning(name, candidate, literal, index)
                 if name == "git":
-                    for other in interpreters.other_names([name, *literal[place:]]):
-                        self._part(other)
+                    for other in interpreters.other_names([name, *literal[index:]]):
+                        self._add_part(other)
         if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
-            for place in self._few(_reachable(seen, WRAPPERS[name])):
-                self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
+            for index in self._limit_positions(_find_positions(candidate, WRAPPERS[name])):
+                self.search_command(CommandWords(candidate.words[index:], candidate.raw_words[index:]), depth + 1)
         is_shell = SHELL.fullmatch(name) is not None
         if is_shell or name in TEXTS:
-            self._texts(seen, is_shell, depth, sure=sure)
-        if sure and not is_shell and not _is_known(name):
-            self._anywhere(literal, depth)
-        for text in (*interpreters.texts(name, literal), *interpreters.renamed(name, seen.spelled)):
-            self.text(text, depth + 1)
-        for place in self._few(interpreters.places(name, literal)):
-            if seen.words[place] is not None and "{}" not in literal[place]:
-                self.command(Seen(seen.words[place:], seen.spelled[place:]), depth + 1)
-        if interpreters.runs_what_it_reads(name, literal) or interpreters.reads_code(name, seen.spelled):
+            self._search_shell_texts(candidate, is_shell, depth, sure=sure)
+        if sure and not is_shell and not _is_known_program(name):
+            self._search_anywhere(literal, depth)
+        for text in (
+            *interpreters.find_shell_texts(name, literal),
+            *interpreters.find_renamed_programs(name, candidate.raw_words),
+        ):
+            self.search_text(text, depth + 1)
+        for index in self._limit_positions(interpreters.find_command_positions(name, literal)):
+            if candidate.words[index] is not None and "{}" not in literal[index]:
+                self.search_command(CommandWords(candidate.words[index:], candidate.raw_words[index:]), depth + 1)
+        if interpreters.runs_its_input(name, literal) or interpreters.reads_code(name, candidate.raw_words):
             self.unresolved = True
         if name in EVALUATORS:
-            self.unresolved = self.unresolved or None in seen.words
+            self.unresolved = self.unresolved or None in candidate.words
             for text in (" ".join(literal[1:]), *(word.partition("=")[2] or word for word in literal[1:])):
-                self.text(text, depth + 1)
-        if name in ("source", ".") and None in seen.words:
+                self.search_text(text, depth + 1)
+        if name in ("source", ".") and None in candidate.words:
             self.unresolved = True
-        for place in self._few(place for place, word in enumerate(literal) if word in RUNS_NEXT):
-            self.unresolved = self.unresolved or "{}" in "".join(literal[place + 1 : place + 2])
-            self.command(Seen(seen.words[place + 1 :], seen.spelled[place + 1 :]), depth + 1)
+        for index in self._limit_positions(index for index, word in enumerate(literal) if word in RUNS_NEXT):
+            self.unresolved = self.unresolved or "{}" in "".join(literal[index + 1 : index + 2])
+            self.search_command(CommandWords(candidate.words[index + 1 :], candidate.raw_words[index + 1 :]), depth + 1)
 
-    def _anywhere(self, literal: Sequence[str], depth: int) -> None:
+    def _search_anywhere(self, literal: Sequence[str], depth: int) -> None:
         """The words of a program that is not known: a command may begin at each, and each may be a text."""
         unresolved, beginnings = self.unresolved, dict(self.beginnings)
-        for place in range(1, min(len(literal), MOST_POSITIONS)):
-            word = literal[place]
+        for index in range(1, min(len(literal), MAX_POSITIONS)):
+            word = literal[index]
             for text in dict.fromkeys((word, word.partition("=")[2])):
                 if NAME.fullmatch(text):
-                    words = (text.rpartition("/")[2], *literal[place + 1 : place + MOST_WORDS])
-                    self._part(" ".join(words))
+                    words = (text.rpartition("/")[2], *literal[index + 1 : index + MAX_WORDS])
+                    self._add_part(" ".join(words))
                     if words[0] in WRAPPERS or SHELL.fullmatch(words[0]):
-                        self.command(Seen(words, words), depth + 1)
-                elif " " in text and len(text) <= MOST_PROSE:
-                    self.text(text, depth + 1)
+                        self.search_command(CommandWords(words, words), depth + 1)
+                elif " " in text and len(text) <= MAX_PROSE:
+                    self.search_text(text, depth + 1)
         # That it cannot be read means nothing: it may be prose.
         self.unresolved, self.beginnings = unresolved, beginnings
 
-    def _texts(self, seen: Seen, is_shell: bool, depth: int, *, sure: bool) -> None:
+    def _search_shell_texts(self, candidate: CommandWords, is_shell: bool, depth: int, *, sure: bool) -> None:
         """Words that a shell reads as a text: those behind `-c`, and any with a blank in them."""
         behind_c = False
-        for word in seen.words[1:]:
+        for word in candidate.words[1:]:
             if behind_c and word is None:
                 self.unresolved = True
             elif word is not None and word[:1] in "-+" and word[:2] != "--":
                 behind_c = behind_c or "c" in word
             elif word is not None and (behind_c or " " in word):
-                self.text(word, depth + 1, sure=sure and is_shell)
-        if is_shell and _script(seen.words) is None:
+                self.search_text(word, depth + 1, sure=sure and is_shell)
+        if is_shell and _find_script(candidate.words) is None:
             self.unresolved = True
 
 
-def _is_known(name: str) -> bool:
+def _is_known_program(name: str) -> bool:
     """Whether it is known where the words of a program may hold a command, if they may at all."""
     from parley.permissions.shell.denied.inert import INERT  # few lines need it
 
     return name in INERT or any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
 
 
-def _reachable(seen: Seen, operands: int) -> Iterator[int]:
+def _find_positions(candidate: CommandWords, operands: int) -> Iterator[int]:
     """Where the command may begin in the words of its wrapper: behind options, their values and assignments."""
     waiting, known = [(1, operands)], set[tuple[int, int]]()
     while waiting:
-        place, left = waiting.pop()
-        if place >= len(seen.words) or (place, left) in known:
+        index, left = waiting.pop()
+        if index >= len(candidate.words) or (index, left) in known:
             continue
-        known.add((place, left))
-        word = seen.words[place]
-        yield place
+        known.add((index, left))
+        word = candidate.words[index]
+        yield index
         if word is not None and word[:1] == "-":
-            waiting += [(place + 1, left), (place + 2, left)]
+            waiting += [(index + 1, left), (index + 2, left)]
         elif word is not None and ASSIGNMENT.match(word):
-            waiting.append((place + 1, left))
+            waiting.append((index + 1, left))
         elif left:
-            waiting.append((place + 1, left - 1))
+            waiting.append((index + 1, left - 1))
 
 
-def _reads_its_input(seen: Seen) -> bool:
+def _reads_commands_from_input(candidate: CommandWords) -> bool:
     """Whether this is a shell that takes its commands from a pipe or a here-document, or may run such a one."""
-    words = tuple(word for word in seen.words if word is None or not ASSIGNMENT.match(word))
+    words = tuple(word for word in candidate.words if word is None or not ASSIGNMENT.match(word))
     waiting, known = [0], set[int]()
     while waiting:
         begin = waiting.pop()
-        inner = Seen(words[begin:], ())
+        inner = CommandWords(words[begin:], ())
         if begin in known or not inner.words or inner.words[0] is None:
             continue
         known.add(begin)
-        if _takes_commands(inner.words) or len(known) > MOST_POSITIONS:
+        if _takes_commands(inner.words) or len(known) > MAX_POSITIONS:
             return True
         operands = WRAPPERS.get(inner.words[0].rpartition("/")[2])
         if operands is not None:
-            waiting += [begin + place for place in islice(_reachable(inner, operands), MOST_POSITIONS)]
+            waiting += [begin + index for index in islice(_find_positions(inner, operands), MAX_POSITIONS)]
     return False
 
 
@@ -439,36 +453,36 @@ def _takes_commands(words: Sequence[str | None]) -> bool:
         return "-l" not in words
     if name in ("source", ".") and (None in words[1:2] or any(map(INPUT.fullmatch, filter(None, words[1:2])))):
         return True
-    return SHELL.fullmatch(name) is not None and INPUT.fullmatch(_script(words) or "x") is not None
+    return SHELL.fullmatch(name) is not None and INPUT.fullmatch(_find_script(words) or "x") is not None
 
 
-def _script(words: Sequence[str | None]) -> str | None:
+def _find_script(words: Sequence[str | None]) -> str | None:
     """The file that a shell takes its commands from; "-" for its input, None if that is not known."""
-    place = 1
-    while place < len(words):
-        word = words[place]
+    index = 1
+    while index < len(words):
+        word = words[index]
         if word is None:
             return None
         if word[:2] == "--" and word != "--":
-            if word in STARTUP_FILE and None in words[place + 1 : place + 2]:
+            if word in STARTUP_FILE and None in words[index + 1 : index + 2]:
                 return None
-            place += 2 if word in STARTUP_FILE else 1
+            index += 2 if word in STARTUP_FILE else 1
         elif word[:1] in ("-", "+"):
             if "c" in word:
                 return "-c"
             if "s" in word:
                 return "-"
-            place += 2 if word[-1] in "oO" else 1
+            index += 2 if word[-1] in "oO" else 1
         else:
             return word
     return "-"
 
 
-def _written(commands: Sequence[Seen]) -> Iterator[str]:
+def _find_echoed_texts(commands: Sequence[CommandWords]) -> Iterator[str]:
     """What other commands of the line may write into the shell's input."""
-    for seen in commands:
-        if seen.words and seen.words[0] in ECHOES:
-            for word in seen.words[1:]:
+    for candidate in commands:
+        if candidate.words and candidate.words[0] in ECHOES:
+            for word in candidate.words[1:]:
                 if word is not None:
                     yield word.replace("\\n", "\n")
-            yield " ".join(word for word in seen.words[1:] if word is not None)
+            yield " ".join(word for word in candidate.words[1:] if word is not None)

@@ -5,57 +5,57 @@ from __future__ import annotations
 from functools import lru_cache
 
 from parley.permissions.shell import assignments
-from parley.permissions.shell.arguments import files, globs_fit, reading
-from parley.permissions.shell.ast import Line, Simple
-from parley.permissions.shell.change_directory import MOVES
-from parley.permissions.shell.readonly.git import git
+from parley.permissions.shell.arguments import accepts_globs, parse_arguments, read_operands
+from parley.permissions.shell.ast import CommandLine, SimpleCommand
+from parley.permissions.shell.change_directory import CD_COMMANDS
+from parley.permissions.shell.readonly.git import check_git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
-from parley.permissions.shell.wrappers import Inner, unwrapped
+from parley.permissions.shell.wrappers import UnwrappedCommand, unwrap
 
 TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
 
 
-def is_read_only(line: Line, *, cwd: str = "") -> bool:
+def is_read_only(line: CommandLine, *, cwd: str = "") -> bool:
     """Whether every command of the line only reads, and none runs git somewhere else than here."""
-    return all(reads_only(command) for command in line.commands) and not strays(line, cwd)
+    return all(reads_only(command) for command in line.commands) and not leaves_folder(line, cwd)
 
 
-def reads_only(command: Simple) -> bool:
+def reads_only(command: SimpleCommand) -> bool:
     if any(redirect.writes for redirect in command.redirects) or not assignments.are_safe(command):
         return False
     return files_read(command) is not None
 
 
 @lru_cache(maxsize=128)
-def files_read(command: Simple) -> tuple[str, ...] | None:
+def files_read(command: SimpleCommand) -> tuple[str, ...] | None:
     """The files that the words of a command name for reading; None if the command may do more than read."""
-    found = _read(Inner(command.argv, command.words, command.globs))
+    found = _find_read_files(UnwrappedCommand(command.argv, command.words, command.globs))
     if found is None:
-        inner = unwrapped(command)
+        inner = unwrap(command)
         if inner is None or not inner.wrappers or {"nohup", "xargs"} & set(inner.wrappers):
             return None
-        found = _read(inner)
+        found = _find_read_files(inner)
     return found
 
 
-def _read(command: Inner) -> tuple[str, ...] | None:
+def _find_read_files(command: UnwrappedCommand) -> tuple[str, ...] | None:
     if not command.argv:
         return None
     name = program_name(command.argv[0])
     if (name, *command.argv[1:]) in VERSIONS:
         return ()
     if name == "git":
-        return git(command.argv, command.globs)
+        return check_git(command.argv, command.globs)
     if check := CHECKS.get(name):
         return check(command.argv, command.globs)
     program = READERS.get(name)
     if program is None:
         return None
-    found = reading(program, command.argv)
-    if found is None or not globs_fit(program, command.argv, command.globs, found):
+    found = parse_arguments(program, command.argv)
+    if found is None or not accepts_globs(program, command.argv, command.globs, found):
         return None
-    return files(program, command.argv, found)
+    return read_operands(program, command.argv, found)
 
 
 def program_name(word: str) -> str:
@@ -64,17 +64,17 @@ def program_name(word: str) -> str:
     return name if slash and f"{folder}/" in TRUSTED_FOLDERS else word
 
 
-def strays(line: Line, cwd: str = "") -> bool:
+def leaves_folder(line: CommandLine, cwd: str = "") -> bool:
     """Whether the line goes to another folder and runs there what the folder can decide: git, or a program in it."""
     moved = False
     for command in line.commands:
-        inner = unwrapped(command)
+        inner = unwrap(command)
         name = inner.argv[0] if inner else ""
         if moved and (not name or name.rpartition("/")[2] == "git" or ("/" in name and name[0] != "/")):
             return True
-        moved = moved or (inner is not None and name in MOVES and not _stays(inner, cwd))
+        moved = moved or (inner is not None and name in CD_COMMANDS and not _stays_in(inner, cwd))
     return False
 
 
-def _stays(command: Inner, cwd: str) -> bool:
+def _stays_in(command: UnwrappedCommand, cwd: str) -> bool:
     return command.argv == ("cd", ".") or (cwd != "" and command.argv == ("cd", cwd))

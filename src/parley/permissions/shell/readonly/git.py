@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 
 from parley.permissions.git import config
-from parley.permissions.shell.arguments import Program, Reading, files, globs_fit, reading
-from parley.permissions.shell.ast import names
+from parley.permissions.shell.arguments import ParsedArguments, Program, accepts_globs, parse_arguments, read_operands
+from parley.permissions.shell.ast import word_set
 from parley.protocol.base import Struct
 
 GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
@@ -40,7 +40,7 @@ LOG_LONG = (
     "no-notes notes? show-pulls boundary count"
 )
 DIFF = Program(short=DIFF_SHORT, long=f"{DIFF_LONG} cached staged merge-base")
-LOG = Program(short=LOG_SHORT, long=LOG_LONG, numbers=True)
+LOG = Program(short=LOG_SHORT, long=LOG_LONG, number_flags=True)
 REF_LONG = "contains= no-contains= merged= no-merged= points-at= sort= format= column? no-column color? no-color"
 
 READERS = {
@@ -81,13 +81,13 @@ READERS = {
         "candidates=",
         operands="text",
     ),
-    "cat-file": Program(short="tspe", operands="text", most=2),
-    "rev-list": Program(short=LOG_SHORT, long=f"{LOG_LONG} objects disk-usage? header timestamp", numbers=True),
+    "cat-file": Program(short="tspe", operands="text", max_operands=2),
+    "rev-list": Program(short=LOG_SHORT, long=f"{LOG_LONG} objects disk-usage? header timestamp", number_flags=True),
     "merge-base": Program(short="a", long="all is-ancestor octopus independent fork-point", operands="text"),
     "name-rev": Program(long="tags refs= exclude= all name-only no-undefined always", operands="text"),
     "for-each-ref": Program(long=f"count= ignore-case {REF_LONG}", operands="text"),
     "show-ref": Program(short="sdq", long="head heads tags dereference hash? verify quiet abbrev?", operands="text"),
-    "count-objects": Program(short="vH", long="verbose human-readable", most=0),
+    "count-objects": Program(short="vH", long="verbose human-readable", max_operands=0),
     "check-ignore": Program(short="vnqz", long="verbose non-matching quiet no-index"),
     "grep": Program(
         short="iIwvnlLchHqoEFPGWpae:A:B:C:m:f:",
@@ -98,7 +98,7 @@ READERS = {
         operands="pattern",
         pattern_flags="e f",
         recursive_flags="*",
-        numbers=True,
+        number_flags=True,
         file_flags="f",
     ),
     "config": Program(
@@ -106,9 +106,9 @@ READERS = {
         long="get get-all get-regexp list local global system worktree show-origin show-scope name-only null type= "
         "default= bool int path",
         operands="text",
-        most=2,
+        max_operands=2,
     ),
-    "version": Program(long="build-options", most=0),
+    "version": Program(long="build-options", max_operands=0),
 }
 
 # Subcommands that only read with one of these words behind them.
@@ -116,8 +116,8 @@ NESTED = {
     "stash list": LOG,
     "stash show": LOG,
     "reflog show": LOG,
-    "worktree list": Program(short="vz", long="porcelain verbose", most=0),
-    "remote get-url": Program(long="push all", operands="text", least=1, most=1),
+    "worktree list": Program(short="vz", long="porcelain verbose", max_operands=0),
+    "remote get-url": Program(long="push all", operands="text", min_operands=1, max_operands=1),
 }
 # Subcommands that make what their operand names, unless a flag says that it is a pattern.
 LISTS = {"branch": ("list",), "tag": ("list", "l")}
@@ -144,16 +144,18 @@ SORT = re.compile(rf"-?(?:(?:version|v):)?{ATOM}")
 REF_FORMATS = frozenset(["branch", "tag", "for-each-ref", "ls-tree"])
 
 # Contents.
-PATCH_FLAGS = names(
+PATCH_FLAGS = word_set(
     "p u patch U unified binary c cc m W function-context word-diff word-diff-regex color-words check L G S "
     "combined-all-paths text a"
 )
 """They print lines of files, or tell what is in them."""
-NAME_FLAGS = names("stat numstat shortstat summary dirstat name-only name-status raw no-patch s quiet compact-summary")
+NAME_FLAGS = word_set(
+    "stat numstat shortstat summary dirstat name-only name-status raw no-patch s quiet compact-summary"
+)
 """In place of lines."""
-PRINTS_BY_ITSELF = names("diff show stash-show")
-PRINTS_IF_ASKED = names("log reflog stash-list diff-tree")
-PRINTS_NOTHING = names(
+PRINTS_BY_ITSELF = word_set("diff show stash-show")
+PRINTS_IF_ASKED = word_set("log reflog stash-list diff-tree")
+PRINTS_NOTHING = word_set(
     "branch tag rev-parse ls-files ls-tree describe merge-base name-rev for-each-ref show-ref count-objects "
     "check-ignore config version remote worktree init clone fetch pull push add rm mv switch merge rebase cherry-pick "
     "revert reset restore checkout clean gc prune repack fsck maintenance help bisect submodule notes symbolic-ref "
@@ -163,17 +165,17 @@ PRINTS_NOTHING = names(
 )
 HUNKS = re.compile(r"-[a-ln-zA-Z]*p[a-zA-Z]*|-i|--pat.*|--int.*")
 CURRENT_PATCH = re.compile(r"--show-c.*")
-CHOOSES_HUNKS = names("add checkout restore reset commit stash")
+CHOOSES_HUNKS = word_set("add checkout restore reset commit stash")
 VERBOSE = re.compile(r"-[a-ln-zA-Z]*v[a-zA-Z]*|--verb.*")
 """With it, `status` and `commit` show what would be committed."""
-VALUES = names("-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env --attr-source")
+VALUES = word_set("-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env --attr-source")
 """Options before the subcommand that have a value; all but -C and -c may have it behind a `=`."""
 REVISION = re.compile(r"\{[^}]*\}")
 WILD = re.compile(r"[*?\[\\]")
 MAGIC = re.compile(r":\(([^)]*)\)|:([!^/]+):?")
 
 
-class Call(Struct, frozen=True):
+class GitCall(Struct, frozen=True):
     """The words of a git command, told apart at its subcommand."""
 
     subcommand: str
@@ -183,28 +185,28 @@ class Call(Struct, frozen=True):
     """What `-C` says, in its order."""
     settings: tuple[str, ...] = ()
     """What `-c` says."""
-    unusual: str = ""
+    unusual_option: str = ""
     """An option that leads to another repository, other programs, or that is not known."""
 
 
-def call_of(words: Sequence[str]) -> Call:
-    place, folders, settings, unusual = 1, [], [], ""
-    while place < len(words) and words[place][:1] == "-":
-        word = words[place]
-        place += 1
-        value = words[place] if place < len(words) else ""
+def parse_git_call(words: Sequence[str]) -> GitCall:
+    index, folders, settings, unusual = 1, [], [], ""
+    while index < len(words) and words[index][:1] == "-":
+        word = words[index]
+        index += 1
+        value = words[index] if index < len(words) else ""
         if word == "-C":
             folders.append(value)
         elif word == "-c":
             settings.append(value)
         elif word not in GLOBAL_FLAGS and word not in ("--version", "--help", "-v", "-h"):
             unusual = unusual or word.partition("=")[0]
-        place += word in VALUES
-    subcommand = words[place] if place < len(words) else ""
-    return Call(subcommand, place + 1, tuple(folders), tuple(settings), unusual)
+        index += word in VALUES
+    subcommand = words[index] if index < len(words) else ""
+    return GitCall(subcommand, index + 1, tuple(folders), tuple(settings), unusual)
 
 
-def git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
+def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
     """The files that a git command names, or None if it may do more than read."""
     begin = 1
     while begin < len(words) and words[begin] in GLOBAL_FLAGS:
@@ -216,33 +218,33 @@ def git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
     program = nested or READERS.get(rest[0]) if rest else None
     if program is None:
         return None
-    found = reading(program, words, begin + (2 if nested else 1))
-    if found is None or not globs_fit(program, words, globs, found):
+    found = parse_arguments(program, words, begin + (2 if nested else 1))
+    if found is None or not accepts_globs(program, words, globs, found):
         return None
-    if not _formats_fit(rest[0], found):
+    if not _has_safe_formats(rest[0], found):
         return None
-    if found.operands and rest[0] in LISTS and not found.has(*LISTS[rest[0]]):
+    if found.operands and rest[0] in LISTS and not found.has_flag(*LISTS[rest[0]]):
         return None
-    if rest[0] == "config" and not _config_fits(words, found):
+    if rest[0] == "config" and not _is_safe_config_read(words, found):
         return None
-    return files(program, words, found) + _named(words, found)
+    return read_operands(program, words, found) + _named_paths(words, found)
 
 
-def _formats_fit(subcommand: str, found: Reading) -> bool:
+def _has_safe_formats(subcommand: str, found: ParsedArguments) -> bool:
     known = REF_FORMAT if subcommand in REF_FORMATS else COMMIT_FORMAT
     formats = [value for flag, value in found.flags if flag in ("format", "pretty")]
     sorts = [value for flag, value in found.flags if flag == "sort"]
     return all(known.fullmatch(value) for value in formats) and all(SORT.fullmatch(value) for value in sorts)
 
 
-def _config_fits(words: Sequence[str], found: Reading) -> bool:
+def _is_safe_config_read(words: Sequence[str], found: ParsedArguments) -> bool:
     """Whether one value is asked for that is no secret."""
-    return found.has(*CONFIG_READS) and bool(found.operands) and config.is_shown(words[found.operands[0]])
+    return found.has_flag(*CONFIG_READS) and bool(found.operands) and config.is_safe_to_print(words[found.operands[0]])
 
 
 def shows_urls(words: Sequence[str]) -> bool:
     """Whether the command prints the URLs of remotes, and with them what password is in one."""
-    call = call_of(words)
+    call = parse_git_call(words)
     rest = words[call.begin :]
     return call.subcommand == "remote" or (call.subcommand == "config" and any(map(config.is_url, rest)))
 
@@ -250,27 +252,27 @@ def shows_urls(words: Sequence[str]) -> bool:
 # Files and contents.
 
 
-def named(words: Sequence[str]) -> tuple[str, ...]:
+def find_named_paths(words: Sequence[str]) -> tuple[str, ...]:
     """The files in `HEAD:.env`, `:(top).env` and `-L 1,5:.env`, for any subcommand and any flags."""
-    return tuple(path for word in words[1:] if (path := _within(word)))
+    return tuple(path for word in words[1:] if (path := _path_in_word(word)))
 
 
-def _named(words: Sequence[str], found: Reading) -> tuple[str, ...]:
-    texts = [words[place] for place in found.operands] + [value for flag, value in found.flags if flag == "L"]
-    return tuple(path for text in texts if (path := _within(text)))
+def _named_paths(words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
+    texts = [words[index] for index in found.operands] + [value for flag, value in found.flags if flag == "L"]
+    return tuple(path for text in texts if (path := _path_in_word(text)))
 
 
-def _within(text: str) -> str | None:
+def _path_in_word(text: str) -> str | None:
     """The file that a word names by more than its path. What a pathspec leaves out is not read."""
     magic = MAGIC.match(text)
     if magic is None:
-        return path_of(text)
+        return path_in_revision(text)
     kinds = (magic[1] or "") + (magic[2] or "")
     excludes = "!" in kinds or "^" in kinds or "exclude" in kinds
     return None if excludes else text[magic.end() :].lstrip("/") or None
 
 
-def path_of(text: str) -> str | None:
+def path_in_revision(text: str) -> str | None:
     """The path in `HEAD:path` and `:0:path`; None where there is none. `HEAD@{10:00}` is a commit."""
     plain = REVISION.sub(lambda found: "_" * len(found[0]), text)
     if ":" not in plain:
@@ -278,7 +280,7 @@ def path_of(text: str) -> str | None:
     return text[plain.rindex(":") + 1 :].lstrip("/") or None
 
 
-class Printed(Struct, frozen=True):
+class PrintedPaths(Struct, frozen=True):
     """What a command prints lines of."""
 
     paths: tuple[str, ...] | None
@@ -287,31 +289,31 @@ class Printed(Struct, frozen=True):
     """All of them are pathspecs: they stand after `--`."""
 
 
-def printed(words: Sequence[str]) -> Printed | None:
+def find_printed_paths(words: Sequence[str]) -> PrintedPaths | None:
     """What a git command prints lines of; None if of no file that it does not name."""
-    call = call_of(words)
+    call = parse_git_call(words)
     name, begin = call.subcommand, call.begin
     following = words[begin] if begin < len(words) else ""
     if f"{name} {following}" in NESTED:
         name, begin = (name if name == "reflog" else f"{name}-{following}"), begin + 1
     if name in PRINTS_NOTHING or name in ("", "worktree-list", "remote-get-url"):
-        return Printed(None) if _shows_hunks(name, words[begin:]) else None
+        return PrintedPaths(None) if _shows_hunks(name, words[begin:]) else None
     program = LOG if name == "reflog" else NESTED.get(name.replace("-", " ", 1)) or READERS.get(name)
-    found = reading(program, words, begin) if program else None
+    found = parse_arguments(program, words, begin) if program else None
     if found is None:
-        return Printed(None)
+        return PrintedPaths(None)
     if name == "cat-file":
-        return None if not found.has("p") and _is_type(words, found) else _of_objects(words, found)
-    asks = found.has(*PATCH_FLAGS)
-    operands = [words[place] for place in found.operands]
-    if name == "show" and operands and not asks and all(map(path_of, operands)):
-        return Printed(None) if any(word.startswith(":/") for word in operands) else None
+        return None if not found.has_flag("p") and _prints_type(words, found) else _printed_objects(words, found)
+    asks = found.has_flag(*PATCH_FLAGS)
+    operands = [words[index] for index in found.operands]
+    if name == "show" and operands and not asks and all(map(path_in_revision, operands)):
+        return PrintedPaths(None) if any(word.startswith(":/") for word in operands) else None
     if name in PRINTS_IF_ASKED and not asks:
         return None
-    if name in PRINTS_BY_ITSELF and not asks and found.has(*NAME_FLAGS):
+    if name in PRINTS_BY_ITSELF and not asks and found.has_flag(*NAME_FLAGS):
         # The name of a blob prints the blob, whatever the flags say.
-        return Printed(None) if name == "show" and any(map(HASH.fullmatch, operands)) else None
-    return _of_paths(name, words, found)
+        return PrintedPaths(None) if name == "show" and any(map(HASH.fullmatch, operands)) else None
+    return _printed_paths(name, words, found)
 
 
 def _shows_hunks(name: str, rest: Sequence[str]) -> bool:
@@ -328,26 +330,26 @@ HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 SIZES = ("t", "s", "e")
 
 
-def _is_type(words: Sequence[str], found: Reading) -> bool:
-    return found.has(*SIZES) or any(words[place] in ("commit", "tree", "tag") for place in found.operands[:1])
+def _prints_type(words: Sequence[str], found: ParsedArguments) -> bool:
+    return found.has_flag(*SIZES) or any(words[index] in ("commit", "tree", "tag") for index in found.operands[:1])
 
 
-def _of_objects(words: Sequence[str], found: Reading) -> Printed | None:
+def _printed_objects(words: Sequence[str], found: ParsedArguments) -> PrintedPaths | None:
     """`cat-file`: an object that is named by its path is judged by it."""
-    objects = [words[place] for place in found.operands if words[place] != "blob"]
-    return None if objects and all(path_of(each) for each in objects) else Printed(None)
+    objects = [words[index] for index in found.operands if words[index] != "blob"]
+    return None if objects and all(path_in_revision(each) for each in objects) else PrintedPaths(None)
 
 
-def _of_paths(name: str, words: Sequence[str], found: Reading) -> Printed:
+def _printed_paths(name: str, words: Sequence[str], found: ParsedArguments) -> PrintedPaths:
     operands = found.operands
-    if name == "grep" and not found.has("e", "f"):
+    if name == "grep" and not found.has_flag("e", "f"):
         operands = operands[1:]
-    if found.has("L", "full-diff") or name.startswith("stash"):
-        return Printed(None)
-    if name == "diff" and any(HASH.fullmatch(words[place]) for place in operands):
-        return Printed(None)  # it may be a file, which is compared with another
-    dashes = next((place for place in range(2, len(words)) if words[place] == "--"), None)
+    if found.has_flag("L", "full-diff") or name.startswith("stash"):
+        return PrintedPaths(None)
+    if name == "diff" and any(HASH.fullmatch(words[index]) for index in operands):
+        return PrintedPaths(None)  # it may be a file, which is compared with another
+    dashes = next((index for index in range(2, len(words)) if words[index] == "--"), None)
     if dashes is not None:
-        paths = tuple(words[place] for place in operands if place > dashes)
-        return Printed(paths or None, explicit=True)
-    return Printed(tuple(words[place] for place in operands) or None)
+        paths = tuple(words[index] for index in operands if index > dashes)
+        return PrintedPaths(paths or None, explicit=True)
+    return PrintedPaths(tuple(words[index] for index in operands) or None)

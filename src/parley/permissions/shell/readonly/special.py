@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from parley.permissions.shell.arguments import Program, reading
-from parley.permissions.shell.ast import names
+from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.ast import word_set
 
 Files = tuple[str, ...]
 Check = Callable[[Sequence[str], Sequence[int]], Files | None]
@@ -20,12 +20,12 @@ FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0]*(?:[1-9]\d{0,3})?(?:\.\d{0,4})?[sbqcdi
 SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?p)(?:;(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?p)*")
 JQ_REACHES_OUT = re.compile(r"\$__|\$?\bENV\b|\b(?:env|import|include|modulemeta|input_filename|get_search_list)\b")
 
-FIND_TESTS = names(
+FIND_TESTS = word_set(
     "-print -print0 -ls -empty -readable -writable -executable -prune -depth -d -xdev -mount -follow -true -false "
     "-nouser -nogroup -not ! -a -and -o -or ( ) , -daystart -noleaf -ignore_readdir_race -noignore_readdir_race "
     "-nowarn -warn -quit"
 )
-FIND_TESTS_WITH_VALUE = names(
+FIND_TESTS_WITH_VALUE = word_set(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -maxdepth -mindepth "
     "-size -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -perm -user -group -uid -gid -links -inum "
     "-samefile -lname -ilname -fstype -used -printf"
@@ -39,44 +39,44 @@ JQ = Program(
     long="raw-output compact-output sort-keys slurp null-input exit-status join-output monochrome-output color-output "
     "ascii-output raw-input tab indent=",
     operands="pattern",
-    least=1,
+    min_operands=1,
 )
-XXD_SWITCHES = names("-p -ps -plain -b -bits -e -E -i -include -u -C -a -autoskip -v -version -d")
+XXD_SWITCHES = word_set("-p -ps -plain -b -bits -e -E -i -include -u -C -a -autoskip -v -version -d")
 XXD_VALUE = re.compile(r"-(?:c|cols|g|groupsize|l|len|s|seek|o)")
 XXD_NUMBER = re.compile(r"[+-]?(?:0x)?[0-9a-fA-F]+")
-PS_WORDS = names(
+PS_WORDS = word_set(
     "a x ax aux auxf auxw auxww axf axu f u l -a -A -e -ef -f -F -l -eF -aux -H -T -L --forest --no-headers "
     "--headers -ww -w"
 )
-TESTS = names("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -O -G -N -S -n -z")
-PS_VALUES = names("-o -eo -Ao -p -C -u -U -g --pid --ppid --sort -axo axo")
+TESTS = word_set("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -O -G -N -S -n -z")
+PS_VALUES = word_set("-o -eo -Ao -p -C -u -U -g --pid --ppid --sort -axo axo")
 PS_VALUE = re.compile(r"(?!.*environ)[A-Za-z0-9_,:%=. +-]+", re.IGNORECASE)
 
 
-def find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """An allow-list of tests (CVE-2026-24887): -exec, -delete, -fprint and what comes next year are not in it."""
-    place = 1
-    while place < len(words) and words[place] in ("-H", "-L", "-P"):
-        place += 1
-    begin = place
-    while place < len(words) and words[place][:1] not in ("-", "(", ")", "!", ","):
-        place += 1
-    starts, files = tuple(words[begin:place]), []
-    if any(at not in range(begin, place) or words[at][0] in "*?[" for at in globs):
+    index = 1
+    while index < len(words) and words[index] in ("-H", "-L", "-P"):
+        index += 1
+    begin = index
+    while index < len(words) and words[index][:1] not in ("-", "(", ")", "!", ","):
+        index += 1
+    starts, files = tuple(words[begin:index]), []
+    if any(at not in range(begin, index) or words[at][0] in "*?[" for at in globs):
         return None
-    while place < len(words):
-        word = words[place]
+    while index < len(words):
+        word = words[index]
         if word in FIND_TESTS:
-            place += 1
-        elif (word in FIND_TESTS_WITH_VALUE or FIND_NEWER.fullmatch(word)) and place + 1 < len(words):
-            files += [words[place + 1]] if FIND_FILE.fullmatch(word) else []
-            place += 2
+            index += 1
+        elif (word in FIND_TESTS_WITH_VALUE or FIND_NEWER.fullmatch(word)) and index + 1 < len(words):
+            files += [words[index + 1]] if FIND_FILE.fullmatch(word) else []
+            index += 2
         else:
             return None
     return (*(starts or (".",)), *files)
 
 
-def sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """Only `sed -n` with line numbers to print (CVE-2025-64755)."""
     if globs or len(words) < 3 or words[1] not in ("-n", "--quiet", "--silent"):
         return None
@@ -86,99 +86,101 @@ def sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     return tuple(rest[1:])
 
 
-def date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """An operand that is no format would set the clock."""
-    known = Program(short="uRI::d:", long="utc universal rfc-email iso-8601? date= rfc-3339=", operands="text", most=1)
-    found = reading(known, words)
-    if globs or found is None or any(not words[place].startswith("+") for place in found.operands):
+    known = Program(
+        short="uRI::d:", long="utc universal rfc-email iso-8601? date= rfc-3339=", operands="text", max_operands=1
+    )
+    found = parse_arguments(known, words)
+    if globs or found is None or any(not words[index].startswith("+") for index in found.operands):
         return None
     return ()
 
 
-def printf(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_printf(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """No flags: `-v` evaluates a subscript. No `%n`: it assigns to a variable, PATH if you like."""
     if globs or len(words) < 2 or words[1].startswith("-") or not FORMAT.fullmatch(words[1]):
         return None
     return ()
 
 
-def jq(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_jq(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """No program from a file, no modules, nothing of the environment."""
-    found = reading(JQ, words)
+    found = parse_arguments(JQ, words)
     if found is None or JQ_REACHES_OUT.search(words[found.operands[0]]):
         return None
     files = found.operands[1:]
-    if any(place not in files or words[place][0] in "*?[" for place in globs):
+    if any(index not in files or words[index][0] in "*?[" for index in globs):
         return None
-    return tuple(words[place] for place in files)
+    return tuple(words[index] for index in files)
 
 
-def xxd(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_xxd(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """One operand: the second would be written. No `-r`."""
-    place, files = 1, []
-    while place < len(words):
-        word = words[place]
-        if XXD_VALUE.fullmatch(word) and place + 1 < len(words) and XXD_NUMBER.fullmatch(words[place + 1]):
-            place += 2
+    index, files = 1, []
+    while index < len(words):
+        word = words[index]
+        if XXD_VALUE.fullmatch(word) and index + 1 < len(words) and XXD_NUMBER.fullmatch(words[index + 1]):
+            index += 2
         elif word in XXD_SWITCHES:
-            place += 1
+            index += 1
         elif word.startswith(("-", "+")):
             return None
         else:
             files.append(word)
-            place += 1
+            index += 1
     return tuple(files) if len(files) <= 1 and not globs else None
 
 
-def ps(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_ps(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """Known words only: `ps e` would show the environment of other processes."""
-    place = 1
-    while place < len(words):
-        word = words[place]
+    index = 1
+    while index < len(words):
+        word = words[index]
         if word in PS_WORDS or (word.startswith("--sort=") and PS_VALUE.fullmatch(word[7:])):
-            place += 1
-        elif word in PS_VALUES and place + 1 < len(words) and PS_VALUE.fullmatch(words[place + 1]):
-            place += 2
+            index += 1
+        elif word in PS_VALUES and index + 1 < len(words) and PS_VALUE.fullmatch(words[index + 1]):
+            index += 2
         else:
             return None
     return None if globs else ()
 
 
-def sleep(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_sleep(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     return () if len(words) == 2 and not globs and SECONDS.fullmatch(words[1]) else None
 
 
-def command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """`command -v` looks a name up; `command` alone is a wrapper."""
     if len(words) < 3 or words[1] not in ("-v", "-V") or globs:
         return None
     return tuple(word for word in words[2:] if "/" in word)
 
 
-def test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """One question about one file or text. Not `-v` and `-R`, which evaluate a subscript."""
     if words[0] == "[":
         words = words[:-1]
     return (words[2],) if len(words) == 3 and words[1] in TESTS and not globs else None
 
 
-def text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+def check_text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """Programs that do nothing with their words but write them, or nothing at all."""
     return ()
 
 
 CHECKS: dict[str, Check] = {
-    "find": find,
-    "sed": sed,
-    "date": date,
-    "printf": printf,
-    "jq": jq,
-    "xxd": xxd,
-    "ps": ps,
-    "sleep": sleep,
-    "command": command,
-    "test": test,
-    "[": test,
-    "echo": text,
-    ":": text,
+    "find": check_find,
+    "sed": check_sed,
+    "date": check_date,
+    "printf": check_printf,
+    "jq": check_jq,
+    "xxd": check_xxd,
+    "ps": check_ps,
+    "sleep": check_sleep,
+    "command": check_command,
+    "test": check_test,
+    "[": check_test,
+    "echo": check_text,
+    ":": check_text,
 }

@@ -20,7 +20,7 @@ GREP = Program(
     "no-group-separator",
     operands="pattern",
     globs="anywhere",
-    numbers=True,
+    number_flags=True,
     pattern_flags="e f regexp file",
     recursive_flags="r R recursive dereference-recursive",
     file_flags="f file exclude-from",
@@ -32,7 +32,7 @@ DIGEST = Program(
 )
 ANY_TEXT = Program(operands="text", globs="anywhere")
 LINES = Program(
-    short="c:n:qvz", long="bytes= lines= quiet silent verbose zero-terminated", numbers=True, globs="anywhere"
+    short="c:n:qvz", long="bytes= lines= quiet silent verbose zero-terminated", number_flags=True, globs="anywhere"
 )
 
 READERS = {
@@ -50,13 +50,13 @@ READERS = {
         long="show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting version help",
         globs="anywhere",
     ),
-    "pwd": Program(short="LP", long="logical physical", most=0),
+    "pwd": Program(short="LP", long="logical physical", max_operands=0),
     "head": LINES,
     "tail": Program(
         short="c:fFn:qs:vz",
         long="bytes= follow? lines= max-unchanged-stats= pid= quiet silent retry sleep-interval= verbose "
         "zero-terminated",
-        numbers=True,
+        number_flags=True,
         globs="anywhere",
     ),
     "grep": GREP,
@@ -133,7 +133,7 @@ READERS = {
         short="cdDiuzf:s:w:",
         long="count repeated all-repeated? skip-fields= group? ignore-case skip-chars= unique zero-terminated "
         "check-chars=",
-        most=1,
+        max_operands=1,
         globs="nowhere",
     ),
     "cut": Program(
@@ -150,35 +150,37 @@ READERS = {
     "nl": Program(short="b:d:f:h:i:l:n:ps:v:w:", long="body-numbering= number-format= number-width= starting-line="),
     "tac": Program(short="brs:", long="before regex separator=", globs="anywhere"),
     "rev": Program(),
-    "seq": Program(short="f:s:w", long="format= separator= equal-width", operands="text", numbers=True),
+    "seq": Program(short="f:s:w", long="format= separator= equal-width", operands="text", number_flags=True),
     "true": ANY_TEXT,
     "false": ANY_TEXT,
-    "id": Program(short="agGnruzZ", long="group groups name real user zero context", most=0),
-    "whoami": Program(most=0),
-    "groups": Program(most=0),
-    "hostname": Program(short="s", long="short", most=0),
+    "id": Program(short="agGnruzZ", long="group groups name real user zero context", max_operands=0),
+    "whoami": Program(max_operands=0),
+    "groups": Program(max_operands=0),
+    "hostname": Program(short="s", long="short", max_operands=0),
     "uname": Program(
         short="asnrvmpio",
         long="all kernel-name nodename kernel-release kernel-version machine processor hardware-platform "
         "operating-system",
-        most=0,
+        max_operands=0,
     ),
-    "arch": Program(most=0),
-    "tty": Program(short="s", most=0),
+    "arch": Program(max_operands=0),
+    "tty": Program(short="s", max_operands=0),
     "od": Program(
         short="A:bcdDeFhHiIj:lLN:oOsS:t:vw::xX",
         long="address-radix= endian= skip-bytes= read-bytes= strings? format= output-duplicates width?",
     ),
     "hexdump": Program(short="bcCdon:s:vx", long="canonical length= skip= no-squeezing"),
-    "strings": Program(short="afn:t:e:wo", long="all print-file-name bytes= radix= encoding=", numbers=True, lists="@"),
+    "strings": Program(
+        short="afn:t:e:wo", long="all print-file-name bytes= radix= encoding=", number_flags=True, list_prefix="@"
+    ),
     "tree": Program(
         short="adfilpsughDFQNqnrtcUvCASxJXL:P:I:",
         long="dirsfirst noreport gitignore prune matchdirs ignore-case du si inodes device metafirst filesfirst "
         "sort= filelimit= fromfile charset= timefmt=",
     ),
-    "free": Program(short="bkmghltwvs:c:", long="bytes kilo mega giga human si lohi total wide", most=0),
-    "uptime": Program(short="psV", long="pretty since version", most=0),
-    "nproc": Program(long="all ignore=", most=0),
+    "free": Program(short="bkmghltwvs:c:", long="bytes kilo mega giga human si lohi total wide", max_operands=0),
+    "uptime": Program(short="psV", long="pretty since version", max_operands=0),
+    "nproc": Program(long="all ignore=", max_operands=0),
     "base64": Program(short="dw:i", long="decode wrap= ignore-garbage"),
     "cksum": Program(short="a:l:cz", long="algorithm= length= check tag untagged zero base64 raw"),
     **dict.fromkeys(
