@@ -33,7 +33,7 @@ def test_a_stream_that_breaks_anywhere_ends_the_turn_once_and_in_time(tmp_path: 
 
 @pytest.mark.parametrize(
     ("cls", "method", "law"),
-    [(Ledger, "count", "each_call_is_paid_for_once"), (ModelCall, "tell_block", "nothing_twice")],
+    [(Ledger, "record_call", "each_call_is_paid_for_once"), (ModelCall, "send_block", "nothing_twice")],
 )
 def test_the_programme_catches_an_engine_that_does_things_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cls: type, method: str, law: str

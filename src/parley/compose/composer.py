@@ -65,7 +65,7 @@ class Composer:
         if make_keeper is not None:
             context.open_memory = lambda: make_keeper().recall
         if models.is_wrapped:
-            models.wrapping.tape()  # the last thing that may fail: nothing is recorded of a session that never was
+            models.wrapping.open_recording()  # the last thing that may fail: nothing is recorded of a session that never was
         return SessionConfig(
             session_id=session_id,
             cwd=launch.cwd,

@@ -27,7 +27,7 @@ class Skill:
     input: ClassVar[type[Struct]] = SkillInput
     description = ABOUT
 
-    def offering(self, skills: Sequence[tuple[str, str]]) -> Tool:
+    def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
         """The tool for these skills: names, and what each is for."""
         made = Skill()
         made.description = f"{ABOUT}\n{listing(skills)}"
