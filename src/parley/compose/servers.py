@@ -33,6 +33,9 @@ WIRE_OPENERS: dict[str, Callable[[Any, Spec, Host, Context, str, Trust], Wire]] 
 }
 """`project` is the project folder: a server that is started again must not be another because the model did a `cd`."""
 
+MCP_PACKAGES = ("mcp", "mcp_types")
+MCP_NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
+
 
 def proxy_before(url: str) -> str | None:
     """The proxy that our variables name for a server, if one is for it; never for one on this machine."""
@@ -69,15 +72,25 @@ def servers(basis: Basis, context: Context, plugins: Callable[[], list[Plugin]])
         from parley.compose.certificates import trust
 
         trusted = trust(basis.environment, basis.complain)
-        module, _, cls = WIRES[spec.kind].partition(":")
         # What a wire stands on may take a second to load; the loop must not wait for it.
-        loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
-        made: Wire = WIRE_OPENERS[spec.kind](getattr(loaded, cls), spec, host, context, basis.cwd, trusted)
+        cls = load_wire(spec.kind) if spec.kind == "sdk" else await asyncio.to_thread(load_wire, spec.kind)
+        made: Wire = WIRE_OPENERS[spec.kind](cls, spec, host, context, basis.cwd, trusted)
         return made
 
     # The tool that answers permission questions is not for the model.
     denied = (*denied_tools(basis), *filter(None, [prompt_tool(basis)]))
     return supply(maker, found.specs, open_wire, number=lambda name: whole(basis.environment, name), denied=denied)
+
+
+def load_wire(kind: str) -> Any:
+    """The class of a kind of wire. Raises Lost if the extra that it needs is not installed."""
+    module, _, name = WIRES[kind].partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as exc:  # also for names that an older version of the package does not have
+        if (exc.name or "").partition(".")[0] not in MCP_PACKAGES:
+            raise
+        raise Lost(MCP_NEEDED) from None
 
 
 def plugin_servers(plugin: Plugin) -> Written:
