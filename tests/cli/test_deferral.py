@@ -50,10 +50,12 @@ def certify(host: str, folder: Path) -> None:
 
 def test_a_turn_of_the_offline_model_touches_none_of_them(tmp_path: Path) -> None:
     program = (
-        "import sys; from parley.cli.deferral import DEFERRED, Waiting; from parley.cli.main import main\n"
+        "import sys; own = set(sys.modules)  # what Python itself has loaded for -c: linecache since 3.13\n"
+        "from parley.cli.deferral import DEFERRED, Waiting; from parley.cli.main import main\n"
         "main(['--print', '--model', 'offline', 'say Hi'])\n"
-        "named = DEFERRED & sys.modules.keys()\n"
-        "print([name for name in named if type(sys.modules[name]) is not Waiting], {'ssl', 'inspect'} <= named)\n"
+        "named = DEFERRED & sys.modules.keys() - own\n"
+        "touched = [name for name in named if type(sys.modules[name]) is not Waiting]\n"
+        "print(touched, {'ssl', 'inspect', 'subprocess'} <= named)\n"
     )
     assert told_by(program, tmp_path).splitlines() == ["Hi", "[] True"]
 
@@ -157,6 +159,20 @@ def test_encrypted_connections_of_asyncio_work(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
     )
     assert told_by(program, tmp_path) == "hello\n"
+
+
+def test_what_the_standard_library_asks_on_the_way_is_what_the_modules_say(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "import asyncio, pathlib, subprocess, urllib.parse\n"
+        "asked = [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL]\n"
+        "print(type(subprocess) is Waiting, type(urllib.parse) is Waiting or sys.version_info >= (3, 12))\n"
+        "async def main():\n"
+        "    child = await asyncio.create_subprocess_exec('echo', 'hi', stdout=asyncio.subprocess.PIPE)\n"
+        "    return (await child.communicate())[0].decode()\n"
+        "print(asyncio.run(main()), pathlib.Path('/a b/\u00e4').as_uri())\n"
+        "print(type(subprocess) is Waiting, asked == [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL])\n"
+    )
+    assert told_by(program, tmp_path) == "True True\nhi\n file:///a%20b/%C3%A4\nFalse True\n"
 
 
 def test_a_program_that_imports_parley_keeps_its_modules(tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ class Commands:
         shelf.drop(SKILL)
         offered = [(recipe.name, recipe.description) for recipe in self._for_model().values()]
         tool = shelf.own(SKILL) if offered else None
-        if isinstance(tool, Offering):
+        # Python 3.12 loads `inspect` for the check of a protocol.
+        if tool is not None and isinstance(tool, Offering):
             shelf.add(tool.offering(offered))
             self._session.setup.tool_context.follow = self.use
 
