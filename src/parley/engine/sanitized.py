@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-UNFIT = re.compile("[\0\ud800-\udfff]")
+UNFIT = "[\0\ud800-\udfff]"
 INSTEAD = "\N{REPLACEMENT CHARACTER}"
 
 
 def sanitized(value: Any) -> Any:
     """A JSON value without what cannot be kept; the same object if there is nothing to change."""
     if isinstance(value, str):
-        return UNFIT.sub(INSTEAD, value) if UNFIT.search(value) else value
+        if value.isascii() and "\0" not in value:
+            return value
+        return re.sub(UNFIT, INSTEAD, value) if re.search(UNFIT, value) else value
     if isinstance(value, dict):
         return {sanitized(key): sanitized(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

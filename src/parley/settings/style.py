@@ -14,8 +14,8 @@ from pathlib import Path
 from parley.settings import file
 from parley.settings.base import DEFAULT_STYLE, Flaw, Style, shown
 
-NAME = re.compile(r"\w[\w .-]{0,63}")
-FRONT = re.compile(r"\A---\r?\n.*?^---\s*?$", re.DOTALL | re.MULTILINE)
+NAME = r"\w[\w .-]{0,63}"
+FRONT = r"(?sm)\A---\r?\n.*?^---\s*?$"
 MOST_BYTES = 100_000
 
 
@@ -23,7 +23,7 @@ def find(name: str, config: Path, project: str | None) -> Style:
     """The style of that name, without its front matter; the default one if there is none or it cannot be used."""
     if name == DEFAULT_STYLE:
         return Style()
-    if NAME.fullmatch(name) is None:
+    if re.fullmatch(NAME, name) is None:
         return Style(flaw=Flaw(path="outputStyle", text=f"{shown(name)!r} is no name of a style"))
     flaw = Flaw(path="outputStyle", text=f"there is no style {name!r}; the default one is used")
     places: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
@@ -38,7 +38,7 @@ def find(name: str, config: Path, project: str | None) -> Style:
         except (file.Unfit, UnicodeDecodeError) as found:
             flaw = Flaw(path=str(path), text=f"is not used as a style: {found}")
             continue
-        return Style(name=name, text=FRONT.sub("", text).strip())
+        return Style(name=name, text=re.sub(FRONT, "", text).strip())
     return Style(flaw=flaw)
 
 
@@ -50,4 +50,4 @@ def names(config: Path | None, project: str | None) -> list[str]:
     for folder in folders:
         with suppress(OSError):
             found |= {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}
-    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if NAME.fullmatch(name))]
+    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if re.fullmatch(NAME, name))]
