@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFERRED = {
     "asyncio.sslproto",
+    "asyncio.staggered",
     "hashlib",
     "idna",
     "importlib.metadata",
@@ -29,6 +30,8 @@ DEFERRED = {
     "linecache",
     "locale",
     "msgspec.inspect",
+    "msgspec.toml",
+    "msgspec.yaml",
     "platform",
     "ssl",
     "subprocess",
