@@ -39,6 +39,9 @@ def verdict(lines: list[str], path: str) -> bool | None:
         (["a/**/z"], "a/b/c/z", True),
         (["a/**"], "a/b", True),
         (["a/**"], "a/", None),
+        (["a/***"], "a/b/c", True),
+        (["/***/z"], "a/b/z", True),
+        (["a***"], "ab", True),
         (["*.py[cod]"], "m.pyc", True),
         (["#note"], "#note", None),
         (["\\#note"], "#note", True),
@@ -71,7 +74,7 @@ rules = some.lists(
         "".join,
         some.tuples(
             some.sampled_from(["", "", "!"]),
-            some.sampled_from(["", "", "/", "**/", "d/", "d/**/", "*/"]),
+            some.sampled_from(["", "", "/", "**/", "d/", "d/**/", "*/", "***/"]),
             some.sampled_from(["a", "b", "*.c", "*.log", "a*", "?", "[ab]", "*", "d", "e", "**", "[!a]*"]),
             some.sampled_from(["", "", "/", "/**"]),
         ),

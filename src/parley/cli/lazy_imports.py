@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFERRED = {
     "asyncio.sslproto",
+    "asyncio.staggered",
     "hashlib",
     "idna",
     "importlib.metadata",
@@ -29,11 +30,15 @@ DEFERRED = {
     "linecache",
     "locale",
     "msgspec.inspect",
+    "msgspec.toml",
+    "msgspec.yaml",
     "platform",
     "ssl",
+    "subprocess",
     "textwrap",
     "trio",
     "truststore",
+    "urllib.parse",
 }
 ABSENT = "typing_extensions"
 """What msgspec prefers to `typing` where it is installed: for our types it makes no difference but 2 ms."""
@@ -99,6 +104,8 @@ class LazyModule(ModuleType):
         return found
 
     def __getattr__(self, name: str) -> object:
+        if name == "__path__":  # `from M import X` looks for it first; packages have it from the beginning
+            raise AttributeError(name)
         with LOCK:
             if type(self) is LazyModule and self not in LOADING:
                 load(self)
@@ -137,8 +144,17 @@ def version(distribution: str) -> str:
     return found(distribution).version
 
 
-KNOWN: dict[str, dict[str, Callable[..., str]]] = {
+def quote_from_bytes(data: bytes) -> str:
+    """For pathlib, which takes it from urllib.parse and uses it for URIs only."""
+    from urllib.parse import quote  # a touch
+
+    return quote(data)
+
+
+KNOWN: dict[str, dict[str, Callable[..., str] | int]] = {
     "importlib.metadata": {"version": version},
     "platform": {"system": system} if hasattr(os, "uname") else {},
+    "subprocess": {"PIPE": -1, "STDOUT": -2, "DEVNULL": -3},
+    "urllib.parse": {"quote_from_bytes": quote_from_bytes},
 }
 """What is asked of a module on the way, and answered without it."""

@@ -65,7 +65,8 @@ class Composer:
         if make_keeper is not None:
             context.open_memory = lambda: make_keeper().recall
         if models.is_wrapped:
-            models.wrapping.open_recording()  # the last thing that may fail: nothing is recorded of a session that never was
+            # The last step that can fail: a session that does not start leaves no recording.
+            models.wrapping.open_recording()
         return SessionConfig(
             session_id=session_id,
             cwd=launch.cwd,

@@ -33,6 +33,9 @@ TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Context, str, Trus
 }
 """`project` is the project folder: a server that is started again must not be another because the model did a `cd`."""
 
+MCP_PACKAGES = ("mcp", "mcp_types")
+MCP_NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
+
 
 def find_proxy(url: str) -> str | None:
     """The proxy that our variables name for a server, if one is for it; never for one on this machine."""
@@ -69,12 +72,9 @@ def server_sources(launch: LaunchContext, context: Context, plugins: Callable[[]
         from parley.compose.certificates import make_trust
 
         trusted = make_trust(launch.environment, launch.warn)
-        module, _, cls = TRANSPORTS[spec.kind].partition(":")
-        # What a wire stands on may take a second to load; the loop must not wait for it.
-        loaded = import_module(module) if spec.kind == "sdk" else await asyncio.to_thread(import_module, module)
-        made: ServerTransport = TRANSPORT_OPENERS[spec.kind](
-            getattr(loaded, cls), spec, host, context, launch.cwd, trusted
-        )
+        # A transport's package may take a second to load; the loop must not wait for it.
+        cls = load_transport(spec.kind) if spec.kind == "sdk" else await asyncio.to_thread(load_transport, spec.kind)
+        made: ServerTransport = TRANSPORT_OPENERS[spec.kind](cls, spec, host, context, launch.cwd, trusted)
         return made
 
     # The tool that answers permission questions is not for the model.
@@ -82,6 +82,17 @@ def server_sources(launch: LaunchContext, context: Context, plugins: Callable[[]
     return build_sources(
         maker, found.specs, open_wire, number=lambda name: read_int(launch.environment, name), denied=denied
     )
+
+
+def load_transport(kind: str) -> Any:
+    """The class of a kind of transport. Raises ConnectionLost if the extra that it needs is not installed."""
+    module, _, name = TRANSPORTS[kind].partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as exc:  # also for names that an older version of the package does not have
+        if (exc.name or "").partition(".")[0] not in MCP_PACKAGES:
+            raise
+        raise ConnectionLost(MCP_NEEDED) from None
 
 
 def plugin_servers(plugin: Plugin) -> ServerDeclaration:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+UNSTORABLE = "[\0\ud800-\udfff]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def sanitize(value: Any) -> Any:
     """A JSON value without what cannot be kept; the same object if there is nothing to change."""
     if isinstance(value, str):
-        return UNSTORABLE.sub(REPLACEMENT, value) if UNSTORABLE.search(value) else value
+        if value.isascii() and "\0" not in value:
+            return value
+        return re.sub(UNSTORABLE, REPLACEMENT, value) if re.search(UNSTORABLE, value) else value
     if isinstance(value, dict):
         return {sanitize(key): sanitize(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -252,7 +252,7 @@ def encode_json(value: Any) -> bytes:
 
 
 # An unclosed string runs to the end of the line: trying again at each quote would take quadratic time.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STRING = rb'(?s)"(?:[^"\\]++|\\.)*+"?'
 
 
 def is_too_deep(line: bytes) -> bool:
@@ -260,7 +260,7 @@ def is_too_deep(line: bytes) -> bool:
     if line.count(b"[") + line.count(b"{") <= NESTING_CAP:
         return False
     depth = 0
-    for byte in _STRING.sub(b"", line):
+    for byte in re.sub(_STRING, b"", line):
         if byte in b"[{":
             depth += 1
             if depth > NESTING_CAP:
@@ -270,9 +270,8 @@ def is_too_deep(line: bytes) -> bool:
     return False
 
 
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
+_ESCAPE = (
+    rb"(?s)\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
 
 
@@ -285,7 +284,7 @@ def replace_lone_surrogates(line: bytes) -> bytes | None:
     def replace(match: re.Match[bytes]) -> bytes:
         return b"\\ufffd" if match["lone"] else match[0]
 
-    mended = _ESCAPE.sub(replace, line)
+    mended = re.sub(_ESCAPE, replace, line)
     return mended if mended != line else None
 
 

@@ -12,15 +12,16 @@ import msgspec
 
 from parley.protocol.base import Json
 
-OPENING = re.compile(rb"\s*\{")
-MEMBER = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,')
+OPENING = rb"\s*\{"
+MEMBER = rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,'
 
 
 def read_members(head: bytes) -> Json:
     """The members of a JSON object that stand before its first long or nested one."""
     found: Json = {}
-    place = OPENING.match(head)
-    while place is not None and (place := MEMBER.match(head, place.end())) is not None:
+    member = re.compile(MEMBER)
+    place = re.match(OPENING, head)
+    while place is not None and (place := member.match(head, place.end())) is not None:
         try:
             found[msgspec.json.decode(place[1], type=str)] = msgspec.json.decode(place[2])
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -14,8 +14,8 @@ from parley.errors import ToolError
 from parley.protocol.base import Struct
 
 PORTS = {"http": 80, "https": 443}
-HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
-ADDRESS = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*")
+HOST = r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?"
+ADDRESS = r"[0-9a-f:.]*:[0-9a-f:.]*"
 LONGEST_HOST = 253
 KEPT = "!#$%&'()*+,/:;=?@[]~"
 """What stands in a path or a query as it is; the rest is escaped."""
@@ -80,7 +80,7 @@ def ascii_host(host: str) -> str:
         spelled = host if host.isascii() else host[: LONGEST_HOST + 1].encode("idna").decode("ascii").lower()
     except UnicodeError:
         spelled = ""
-    if len(spelled) > LONGEST_HOST or not (HOST.fullmatch(spelled) or ADDRESS.fullmatch(spelled)):
+    if len(spelled) > LONGEST_HOST or not (re.fullmatch(HOST, spelled) or re.fullmatch(ADDRESS, spelled)):
         raise ToolError(f"The URL's host {host!r} is not a host name.")
     return spelled
 

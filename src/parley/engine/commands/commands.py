@@ -109,7 +109,8 @@ class Commands:
         registry.remove(SKILL)
         offered = [(recipe.name, recipe.description) for recipe in self._for_model().values()]
         tool = registry.builtin(SKILL) if offered else None
-        if isinstance(tool, ListsSkills):
+        # Python 3.12 loads `inspect` for the check of a protocol.
+        if tool is not None and isinstance(tool, ListsSkills):
             registry.add(tool.with_skills(offered))
             self._session.config.tool_context.follow = self.run_skill
 

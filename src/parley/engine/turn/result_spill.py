@@ -7,8 +7,6 @@ the host is shortened first: it repeats what the model reads.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,10 +74,13 @@ def spill_block(block: Json, new_file: Callable[[str], Path]) -> Json:
     source = block.get("source")
     if not isinstance(source, dict) or not isinstance(source.get("data"), str):
         return block
+    from base64 import b64decode
+    from binascii import Error
+
     kind = str(source.get("media_type", "application/octet-stream"))
     try:
-        data = base64.b64decode(source["data"], validate=True)
-    except (binascii.Error, ValueError):
+        data = b64decode(source["data"], validate=True)
+    except (Error, ValueError):
         data = source["data"].encode()
     where = save(data, new_file(kind.rpartition("/")[2].split("+")[0] or "bin"))
     return {"type": "text", "text": f"[{kind} of {len(data)} bytes, too large to be shown here; {where}]"}

@@ -74,9 +74,8 @@ class McpServerAdapter:
 
     async def _send(self, message: Json) -> None:
         from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
 
-        await self._push.send(SessionMessage(jsonrpc_message_adapter.validate_python(message)))
+        await self._push.send(SessionMessage(convert_message(message)))
 
     async def close(self) -> None:
         for job in (self._running, self._listening):
@@ -96,6 +95,17 @@ class PendingReply:
 
         self.event = Event()
         self.response: Json | None = None
+
+
+def convert_message(message: Json) -> Any:
+    """A message as the installed version of the package wants it."""
+    try:
+        from mcp_types import jsonrpc_message_adapter
+    except ModuleNotFoundError:  # version 1
+        from mcp import types
+
+        return types.JSONRPCMessage.model_validate(message)  # type: ignore[attr-defined]
+    return jsonrpc_message_adapter.validate_python(message)
 
 
 def error_reply(number: Any, text: str) -> Json:

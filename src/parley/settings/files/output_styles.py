@@ -14,8 +14,8 @@ from pathlib import Path
 from parley.settings import safe_read
 from parley.settings.base import DEFAULT_STYLE, OutputStyle, SettingsProblem, printable
 
-NAME = re.compile(r"\w[\w .-]{0,63}")
-FRONT = re.compile(r"\A---\r?\n.*?^---\s*?$", re.DOTALL | re.MULTILINE)
+NAME = r"\w[\w .-]{0,63}"
+FRONT = r"(?sm)\A---\r?\n.*?^---\s*?$"
 MOST_BYTES = 100_000
 
 
@@ -23,7 +23,7 @@ def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
     """The style of that name, without its front matter; the default one if there is none or it cannot be used."""
     if name == DEFAULT_STYLE:
         return OutputStyle()
-    if NAME.fullmatch(name) is None:
+    if re.fullmatch(NAME, name) is None:
         return OutputStyle(
             problem=SettingsProblem(path="outputStyle", text=f"{printable(name)!r} is no name of a style")
         )
@@ -40,7 +40,7 @@ def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
         except (safe_read.UnreadableFile, UnicodeDecodeError) as exc:
             flaw = SettingsProblem(path=str(path), text=f"is not used as a style: {exc}")
             continue
-        return OutputStyle(name=name, text=FRONT.sub("", text).strip())
+        return OutputStyle(name=name, text=re.sub(FRONT, "", text).strip())
     return OutputStyle(problem=flaw)
 
 
@@ -52,4 +52,4 @@ def list_styles(config: Path | None, project: str | None) -> list[str]:
     for folder in folders:
         with suppress(OSError):
             found |= {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}
-    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if NAME.fullmatch(name))]
+    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if re.fullmatch(NAME, name))]

@@ -125,5 +125,5 @@ def parse_rule(line: str) -> IgnoreRule | None:
 
 
 def plain(pattern: str) -> str:
-    """Without the backslashes that protect nothing."""
-    return re.sub(r"\\([^*?\[\\{])", r"\1", pattern)
+    """Without the backslashes that protect nothing, and with at most two stars in a row."""
+    return re.sub(r"\*{3,}", "**", re.sub(r"\\([^*?\[\\{])", r"\1", pattern))

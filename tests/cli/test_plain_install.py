@@ -1,0 +1,109 @@
+"""What `pip install parley-agent` gives without an extra: an environment of exactly the packages that we require."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+import parley
+
+HERE = Path(__file__).parent
+SOURCES = Path(parley.__file__).parents[1]
+PATIENCE_SECONDS = 90
+NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
+OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest"}
+"""Packages of extras, and the one that runs our conformance suites."""
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys
+import parley
+missing = {}
+for module in pkgutil.walk_packages(parley.__path__, "parley."):
+    if module.name == "parley.__main__":
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as exc:
+        missing[module.name] = exc.name.partition(".")[0]
+print(json.dumps(missing))
+"""
+
+
+def required(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """A distribution and all that it requires when no extra is asked for."""
+    if name not in found:
+        found[name] = distribution(name)
+        for text in found[name].requires or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                required(requirement.name.lower().replace("_", "-"), found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with links to what those distributions consist of, and with nothing else."""
+    folder = tmp_path_factory.mktemp("packages")
+    for one in required("parley-agent", {}).values():
+        for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
+            if not top.endswith(".pth"):
+                (folder / top).symlink_to(Path(str(one.locate_file(top))))
+    return folder
+
+
+def run_python(packages: Path, folder: Path, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-S", *argv],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{SOURCES}:{packages}"},
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def test_the_environment_has_what_we_require_and_no_extra(packages: Path, tmp_path: Path) -> None:
+    done = run_python(packages, tmp_path, "-c", "import httpx2, jsonschema, msgspec; import mcp")
+
+    assert "No module named 'mcp'" in done.stderr
+
+
+def test_every_module_loads_unless_a_package_of_an_extra_is_missing(packages: Path, tmp_path: Path) -> None:
+    done = run_python(packages, tmp_path, "-W", "error", "-c", IMPORT_ALL)
+
+    assert done.stderr == ""
+    missing = json.loads(done.stdout)
+    assert {"mcp"} <= set(missing.values()) <= OPTIONAL
+
+
+def test_a_server_behind_a_url_fails_by_the_name_of_the_extra_and_others_work(packages: Path, tmp_path: Path) -> None:
+    program = str(HERE.parent / "mcp" / "programs" / "plain.py")
+    servers = {
+        "far": {"type": "http", "url": "http://127.0.0.1:9/mcp"},
+        "stream": {"type": "sse", "url": "http://127.0.0.1:9/sse"},
+        "near": {"command": sys.executable, "args": ["-S", program, "well"]},
+    }
+    done = run_python(
+        packages,
+        tmp_path,
+        *("-c", "from parley.cli.main import run; run()", "--print", "--verbose", "--output-format", "stream-json"),
+        *("--model", "offline", "--mcp-config", json.dumps({"mcpServers": servers}), "--", "say Hi"),
+    )
+
+    lines: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    [init] = [line for line in lines if line.get("subtype") == "init"]
+    states = {one["name"]: one["status"] for one in init["mcp_servers"]}
+    reasons = {line["mcp_server"]["name"]: line["mcp_server"]["error"] for line in lines if "mcp_server" in line}
+    assert states == {"far": "failed", "stream": "failed", "near": "connected"}
+    assert "mcp__near__echo" in init["tools"]
+    assert reasons == {"far": NEEDED, "stream": NEEDED}
+    assert sorted(done.stderr.splitlines()) == [f"MCP server {name}: failed: {NEEDED}" for name in ("far", "stream")]
+    assert lines[-1]["result"] == "Hi"
