@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parley.models.accumulator import Growing
@@ -54,6 +54,7 @@ def regrown(message: Json, chunk_chars: int) -> Json:
 
 
 @given(MESSAGES, st.integers(1, 50))
+@example(message_json([{"": "0", "type": "hologram"}], id="i", model="m", usage={"output_tokens": 0}), 1)
 def test_a_streamed_message_grows_back_to_itself(message: Json, chunk_chars: int) -> None:
     assert regrown(message, chunk_chars) == message
 
