@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "End", "Finished", "Processes"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from parley.workspace.process.supervisor import main; "
     "main(int(sys.argv[2]), may_adopt=sys.argv[3] == 'adopt')"

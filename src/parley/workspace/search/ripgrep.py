@@ -168,7 +168,7 @@ def commands(query: Query, root: Root, conditions: Conditions, in_order: bool) -
         yield [program, *arguments(query, in_order=in_order, is_folder=root.is_folder)], True
     # -I and -S: nothing of the user's Python comes in, and it starts faster.
     start = "import sys; sys.path.insert(0, sys.argv[1]); from parley.workspace.search.python_grep import main; main()"
-    package = str(Path(__file__).parents[2])
+    package = str(Path(__file__).parents[3])
     question = msgspec.json.encode(query).decode()
     yield [sys.executable, "-I", "-S", "-c", start, package, question, "./" if root.is_folder else "-"], False
 
