@@ -2,7 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: hello check lint types test compat-newest bench docs site dist clean
+TIERS := unit session process compat stress
+
+.PHONY: hello check lint types test $(TIERS) compat-newest bench docs site house dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -18,6 +20,10 @@ types: .venv/ready-dev
 
 test: .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# One tier of the tests; `make unit` takes less than a minute.
+$(TIERS): .venv/ready-dev
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/$@
 
 # The official clients at their newest versions instead of the pinned ones (tests/compat/install.py).
 compat-newest: .venv/ready-dev

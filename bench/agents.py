@@ -1,6 +1,6 @@
 """Many subagents at once in one session: what an idle one weighs, and how long the loop is kept busy.
 
-    python bench/agents.py --agents 100
+    python -m bench.agents --agents 100
 
 Each agent calls the model once and waits for an answer that takes a while. The memory is the growth of the resident
 set while all of them wait, divided by their number; the lag is how late a timer of 5 ms comes.
@@ -16,9 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "engine"))
-
-from room import Room
+from tests.helpers.session import Room
 
 TICK_SECONDS = 0.005
 

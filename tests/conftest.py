@@ -1,16 +1,56 @@
-"""What all tests share: the folders of helpers are importable by name, and no example has a deadline."""
+"""What all tests share: a marker for every tier, async tests, and no deadline for an example."""
 
 from __future__ import annotations
 
-import sys
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from tests.helpers.sdk import Stage
+
+# The asserts of helpers explain themselves, as those of tests do.
+pytest.register_assert_rewrite("tests.helpers", "tests.stress", "tests.compat")
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "engine"))
-sys.path.append(str(HERE / "programmes"))
+TIERS = ("unit", "session", "process", "compat", "stress")
 
 # How long an example takes says nothing about what it shows: machines have other work to do.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for tier in TIERS:
+        config.addinivalue_line("markers", f"{tier}: tests in tests/{tier} (set by the folder)")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The first folder is the tier."""
+    tier = item.path.relative_to(HERE).parts[0]
+    item.add_marker(tier)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """A folder and the options for an engine of either kind; tests of the SDK in several tiers use it."""
+    from tests.helpers.sdk import Stage
+
+    return Stage(tmp_path)
+
+
+def pass_default_signals_to_children() -> None:
+    """Start engines as from a terminal, also when the tests were started by `make check &` or `nohup`.
+
+    An ignored signal stays ignored across exec, and an engine respects that. A signal with a handler becomes default
+    again across exec: a handler that does nothing keeps the signal away from pytest, but not from its children.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
+
+
+pass_default_signals_to_children()

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import FIRST, HELLO, SECOND, TALK, Report, Stage, installed
-from install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
+
+from tests.compat.harness import FIRST, HELLO, SECOND, TALK, Report, Stage, installed
+from tests.compat.install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
 
 
 @pytest.fixture(scope="session", params=[CURRENT_PYTHON, OLD_PYTHON], ids=lambda client: client.version)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from install import Client, Unavailable, ensure, say
 
 from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
 from parley.testing.model_server import Exchange, running
+from tests.compat.install import Client, Unavailable, ensure, say
 
 ENGINE = Path(sys.executable).with_name("parley")
 DRIVERS = Path(__file__).with_name("drivers")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness import DRIVERS, ENGINE, finish, installed
-from install import ANTHROPIC, OPENAI, Client
+from tests.compat.harness import DRIVERS, ENGINE, finish, installed
+from tests.compat.install import ANTHROPIC, OPENAI, Client
 
 SCRIPT = """\
 at_end = "repeat"

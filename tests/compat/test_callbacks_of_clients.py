@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Stage, installed
-from install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
 
 from parley.models.fake.script import ScriptedTurn
+from tests.compat.harness import Stage, installed
+from tests.compat.install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
 
 CALLS = 32
 CELLS = [(form, kind) for form in ("string", "list", "generator") for kind in ("hook", "can_use_tool")]

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from harness import installed
-from install import ANTHROPIC
+from tests.compat.harness import installed
+from tests.compat.install import ANTHROPIC
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude",

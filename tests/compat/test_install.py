@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import install
 import pytest
-from harness import installed
-from install import Client, Unavailable, ensure, say
+
+from tests.compat import install
+from tests.compat.harness import installed
+from tests.compat.install import Client, Unavailable, ensure, say
 
 
 @pytest.fixture(autouse=True)

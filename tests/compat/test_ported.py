@@ -26,11 +26,11 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from harness import installed
-from install import CURRENT_PYTHON
 
 from parley.models.fake.script import read_script
 from parley.testing.model_server import ModelServer, running
+from tests.compat.harness import installed
+from tests.compat.install import CURRENT_PYTHON
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(path.stem for path in (HERE / "ported").glob("[!_]*.py"))

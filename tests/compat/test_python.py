@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import (
+
+from parley.models.fake.script import ScriptedError, ScriptedTurn
+from parley.version import PROTOCOL_LEVEL, __version__
+from tests.compat.harness import (
     FAULTS,
     FIRST,
     FIRST_BLOCKS,
@@ -26,12 +29,9 @@ from harness import (
     order,
     said,
 )
-from install import CURRENT_PYTHON, Client
+from tests.compat.install import CURRENT_PYTHON, Client
 
-from parley.models.fake.script import ScriptedError, ScriptedTurn
-from parley.version import PROTOCOL_LEVEL, __version__
-
-pytest_plugins = ["clients"]
+pytest_plugins = ["tests.compat.clients"]
 
 
 def kind(message: Any) -> str:

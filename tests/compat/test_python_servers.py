@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Report, Stage, installed
-from install import CURRENT_PYTHON
 
 from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from tests.compat.harness import Report, Stage, installed
+from tests.compat.install import CURRENT_PYTHON
 
 COUNT = 32
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ENGINE, finish, installed
-from install import CCUSAGE, CODE_LOG
 
 from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
+from tests.compat.harness import ENGINE, finish, installed
+from tests.compat.install import CCUSAGE, CODE_LOG
 
 MODEL = "claude-sonnet-4-5"
 USAGE = {

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Report, Stage, blocks, conversation, installed, said
-from install import CURRENT_PYTHON, TYPESCRIPT
 
 from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from tests.compat.harness import Report, Stage, blocks, conversation, installed, said
+from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT
 
 YES = ScriptedTurn(text="Yes.")
 ERRAND = ScriptedCall(name="Agent", input={"description": "look around", "prompt": "Look for plums."})

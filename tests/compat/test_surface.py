@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import installed
-from install import CURRENT_PYTHON
 
 import parley
+from tests.compat.harness import installed
+from tests.compat.install import CURRENT_PYTHON
 
 DRIVER = Path(__file__).parent / "drivers" / "surface.py"
 Surface = dict[str, dict[str, Any]]

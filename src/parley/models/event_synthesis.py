@@ -49,13 +49,14 @@ def event_objects(message: Json, chunk_chars: int) -> Iterator[Json]:
 
 
 def block_objects(index: int, block: Json, chunk_chars: int) -> Iterator[Json]:
-    field, delta, key = GROWTH.get(block["type"], ("", "", ""))
-    value = block.get(field)
+    # A type that is not in the table has no field that grows; an unknown block may have any key, also "".
+    field, delta, key = GROWTH.get(block["type"], (None, "", ""))
+    value = None if field is None else block.get(field)
     empty, text = block, ""
     if block["type"] == "tool_use":
         # A script may give the arguments as broken text on purpose.
         empty, text = {**block, "input": {}}, value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    elif isinstance(value, str):
+    elif field is not None and isinstance(value, str):
         empty, text = {**block, field: ""}, value
     if block["type"] == "thinking":
         empty = {**empty, "signature": ""}

@@ -1,0 +1,118 @@
+"""What tests of MCP servers share: scripts, servers of several manners, a visit to a session that has them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.helpers import paths
+from tests.helpers.session import Json, Room
+
+PROGRAMS = paths.MCP_SERVERS
+PATIENCE_SECONDS = 90
+ALL = ("mcp__workshop", "mcp__plain", "ListMcpResourcesTool", "ReadMcpResourceTool")
+
+
+def script(*turns: str | list[tuple[str, Json]]) -> str:
+    """Turns of a model: a text, or calls of tools."""
+    parts, count = [], 0
+    for turn in turns:
+        if isinstance(turn, str):
+            parts.append(f"[[turn]]\ntext = {json.dumps(turn)}\n")
+            continue
+        calls = []
+        for name, input in turn:
+            count += 1
+            calls.append(f"{{ name = '{name}', id = 't{count}', input = {table(input)} }}")
+        parts.append(f"[[turn]]\ntools = [{', '.join(calls)}]\n")
+    return "".join(parts)
+
+
+def table(value: Json) -> str:
+    return "{ " + ", ".join(f"{key} = {json.dumps(one)}" for key, one in value.items()) + " }"
+
+
+def own(program: str, *words: str, **more: Any) -> Json:
+    """A server of ours. It is required, unless a test says otherwise: on a busy machine it may take its time."""
+    return {"command": sys.executable, "args": [str(PROGRAMS / program), *words], "required": True, **more}
+
+
+def config(**servers: Json) -> tuple[str, ...]:
+    return (json.dumps({"mcpServers": servers}),)
+
+
+def visit(
+    folder: Path,
+    turns: str,
+    talk: Callable[[Room], Awaitable[None]],
+    environment: dict[str, str] | None = None,
+    **options: Any,
+) -> Room:
+    """A session with these options; the room remembers all lines."""
+
+    async def bounded() -> Room:
+        room = Room(folder, turns, **options)
+        room.environment |= environment or {}
+        async with asyncio.timeout(PATIENCE_SECONDS), room:
+            await talk(room)
+        return room
+
+    return asyncio.run(bounded())
+
+
+async def one_turn(room: Room) -> None:
+    room.prompt("go")
+    await room.hear("result")
+
+
+def results(room: Room) -> list[Any]:
+    """The contents of tool results, in the order of the calls: those that only read end as they like."""
+    lines = [line for line in room.told("user") if isinstance(line["message"]["content"], list)]
+    blocks = [block for line in lines for block in line["message"]["content"]]
+    found = [block for block in blocks if block["type"] == "tool_result"]
+    found.sort(key=lambda block: (len(block["tool_use_id"]), block["tool_use_id"]))
+    return [block["content"] for block in found]
+
+
+def states(room: Room) -> dict[str, str]:
+    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    return {server["name"]: server["status"] for server in init["mcp_servers"]}
+
+
+def news(room: Room) -> list[Json]:
+    """What was told of servers."""
+    return [line["mcp_server"] for line in room.told("system") if "mcp_server" in line]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def answer(request: Json, payload: Any) -> Json:
+    response = {"subtype": "success", "request_id": request["request_id"], "response": payload}
+    return {"type": "control_response", "response": response}
+
+
+async def seen(room: Room, wanted: Callable[[Json], bool]) -> Json:
+    """A line that came already, or comes yet."""
+    found = next((line for line in room.lines if wanted(line)), None)
+    return await room.until(wanted) if found is None else found
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Look again and again, for a bounded time: other processes do not tell us."""
+    for _ in range(PATIENCE_SECONDS * 20):
+        if is_so():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")

@@ -1,0 +1,100 @@
+"""`parley model-server` as a command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.cli.conftest import PARLEY
+
+PATIENCE_SECONDS = 90
+
+
+@contextmanager
+def served(folder: Path, environment: dict[str, str], *argv: str, end: int = signal.SIGTERM) -> Iterator[str]:
+    """The address of a server; when it has been told to end, it ends well and has said nothing else."""
+    command = [PARLEY, "model-server", *argv]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(end)
+            stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, stdout, stderr) == (0, "", "")
+
+
+def asked(url: str, prompt: str) -> Any:
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": prompt}]}
+    request = urllib.request.Request(f"{url}/v1/messages", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
+        return json.load(response)["content"][0]["text"]
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_it_tells_its_address_serves_and_ends_on_a_signal(
+    tmp_path: Path, environment: dict[str, str], end: int
+) -> None:
+    with served(tmp_path, environment, end=end) as url:
+        assert asked(url, "say Hi") == "Hi"
+
+
+def test_our_own_engine_records_and_another_run_is_served_from_the_tape(
+    tmp_path: Path, environment: dict[str, str], run: Any
+) -> None:
+    with served(tmp_path, environment) as url:
+        live = run("-p", "--model", "m", "--record", "tape.jsonl", "say Hi", ANTHROPIC_BASE_URL=url)
+    with served(tmp_path, environment, "--replay", "tape.jsonl") as url:
+        again = run("-p", "--model", "m", "say Hi", ANTHROPIC_BASE_URL=url)
+        over = run("-p", "--model", "m", "say Hi", ANTHROPIC_BASE_URL=url)
+    with served(tmp_path, environment, "--replay", "tape.jsonl", "--in-order", "--pace", "1") as url:
+        other = run("-p", "--model", "m", "say Ho", ANTHROPIC_BASE_URL=url)
+
+    assert (live.stdout, again.stdout, other.stdout) == ("Hi\n", "Hi\n", "Hi\n")
+    assert "API Error: 400 the tape tape.jsonl is over" in over.stderr
+
+
+def test_a_port_that_is_taken_is_told(run: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("model-server", "--port", str(taken.getsockname()[1]))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the port cannot be served" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--script", "none.toml"], "the script none.toml cannot be read"),
+        (["--script", "notes.txt"], "the script notes.txt is wrong"),
+        (["--replay", "notes.txt"], "notes.txt is no tape"),
+        (["--fault", "earthquake"], "there is no fault 'earthquake'"),
+        (["--port", "x"], "option '--port' cannot be 'x'"),
+        (["--port", "70000"], "option '--port' cannot be '70000'"),
+        (["--port"], "option '--port' needs a value"),
+        (["--speed", "9"], "there is no option '--speed'"),
+        (["--offline", "--script=x"], "one of --script, --replay and --offline"),
+        (["--pace", "1"], "--in-order and --pace go with --replay"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_sentence(run: Any, tmp_path: Path, argv: list[str], said: str) -> None:
+    (tmp_path / "notes.txt").write_text("notes\n")
+    done = run("model-server", *argv)
+
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert said in done.stderr
+
+
+def test_help_is_on_stdout(run: Any) -> None:
+    assert run("model-server", "--help").stdout.startswith("usage: parley model-server")

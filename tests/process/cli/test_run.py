@@ -1,0 +1,81 @@
+"""Signals to the executable beside the plain one: twice, another behind it, and where they are ignored."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
+
+LINES = ("--output-format", "stream-json", "--verbose")
+ALLOWED = ("--permission-mode", "bypassPermissions")
+
+
+@contextmanager
+def at_work(
+    folder: Path, environment: dict[str, str], command: dict[str, str], *, before: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """An engine that runs a command by now, which says so by the file `begun`."""
+    with subprocess.Popen(
+        [
+            *before,
+            PARLEY,
+            "--print",
+            "--model",
+            "offline",
+            *LINES,
+            *ALLOWED,
+            f"call Bash {json.dumps(command)}\nsay Ok.",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env={**environment, "IS_SANDBOX": "1"},
+        text=True,
+    ) as engine:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (folder / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield engine
+
+
+def results(engine: subprocess.Popen[str]) -> list[Any]:
+    assert engine.stdout is not None
+    told = [json.loads(line) for line in engine.stdout.read().splitlines()]
+    return [line.get("terminal_reason") for line in told if line["type"] == "result"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [([signal.SIGTERM, signal.SIGTERM], ["aborted_tools"]), ([signal.SIGHUP, signal.SIGTERM], [])],
+)
+def test_a_signal_that_comes_twice_at_once_is_one_and_another_ends_the_process(
+    tmp_path: Path, environment: dict[str, str], numbers: list[signal.Signals], told: list[str]
+) -> None:
+    """`timeout` sends its signal to the process, and then to the group that it is in."""
+    slow = "trap 'sleep 0.3; exit' TERM; touch begun; while :; do sleep 0.05; done"
+    with at_work(tmp_path, environment, {"command": slow}) as engine:
+        for number in numbers:
+            engine.send_signal(number)
+            time.sleep(0.005)  # so that the system does not make one of them
+        assert results(engine) == told
+        assert engine.wait(PATIENCE_SECONDS) == 143
+
+
+def test_nohup_is_heeded(tmp_path: Path, environment: dict[str, str]) -> None:
+    until_told = "touch begun; while [ ! -e hung-up ]; do sleep 0.02; done"
+    with at_work(tmp_path, environment, {"command": until_told}, before=("nohup",)) as engine:
+        engine.send_signal(signal.SIGHUP)
+        (tmp_path / "hung-up").touch()
+        assert results(engine) == ["completed"]
+        assert engine.wait(PATIENCE_SECONDS) == 0

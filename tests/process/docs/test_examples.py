@@ -1,0 +1,54 @@
+"""Every example runs as a user runs it, without a key and without a network, and prints what its docstring promises."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.helpers import paths
+
+FOLDER = paths.ROOT / "examples"
+EXAMPLES = sorted(path.name for path in FOLDER.glob("*.py"))
+PATIENCE_SECONDS = 120
+
+
+def promised(path: Path) -> str:
+    """What the docstring of an example says that it prints."""
+    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    _, found, block = told.partition("\nPrints:\n")
+    assert found, f"{path.name} does not say what it prints"
+    return dedent(block).strip()
+
+
+def run(path: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    work = home / "work"
+    work.mkdir(parents=True)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    command = [sys.executable, "-W", "error", str(path)]
+    if path.name.startswith("test_"):
+        command[1:] = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(path)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=work, timeout=PATIENCE_SECONDS, check=False
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_what_it_promises(tmp_path: Path, name: str) -> None:
+    done = run(FOLDER / name, tmp_path)
+    printed = done.stdout.strip()
+    if name.startswith("test_"):
+        printed = printed.splitlines()[-1].partition(" in ")[0]
+
+    assert (printed, done.stderr, done.returncode) == (promised(FOLDER / name), "", 0)
+
+
+def test_every_example_is_in_the_list() -> None:
+    listed = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+    assert [name for name in EXAMPLES if f"[{name}]({name})" not in listed] == []

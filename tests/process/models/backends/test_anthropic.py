@@ -1,0 +1,603 @@
+"""The Messages API over real sockets: what is sent, what comes through, and every way it can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import shutil
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from parley.errors import ModelError
+from parley.models.backends.anthropic import Anthropic, build_headers
+from parley.models.base import ModelEvent, ModelRequest, read_event
+from parley.models.endpoint import ModelEndpoint, is_loopback
+from parley.models.http.call import BAD_PROXY, Deadlines
+from parley.protocol.base import Json
+from tests.helpers.http_server import (
+    Answer,
+    Loopback,
+    Request,
+    cut_off,
+    endless,
+    loopback,
+    self_signed,
+    silence,
+    stream,
+    until_close,
+    whole,
+)
+from tests.helpers.models import asking, assistant, flaw, heard, refusal, run, text, user
+
+START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'
+DELTA = '{ "type": "content_block_delta",  "index": 0, "delta": {"type":"text_delta","text":"Grüße"} }'.encode()
+STRANGE = b'{"type":"weather","message":"rain"}'
+PING = b'{"type": "ping"}'
+STOP = b'{"type":"message_stop"}'
+ANSWER = [START, PING, DELTA, STRANGE, STOP]
+KEY = ("x-api-key", "sk-ant-secret")
+HELLO = asking(user("Hello"))
+
+
+def sse(*data: bytes) -> bytes:
+    return b"".join(b"event: x\ndata: " + each + b"\n\n" for each in data)
+
+
+@asynccontextmanager
+async def talking(
+    *answers: Answer,
+    auth: tuple[str, str] | None = KEY,
+    deadlines: Deadlines | None = None,
+    **endpoint: Any,
+) -> AsyncIterator[tuple[Loopback, Anthropic]]:
+    """A server with these answers, and the model that asks it."""
+    async with loopback(*answers) as server:
+        model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth, **endpoint), deadlines)
+        try:
+            yield server, model
+        finally:
+            await model.close()
+
+
+async def sent(request: ModelRequest, **endpoint: Any) -> tuple[Request, str]:
+    """What goes out for a request, and where it goes."""
+    async with talking(stream(sse(*ANSWER)), **endpoint) as (server, model):
+        await heard(model, request)
+        return server.heard[0], server.url
+
+
+async def failed(answer: Answer, **options: Any) -> dict[str, Any]:
+    """The error that an answer becomes."""
+    async with talking(answer, **options) as (_, model):
+        return await refusal(model, HELLO)
+
+
+def events(*data: bytes, request_id: str | None = None) -> list[ModelEvent]:
+    """The events as they must come out."""
+    made = [read_event(each) for each in data]
+    made[0].request_id = request_id
+    return made
+
+
+# What is sent.
+
+
+@pytest.mark.parametrize(
+    ("auth", "more"),
+    [
+        (("x-api-key", "sk-1"), {"x-api-key": "sk-1"}),
+        (("authorization", "Bearer t-1"), {"authorization": "Bearer t-1"}),
+        (None, {}),
+    ],
+)
+def test_a_request_carries_the_key_in_its_header_and_nothing_else_of_ours(
+    auth: tuple[str, str] | None, more: dict[str, str]
+) -> None:
+    request, url = run(sent(HELLO, auth=auth))
+
+    assert (request.line, request.headers) == (
+        "POST /v1/messages HTTP/1.1",
+        {
+            "host": url.removeprefix("http://"),
+            "connection": "keep-alive",
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "anthropic-version": "2023-06-01",
+            "user-agent": "parley",
+            "content-length": str(len(request.body)),
+            **more,
+        },
+    )
+
+
+def test_betas_go_into_one_header() -> None:
+    request, _ = run(sent(asking(user("Hello"), betas=("a-1", "b-2"))))
+
+    assert request.headers["anthropic-beta"] == "a-1,b-2"
+
+
+def test_custom_headers_are_sent_but_do_not_replace_the_key() -> None:
+    custom = {"x-team": "red", "user-agent": "house", "x-api-key": "other"}
+    request, _ = run(sent(HELLO, headers=custom))
+
+    assert {name: request.headers[name] for name in custom} == {
+        "x-team": "red",
+        "user-agent": "house",
+        "x-api-key": "sk-ant-secret",
+    }
+
+
+def test_a_small_request_has_only_the_fields_it_needs() -> None:
+    request, _ = run(sent(HELLO))
+
+    assert request.body == (
+        b'{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"Hello"}],"stream":true}'
+    )
+
+
+def test_a_full_request_has_its_fields_in_a_fixed_order() -> None:
+    full = asking(
+        user("Hello"),
+        system=[text("Be brief.")],
+        tools=[{"name": "Read", "input_schema": {"type": "object"}}],
+        thinking={"type": "adaptive"},
+        effort="low",
+        session_id="s1",
+    )
+    request, _ = run(sent(full, extra_body={"top_k": 5, "stream": False}))
+
+    assert request.body == (
+        b'{"model":"m","max_tokens":100,"system":[{"type":"text","text":"Be brief."}],'
+        b'"tools":[{"name":"Read","input_schema":{"type":"object"}}],"thinking":{"type":"adaptive"},'
+        b'"output_config":{"effort":"low"},"metadata":{"user_id":"s1"},"top_k":5,"stream":true,'
+        b'"messages":[{"role":"user","content":"Hello"}]}'
+    )
+
+
+def test_the_next_request_begins_with_the_bytes_of_the_last_one() -> None:
+    said: list[Json] = [user([text("Hello")])]
+    more = [*said, assistant(text("Hi.")), user([text("Bye")])]
+    fields: dict[str, Any] = {"system": [text("Be brief.")], "tools": [{"name": "Read"}], "session_id": "s1"}
+
+    async def two() -> list[bytes]:
+        async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (server, model):
+            await heard(model, asking(*said, **fields))
+            await heard(model, asking(*more, **fields))
+            return [request.body for request in server.heard]
+
+    first, second = run(two())
+    assert second.startswith(first.removesuffix(b'],"stream":true}'))
+
+
+@pytest.mark.parametrize("path", ["", "/", "/proxy", "/proxy/"])
+def test_the_base_url_may_have_a_path(path: str) -> None:
+    async def ask() -> str:
+        async with loopback(stream(sse(*ANSWER))) as server:
+            model = Anthropic(ModelEndpoint(base_url=server.url + path, auth=None))
+            await heard(model, HELLO)
+            await model.close()
+            return server.heard[0].line
+
+    assert run(ask()) == f"POST {path.rstrip('/')}/v1/messages HTTP/1.1"
+
+
+# What comes through.
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_events_come_through_byte_for_byte_in_any_chunking(size: int, line_end: bytes) -> None:
+    body = sse(*ANSWER).replace(b"\n", line_end)
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+
+    async def ask() -> list[ModelEvent]:
+        async with talking(stream(*pieces)) as (_, model):
+            return await heard(model, HELLO)
+
+    assert run(ask()) == events(*ANSWER)
+
+
+def test_the_start_of_an_answer_carries_the_request_id() -> None:
+    async def ask() -> list[ModelEvent]:
+        async with talking(stream(sse(*ANSWER), headers={"request-id": "req_7"})) as (_, model):
+            return await heard(model, HELLO)
+
+    assert run(ask()) == events(*ANSWER, request_id="req_7")
+
+
+def test_an_event_comes_out_before_the_next_one_is_sent() -> None:
+    async def ask() -> ModelEvent:
+        async with talking(silence(sse(START))) as (_, model), aclosing(model.stream(HELLO)) as answer:
+            return await anext(answer)
+
+    assert run(ask()) == read_event(START)
+
+
+def test_a_last_event_without_its_blank_line_counts() -> None:
+    async def ask() -> list[ModelEvent]:
+        async with talking(until_close(sse(START) + b"data: " + STOP)) as (_, model):
+            return await heard(model, HELLO)
+
+    assert run(ask()) == events(START, STOP)
+
+
+# Connections.
+
+
+def test_two_calls_share_a_connection() -> None:
+    async def ask() -> int:
+        async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (server, model):
+            await heard(model, HELLO)
+            await heard(model, HELLO)
+            return server.connections
+
+    assert run(ask()) == 1
+
+
+def test_closing_the_model_closes_its_connection() -> None:
+    async def ask() -> int:
+        async with talking(stream(sse(*ANSWER))) as (server, model):
+            await heard(model, HELLO)
+            await model.close()
+            return await server.ended.get()
+
+    assert run(ask()) == 1
+
+
+def test_a_closed_model_can_be_asked_again() -> None:
+    async def ask() -> list[ModelEvent]:
+        async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (_, model):
+            await heard(model, HELLO)
+            await model.close()
+            return await heard(model, HELLO)
+
+    assert run(ask()) == events(*ANSWER)
+
+
+def test_closing_the_iterator_hangs_up() -> None:
+    async def ask() -> int:
+        async with talking(silence(sse(START))) as (server, model):
+            async with aclosing(model.stream(HELLO)) as answer:
+                await anext(answer)
+            return await server.ended.get()
+
+    assert run(ask()) == 1
+
+
+@pytest.mark.parametrize("answer", [silence(begun=False), silence(), silence(sse(START))])
+def test_cancelling_the_wait_hangs_up(answer: Answer) -> None:
+    async def ask() -> int:
+        async with talking(answer) as (server, model):
+            waiting = asyncio.create_task(heard(model, HELLO))
+            await server.asked.wait()
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            return await server.ended.get()
+
+    assert run(ask()) == 1
+
+
+def test_a_call_after_an_abort_gets_a_connection_of_its_own() -> None:
+    async def ask() -> tuple[list[ModelEvent], int]:
+        async with talking(silence(sse(START)), stream(sse(*ANSWER))) as (server, model):
+            async with aclosing(model.stream(HELLO)) as answer:
+                await anext(answer)
+            return await heard(model, HELLO), server.connections
+
+    assert run(ask()) == (events(*ANSWER), 2)
+
+
+# What goes wrong.
+
+
+def error(kind: str, message: str) -> bytes:
+    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
+
+
+RETRY = {"retryable": True}
+LIMITED = {**RETRY, "retry_after_seconds": 7.0, "request_id": "req_9"}
+PAGE = b"<html>bad gateway</html>"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fields", "expected"),
+    [
+        (400, error("invalid_request_error", "no"), {}, flaw("no", status=400, kind="invalid_request_error")),
+        (401, error("authentication_error", "?"), {}, flaw("?", status=401, kind="authentication_error", **RETRY)),
+        (403, error("permission_error", "no"), {}, flaw("no", status=403, kind="permission_error")),
+        (404, error("not_found_error", "model: m"), {}, flaw("model: m", status=404, kind="not_found_error")),
+        (
+            429,
+            error("rate_limit_error", "slow"),
+            {"retry-after": "7", "request-id": "req_9"},
+            flaw("slow", status=429, kind="rate_limit_error", **LIMITED),
+        ),
+        (500, error("api_error", "oh"), {}, flaw("oh", status=500, kind="api_error", **RETRY)),
+        (529, error("overloaded_error", "busy"), {}, flaw("busy", status=529, kind="overloaded_error", **RETRY)),
+        (599, b"", {}, flaw("no details", status=599, kind="api_error", **RETRY)),
+        (502, PAGE, {}, flaw(PAGE.decode(), status=502, kind="api_error", **RETRY)),
+        (503, b"\xff" * 300, {}, flaw("\ufffd" * 200, status=503, kind="api_error", **RETRY)),
+        (400, b"[1]", {}, flaw("[1]", status=400, kind="api_error")),
+        (400, b'{"error":"text"}', {}, flaw('{"error":"text"}', status=400, kind="api_error")),
+        (400, b'{"error":{"message":"m"}}', {}, flaw("m", status=400, kind="api_error")),
+        (204, b"", {}, flaw("no details", status=204, kind="api_error")),
+    ],
+)
+def test_an_answer_other_than_200_is_an_error_with_the_apis_words(
+    status: int, body: bytes, fields: Mapping[str, str], expected: dict[str, Any]
+) -> None:
+    assert run(failed(whole(status, body, fields))) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("0", 0.0), ("1.5", 1.5), ("-3", 0.0), ("soon", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("", None)],
+)
+def test_retry_after_counts_in_seconds(header: str, seconds: float | None) -> None:
+    assert run(failed(whole(429, b"", {"retry-after": header}))) == flaw(
+        "no details", status=429, kind="api_error", retryable=True, retry_after_seconds=seconds
+    )
+
+
+def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
+    async def ask() -> tuple[dict[str, Any], list[Request]]:
+        async with loopback() as elsewhere:
+            there = {"location": f"{elsewhere.url}/v1/messages"}
+            return await failed(whole(307, b"", there)), elsewhere.heard
+
+    assert run(ask()) == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+
+
+def test_a_refused_connection_may_be_tried_again() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    endpoint = ModelEndpoint(base_url=f"http://me:hush@127.0.0.1:{port}", auth=KEY)
+
+    assert run(refusal(Anthropic(endpoint), HELLO)) == flaw(
+        f"no answer from http://127.0.0.1:{port}: All connection attempts failed",
+        kind="connection_failed",
+        retryable=True,
+    )
+
+
+def test_no_proxy_stands_before_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+
+    async def ask() -> list[ModelEvent]:
+        async with talking(stream(sse(*ANSWER))) as (_, model):
+            return await heard(model, HELLO)
+
+    assert run(ask())[-1].type == "message_stop"
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://me:secret@127.0.0.1:port"])
+def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+
+    assert run(refusal(Anthropic(ModelEndpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO)) == flaw(
+        BAD_PROXY, kind="proxy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "is_it"),
+    [
+        ("http://localhost:8080", True),
+        ("https://127.0.0.2/v1", True),
+        ("http://[::1]:80", True),
+        ("http://me:127.0.0.1@example.com", False),
+        ("http://127.0.0.1.example.com", False),
+        ("http://[broken", False),
+        ("https://api.anthropic.com", False),
+    ],
+)
+def test_loopback_is_told_by_the_host(url: str, is_it: bool) -> None:
+    assert is_loopback(url) is is_it
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path, scheme: str) -> None:
+    async def ask() -> tuple[str, list[Request]]:
+        async with loopback(stream(sse(*ANSWER)), tls=self_signed(tmp_path, "IP:127.0.0.1")) as server:
+            model = Anthropic(ModelEndpoint(base_url=server.url.replace("http", scheme), auth=KEY))
+            error = await refusal(model, HELLO)
+            await model.close()
+            return error["message"], server.heard
+
+    message, requests = run(ask())
+    assert "certificate verify failed" in message
+    assert requests == []
+
+
+async def until_it_fails(answer: Answer) -> tuple[list[ModelEvent], dict[str, Any]]:
+    """What came through before the error, and the error."""
+    came: list[ModelEvent] = []
+    async with talking(answer) as (server, model):
+        try:
+            async for event in model.stream(HELLO):
+                came.append(event)  # noqa: PERF401  # what came must be known when the error comes
+        except ModelError as exc:
+            return came, {**vars(exc), "message": exc.message.replace(server.url, "URL")}
+    raise AssertionError("the model answered")
+
+
+def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
+    assert run(until_it_fails(cut_off(sse(START, DELTA)))) == (
+        events(START, DELTA),
+        flaw(
+            "no answer from URL: "
+            "peer closed connection without sending complete message body (incomplete chunked read)",
+            kind="connection_failed",
+            retryable=True,
+        ),
+    )
+
+
+def test_half_an_event_at_the_end_is_an_error_behind_the_whole_ones() -> None:
+    assert run(until_it_fails(until_close(sse(START) + b'data: {"type":"message_st'))) == (
+        events(START),
+        flaw("the model sent an event that cannot be read: Input data was truncated", retryable=True),
+    )
+
+
+def test_an_error_event_is_an_error_behind_the_events_before_it() -> None:
+    assert run(until_it_fails(stream(sse(START, error("overloaded_error", "Overloaded"), STOP)))) == (
+        events(START),
+        flaw("Overloaded", kind="overloaded_error", retryable=True),
+    )
+
+
+def test_an_error_event_without_details_is_an_error_too() -> None:
+    assert run(failed(stream(sse(b'{"type":"error"}')))) == flaw(
+        "the stream broke off", kind="api_error", retryable=True
+    )
+
+
+LATE = flaw("the model did not answer in time", kind="timeout_error", retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "deadlines"),
+    [
+        (silence(begun=False), Deadlines(first_byte_seconds=0.05)),
+        (silence(), Deadlines(silence_seconds=0.05)),
+        (silence(sse(START)), Deadlines(silence_seconds=0.05)),
+        (silence(sse(START)), Deadlines(request_seconds=0.05)),
+        (endless(sse(PING)), Deadlines(request_seconds=0.05)),
+        (endless(sse(PING)), Deadlines(content_seconds=0.05)),
+        (silence(begun=False), Deadlines(request_seconds=0.05)),
+    ],
+)
+def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, deadlines: Deadlines) -> None:
+    assert run(failed(answer, deadlines=deadlines)) == LATE
+
+
+@pytest.mark.parametrize("key", ["sk-ant\nx: y", "sk-änt", "sk\x00"])
+def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: str) -> None:
+    assert run(failed(stream(sse(*ANSWER)), auth=("x-api-key", key))) == flaw(
+        "the request cannot be sent: a header has a value that no header may have"
+    )
+
+
+def test_a_url_that_is_none_is_an_error() -> None:
+    endpoint = ModelEndpoint(base_url="http://\x7f", auth=KEY)
+
+    assert run(refusal(Anthropic(endpoint), HELLO))["kind"] == "connection_failed"
+
+
+def test_an_endpoint_shows_neither_its_key_nor_its_password() -> None:
+    endpoint = ModelEndpoint(base_url="https://me:hush@api.test/v1", auth=KEY, headers={"x-secret": "hush"})
+
+    assert repr(endpoint) == "Endpoint(https://api.test/v1)"
+
+
+def test_headers_without_a_key_have_none() -> None:
+    assert build_headers(HELLO, ModelEndpoint(base_url="", auth=None)) == {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",
+        "anthropic-version": "2023-06-01",
+        "user-agent": "parley",
+    }
+
+
+# What a server that imitates the API may not know.
+
+MARKED = [{**text("Be brief."), "cache_control": {"type": "ephemeral"}}]
+RICH = asking(user("Hello"), system=MARKED, thinking={"type": "adaptive"}, effort="low", betas=("a-1", "b-2"))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "changed"),
+    [
+        ("output_config: Extra inputs are not permitted", "output_config", {"output_config": None}),
+        ("thinking.type: Extra inputs are not permitted", "thinking", {"thinking": None}),
+        ("system.0.cache_control: Extra inputs are not permitted", "cache_control", {"system": [text("Be brief.")]}),
+        ("Unexpected value(s) `b-2` for the `anthropic-beta` header", "b-2", {"anthropic-beta": "a-1"}),
+        ("the header anthropic-beta is not supported", "anthropic-beta", {"anthropic-beta": None}),
+    ],
+)
+def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name: str, changed: Json) -> None:
+    warnings: list[str] = []
+
+    async def ask() -> list[Json]:
+        refused = whole(400, error("invalid_request_error", words))
+        async with loopback(refused, stream(sse(*ANSWER)), stream(sse(*ANSWER))) as server:
+            model = Anthropic(ModelEndpoint(base_url=server.url, auth=KEY), warn=warnings.append)
+            await heard(model, RICH)
+            await heard(model, RICH)
+            await model.close()
+            return [
+                {**msgspec.json.decode(each.body), "anthropic-beta": each.headers.get("anthropic-beta")}
+                for each in server.heard
+            ]
+
+    first, second, third = run(ask())
+    expected = {**first, **changed}
+    assert second == third == {key: value for key, value in expected.items() if value or key == "anthropic-beta"}
+    assert warnings == [f"warning: the model's server does not take {name!r} ({words}); it is left out from now on"]
+
+
+def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
+    words = "messages.0.content: Extra inputs are not permitted"
+
+    assert run(failed(whole(400, error("invalid_request_error", words)))) == flaw(
+        words, status=400, kind="invalid_request_error"
+    )
+
+
+def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
+    async def scenario() -> list[ModelEvent]:
+        zipped = whole(200, gzip.compress(sse(*ANSWER)), {"content-encoding": "gzip"})
+        async with talking(zipped) as (_, model):
+            return await heard(model, HELLO)
+
+    assert [event.raw for event in run(scenario())] == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (500, flaw("no details", status=500, kind="api_error", retryable=True)),
+        (400, flaw("no details", status=400, kind="api_error")),
+    ],
+)
+def test_a_refusal_that_cannot_be_decompressed_keeps_its_status(status: int, expected: dict[str, Any]) -> None:
+    assert run(failed(whole(status, b"no gzip", {"content-encoding": "gzip"}))) == expected
+
+
+def test_a_stream_that_cannot_be_decompressed_is_a_broken_one() -> None:
+    told = run(failed(whole(200, b"no gzip", {"content-encoding": "gzip"})))
+
+    assert (told["kind"], told["retryable"]) == ("connection_failed", True)
+
+
+def test_a_key_that_the_server_repeats_is_not_shown() -> None:
+    told = run(failed(whole(401, error("authentication_error", "bad key sk-ant-secret!"))))
+
+    assert told["message"] == "bad key [redacted]!"
+
+
+def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
+    told = run(failed(whole(200, b'{"type":"message","content":[]}')))
+
+    assert ("in one piece" in told["message"], told["retryable"]) == (True, False)
+
+
+def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:
+    events, told = run(until_it_fails(silence(sse(*ANSWER))))
+
+    assert [event.raw for event in events] == ANSWER
+    assert told["kind"] == "timeout_error"

@@ -1,0 +1,72 @@
+"""The fixtures for others' tests; the example in the docs is one of those."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.errors import UsageError
+from parley.models.fake.script import Script, ScriptedTurn
+from tests.helpers import paths
+
+pytest_plugins = ["parley.testing.plugin"]
+
+DOCS = paths.DOCS
+
+
+def said(url: str, prompt: str = "Hi") -> Any:
+    body = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
+    with urllib.request.urlopen(f"{url}/v1/messages", json.dumps(body).encode(), timeout=60) as response:
+        return json.load(response)["content"][0]["text"]
+
+
+def test_the_example_in_the_docs_passes(tmp_path: Path) -> None:
+    text = (DOCS / "testing.md").read_text(encoding="utf-8")
+    (tmp_path / "test_my_agent.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_agent.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_a_server_plays_a_text_a_script_or_a_tape(model_server: Any, tmp_path: Path) -> None:
+    tape = tmp_path / "tape.jsonl"
+    tape.write_text(
+        '{"type":"tape","version":1}\n{"type":"request","number":1,"messages":[{"role":"user","content":"Hi"}]}\n'
+        '{"type":"end","number":1,"error":{"message":"no","status":400}}\n'
+    )
+    assert said(model_server('[[turn]]\ntext = "one"').url) == "one"
+    assert said(model_server(Script(turn=[ScriptedTurn(text="two")])).url) == "two"
+    with pytest.raises(urllib.request.HTTPError, match="400"):
+        said(model_server(replay=tape).url)
+
+
+def test_what_cannot_be_played_is_told_at_once(model_server: Any) -> None:
+    with pytest.raises(UsageError, match="the script of the test is wrong"):
+        model_server("[[turn]]\nsong = 1")
+    with pytest.raises(UsageError, match="there is no fault 'earthquake'"):
+        model_server("", faults=["earthquake"])
+    with pytest.raises(TypeError, match="one of them"):
+        model_server()
+
+
+def test_the_executable_is_found_and_its_home_is_empty(parley: str, parley_home: dict[str, str]) -> None:
+    assert Path(parley).exists()
+    assert list(Path(parley_home["HOME"]).iterdir()) == []
+    assert not [name for name in parley_home if "KEY" in name]

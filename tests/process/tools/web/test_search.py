@@ -1,0 +1,191 @@
+"""WebSearch: by the model's backend, by the person's endpoint, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.compose.launch_context import LaunchContext
+from parley.compose.tools import make_web
+from parley.errors import ModelError, ToolError, UsageError
+from parley.protocol.base import Json
+from parley.protocol.options import CliOptions
+from parley.settings.env_vars import child_environment
+from parley.tools.base import ToolOutput, read_input
+from parley.tools.web.search import WebSearch
+from parley.workspace.web import Web
+from tests.helpers.http_server import Answer, Loopback, loopback, whole
+from tests.helpers.tools import Desk
+
+HIT = {"type": "web_search_result", "title": "Cats", "url": "https://example.com/cats", "encrypted_content": "x"}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [HIT]}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    ticks = iter(range(1000))
+    desk.context.clock = lambda: float(next(ticks))
+    return desk
+
+
+def backend(desk: Desk, answer: list[Json] | ModelError) -> list[tuple[str, list[Json]]]:
+    """A backend that searches; what it is asked."""
+    heard: list[tuple[str, list[Json]]] = []
+
+    async def consult(prompt: str, tools: list[Json]) -> list[Json]:
+        heard.append((prompt, tools))
+        if isinstance(answer, ModelError):
+            raise answer
+        return answer
+
+    desk.context.consult = consult
+    return heard
+
+
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
+
+
+# The backend.
+
+
+def test_the_backend_searches_and_its_words_and_pages_are_given(desk: Desk) -> None:
+    use = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "cats"}}
+    heard = backend(desk, [text("I look."), use, FOUND, text("Cats "), text("are animals.")])
+    result = desk.call(WebSearch(), query="cats", allowed_domains=["example.com"])
+    pages = {"tool_use_id": "srv_1", "content": [{"title": "Cats", "url": "https://example.com/cats"}]}
+    parts = ["I look.", pages, "Cats are animals."]
+    assert result == ToolOutput(
+        content="Web search for 'cats':\n\nI look.\n\n- Cats: https://example.com/cats\n\nCats are animals.",
+        detail={"query": "cats", "results": parts, "durationSeconds": 1.0, "searchCount": 1},
+    )
+    [(prompt, [tool])] = heard
+    assert prompt.endswith("cats")
+    assert tool == {
+        "type": "web_search_20250305",
+        "name": "web_search",
+        "max_uses": 8,
+        "allowed_domains": ["example.com"],
+    }
+
+
+def test_a_search_that_failed_is_told_among_the_others(desk: Desk) -> None:
+    error = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
+    backend(desk, [FOUND, {**FOUND, "content": error}])
+    result = desk.call(WebSearch(), query="cats")
+    assert result.detail["results"][1] == "A search failed: max_uses_exceeded"
+    assert result.detail["searchCount"] == 1
+
+
+def test_a_search_without_hits_says_so(desk: Desk) -> None:
+    backend(desk, [{**FOUND, "content": []}])
+    assert "(no results)" in str(desk.call(WebSearch(), query="cats").content)
+
+
+def test_an_answer_without_a_search_or_a_word_is_refused(desk: Desk) -> None:
+    backend(desk, [text(" ")])
+    assert "nothing at all" in desk.refusal(WebSearch(), query="cats")
+
+
+def test_domains_are_either_allowed_or_blocked(desk: Desk) -> None:
+    heard = backend(desk, [FOUND])
+    words = desk.refusal(WebSearch(), query="cats", allowed_domains=["a.com"], blocked_domains=["b.com"])
+    assert "not both" in words
+    assert heard == []
+
+
+# Nobody.
+
+
+def test_where_nobody_can_search_the_model_is_told_what_is_missing(desk: Desk) -> None:
+    assert "PARLEY_SEARCH_URL" in desk.refusal(WebSearch(), query="cats")
+    desk.context.web = Web()
+    backend(desk, ModelError("the model offline has no tools of its own"))
+    words = desk.refusal(WebSearch(), query="cats")
+    assert "the model offline has no tools of its own" in words
+    assert "later" not in words
+
+
+def test_a_backend_that_is_busy_may_be_asked_later(desk: Desk) -> None:
+    backend(desk, ModelError("overloaded", status=529, retryable=True))
+    assert "overloaded (it may work a little later)" in desk.refusal(WebSearch(), query="cats")
+
+
+# The endpoint.
+
+
+def search(desk: Desk, answer: Answer, **input: Any) -> tuple[ToolOutput, Loopback]:
+    async def bounded() -> tuple[ToolOutput, Loopback]:
+        async with asyncio.timeout(60), loopback(answer) as server:
+            desk.context.web = Web(search_url=server.url + "/find?q={query}&n=5")
+            call = read_input(WebSearch(), {"query": "black & white", **input})
+            return await WebSearch().run(call, desk.context, desk.reach), server
+
+    return asyncio.run(bounded())
+
+
+def answering(*urls: str) -> Answer:
+    hits = [{"title": f"T {url}", "url": url, "snippet": f"S {url}"} for url in urls]
+    return whole(200, json.dumps({"results": hits}).encode(), {"content-type": "application/json"})
+
+
+def test_the_persons_endpoint_is_asked_where_the_backend_cannot_search(desk: Desk) -> None:
+    backend(desk, ModelError("no tools here", status=400))
+    result, server = search(desk, answering("https://a.com/x"))
+    assert server.heard[0].line == "GET /find?q=black%20%26%20white&n=5 HTTP/1.1"
+    [part] = result.detail["results"]
+    assert part["content"] == [{"title": "T https://a.com/x", "url": "https://a.com/x", "snippet": "S https://a.com/x"}]
+    assert "- T https://a.com/x: https://a.com/x\n  S https://a.com/x" in str(result.content)
+
+
+URLS = ("https://a.com/x", "https://www.a.com/y", "https://nota.com/z", "https://b.org/", "http://[broken")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "kept"),
+    [
+        ({}, URLS[:4]),
+        ({"allowed_domains": ["A.com"]}, URLS[:2]),
+        ({"blocked_domains": ["a.com", "b.org"]}, URLS[2:3]),
+    ],
+)
+def test_the_endpoints_pages_are_sifted_by_whole_domains(desk: Desk, wishes: Json, kept: tuple[str, ...]) -> None:
+    result, _ = search(desk, answering(*URLS), **wishes)
+    assert [hit["url"] for hit in result.detail["results"][0]["content"]] == list(kept)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (whole(500, b"down", {}), "answered 500"),
+        (whole(302, b"", {"location": "https://elsewhere.example/"}), "answered 302"),
+        (whole(200, b"<html>", {}), "cannot be read"),
+        (whole(200, b'{"hits": []}', {}), "cannot be read"),
+        (whole(200, b'{"results": [{"title": "no url"}]}', {}), "cannot be read"),
+    ],
+)
+def test_an_endpoint_that_does_not_answer_as_it_must_is_told(desk: Desk, answer: Answer, words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        search(desk, answer)
+
+
+def test_an_endpoint_that_takes_no_query_is_told_at_the_start(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "PARLEY_SEARCH_URL": "http://localhost:8080/search"}
+    with pytest.raises(UsageError, match="PARLEY_SEARCH_URL"):
+        make_web(LaunchContext(CliOptions(), environment, str(tmp_path)))
+
+
+def test_no_command_sees_the_endpoint_which_may_carry_a_key() -> None:
+    seen = child_environment({"PATH": "/bin", "PARLEY_SEARCH_URL": "https://s.example/?key=secret&q={query}"})
+    assert "secret" not in str(seen)
+
+
+def test_endless_snippets_are_cut(desk: Desk) -> None:
+    hits = [{"title": "t" * 5000, "url": f"https://a.com/{n}", "snippet": "s" * 100_000} for n in range(50)]
+    result, _ = search(desk, whole(200, json.dumps({"results": hits}).encode(), {}))
+    assert len(str(result.content)) < 40_000

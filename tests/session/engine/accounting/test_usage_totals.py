@@ -1,0 +1,112 @@
+"""What was used adds up: call by call on the wire, in every result, and by model, whatever went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.session import Json, Room
+
+COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+BY_MODEL = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+PRICES = '{"scripted:": {"input": 3, "output": 15}}'
+
+usages = st.fixed_dictionaries(dict.fromkeys(COUNTED, st.integers(0, 10_000)))
+faults = st.sampled_from([None, None, "reset=1", "reset=2", "reset=4", "reset=6", "half-tool-call", "overloaded"])
+turns = st.tuples(usages, faults, st.sampled_from(["text", "tool"]))
+
+
+def script(given: list[tuple[Json, str | None, str]]) -> str:
+    found = []
+    for number, (usage, fault, kind) in enumerate(given):
+        said = "text = 'A word.'"
+        if kind == "tool":
+            said = f"tools = [{{ name = 'Read', id = 't{number}', input = {{ file_path = 'no' }} }}]"
+        used = ", ".join(f"{name} = {value}" for name, value in usage.items())
+        struck = f"fault = '{fault}'\n" if fault else ""
+        found.append(f"[[turn]]\n{struck}usage = {{ {used} }}\n{said}\n")
+    return "".join(found)
+
+
+def per_call(lines: list[Json]) -> list[Json]:
+    """What each model call said it used, as whoever follows the stream sees it."""
+    calls: list[Json] = []
+    for line in lines:
+        event = line.get("event", {})
+        if event.get("type") == "message_start":
+            calls.append(dict(event["message"]["usage"]))
+        elif event.get("type") == "message_delta":
+            calls[-1] |= event["usage"]
+    return calls
+
+
+def sums(usages: list[Json], names: tuple[str, ...] = COUNTED) -> list[int]:
+    return [sum(usage[name] for usage in usages) for name in names]
+
+
+def in_turns(lines: list[Json]) -> list[list[Json]]:
+    """The lines up to each result."""
+    found: list[list[Json]] = [[]]
+    for line in lines:
+        found[-1].append(line)
+        if line["type"] == "result":
+            found.append([])
+    return found[:-1]
+
+
+def check(lines: list[Json]) -> None:
+    """The invariant: per-call sums = the result = per-model sums, per turn and over all turns."""
+    so_far: list[Json] = []
+    for turn in in_turns(lines):
+        result, calls = turn[-1], per_call(turn)
+        so_far += calls
+        assert sums([result["usage"]]) == sums(calls)
+        assert sums(list(result["model_usage_since_last_result"].values()), BY_MODEL) == sums(calls)
+        assert sums(list(result["modelUsage"].values()), BY_MODEL) == sums(so_far)
+        cost = sum(model["costUSD"] for model in result["modelUsage"].values())
+        assert result["total_cost_usd"] == pytest.approx(cost)
+
+
+def room_of(folder: Path, text: str) -> Room:
+    room = Room(folder, text, include_partial_messages=True, no_session_persistence=True)
+    (folder / "prices.json").write_text(PRICES)
+    room.environment["PARLEY_PRICES"] = str(folder / "prices.json")
+    room.stamp = msgspec.structs.replace(room.stamp, sleep=lambda seconds: asyncio.sleep(0))
+    return room
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(turns, min_size=1, max_size=8))
+def test_every_sum_is_the_same_whatever_breaks(tmp_path: Path, given: list[tuple[Json, str | None, str]]) -> None:
+    async def talk() -> list[Json]:
+        async with room_of(tmp_path, script(given)) as room:
+            for _ in range(3):
+                room.prompt("go")
+                await room.hear("result")
+        return room.lines
+
+    check(asyncio.run(talk()))
+
+
+def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) -> None:
+    long = "[[turn]]\nevent_delay_ms = 5\nusage = { input_tokens = 7 }\ntext = '" + "word " * 400 + "'\n"
+
+    async def talk() -> list[Json]:
+        async with room_of(tmp_path, long + script([({"input_tokens": 3}, None, "text")])) as room:
+            room.prompt("go")
+            await room.until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
+            await room.ask("interrupt")
+            aborted = await room.hear("result")
+            room.prompt("again")
+            await room.hear("result")
+        assert aborted["terminal_reason"] == "aborted_streaming"
+        return room.lines
+
+    lines = asyncio.run(talk())
+    check(lines)
+    assert [line["usage"]["input_tokens"] for line in lines if line["type"] == "result"] == [7, 3]

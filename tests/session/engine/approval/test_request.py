@@ -1,0 +1,48 @@
+"""What a host is asked about a tool of an MCP server, by a real one. Our own tools are in test_asking.py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from parley.engine.approval.input_digest import input_digest
+from tests.helpers import paths
+from tests.helpers.session import Json, Room
+
+PROGRAM = paths.MCP_SERVERS / "gatekeeper.py"
+NAME = "mcp__gate__decide"
+
+
+def test_a_question_about_a_tool_of_a_server_names_the_server(tmp_path: Path) -> None:
+    gate = {"command": sys.executable, "args": [str(PROGRAM), str(tmp_path / "asked")]}
+    call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ input = {{ a = 1 }} }} }}]\n"
+
+    async def run() -> Json:
+        given = {"permission_prompt_tool": "stdio", "mcp_config": (json.dumps({"mcpServers": {"gate": gate}}),)}
+        async with Room(tmp_path, call + "[[turn]]\ntext = 'Done.'\n", **given) as room:
+            room.prompt("go")
+            asked: Json = (await room.hear("control_request"))["request"]
+        return asked
+
+    assert asyncio.run(run()) == {
+        "subtype": "can_use_tool",
+        "tool_name": NAME,
+        "mcp_server": {"name": "gate", "source": "dynamic"},
+        "display_name": "Decide",
+        "title": "Use Decide?",
+        "input": {"input": {"a": 1}},
+        "input_sha256": input_digest({"input": {"a": 1}}),
+        "permission_suggestions": [
+            {
+                "type": "addRules",
+                "rules": [{"toolName": NAME}],
+                "behavior": "allow",
+                "destination": "localSettings",
+            }
+        ],
+        "tool_use_id": "t1",
+        "server_policy_ask_only": True,
+    }
+    assert not (tmp_path / "asked").exists()

@@ -1,0 +1,691 @@
+"""Hooks around tool calls, through a real session: what they may decide, change and say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.engine.hooks import tool_hooks
+from parley.engine.hooks.tool_hooks import replace_output
+from parley.engine.turn.in_flight import CUT_OFF
+from parley.tools.base import ToolOutput
+from tests.helpers.hooks import (
+    ALLOW,
+    SILENCE,
+    answering,
+    asked,
+    contexts,
+    matcher,
+    permissions,
+    play,
+    questions,
+    register,
+    reply,
+    results,
+    specific,
+    transcript,
+    until_result,
+)
+from tests.helpers.session import Json, Room
+
+
+def script(*commands: str) -> str:
+    turns = [f"[[turn]]\ntools = [{{ name = 'Bash', input = {{ command = '{command}' }} }}]" for command in commands]
+    return "\n".join([*turns, "[[turn]]\ntext = 'Done.'"])
+
+
+TOUCH = script("touch a.txt")
+STDIO = {"permission_prompt_tool": "stdio"}
+
+
+def run(talk: Any) -> None:
+    asyncio.run(talk())
+
+
+def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await play(room, {"PreToolUse": {}})
+        (input,) = asked(room)
+        assert input == {
+            "session_id": room.session.id,
+            "transcript_path": str(transcript(room)),
+            "cwd": str(tmp_path),
+            "prompt_id": input["prompt_id"],
+            "permission_mode": "default",
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Bash",
+            "tool_input": {"command": "touch a.txt"},
+            "tool_use_id": input["tool_use_id"],
+        }
+        kinds = [line["request"]["subtype"] for line in room.told("control_request")]
+        assert kinds == ["hook_callback", "can_use_tool"]
+        assert permissions(room) == [("allow", "host")]
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("word", "ran", "was_asked", "record"),
+    [("allow", True, 0, ("allow", "hook")), ("deny", False, 0, ("deny", "hook")), ("ask", True, 1, ("allow", "host"))],
+)
+def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            said = specific(permissionDecision=word, permissionDecisionReason="because")
+            result = await play(room, {"PreToolUse": said})
+        assert ((tmp_path / "a.txt").exists(), len(questions(room)), permissions(room)) == (ran, was_asked, [record])
+        assert [denial["tool_name"] for denial in result["permission_denials"]] == ([] if ran else ["Bash"])
+        if word == "deny":
+            assert results(room) == ["PreToolUse:Bash hook error: because"]
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("options", "word", "record"),
+    [
+        ({"disallowed_tools": ("Bash(touch:*)",)}, "allow", ("deny", "rule")),
+        ({"settings": '{"permissions": {"ask": ["Bash(touch:*)"]}}'}, "allow", ("deny", "nobody")),
+        ({"guard": True}, "allow", ("deny", "nobody")),
+        ({"allowed_tools": ("Bash(touch:*)",)}, "deny", ("deny", "hook")),
+        ({"allowed_tools": ("Bash(touch:*)",)}, "ask", ("deny", "nobody")),
+        ({"permission_mode": "bypassPermissions"}, "deny", ("deny", "hook")),
+        ({"permission_mode": "dontAsk"}, "allow", ("allow", "hook")),
+        ({"permission_mode": "dontAsk"}, "ask", ("deny", "mode")),
+        ({"permission_mode": "plan"}, "allow", ("allow", "hook")),
+    ],
+)
+def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **options) as room:
+            await play(room, {"PreToolUse": specific(permissionDecision=word)})
+        assert permissions(room) == [record]
+        assert (tmp_path / "a.txt").exists() is (record[0] == "allow")
+
+    run(talk)
+
+
+def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            said = specific(updatedInput={"command": "touch b.txt"}, permissionDecision="allow")
+            await play(room, {"PreToolUse": said})
+        assert (tmp_path / "b.txt").exists()
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, disallowed_tools=("Bash(rm:*)",)) as room:
+            said = specific(updatedInput={"command": "rm script.toml"}, permissionDecision="allow")
+            await play(room, {"PreToolUse": said})
+        assert permissions(room) == [("deny", "rule")]
+        assert (tmp_path / "script.toml").exists()
+
+    run(talk)
+
+
+def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("rm script.toml"), disallowed_tools=("Bash(rm:*)",)) as room:
+            said = specific(updatedInput={"command": "true"}, permissionDecision="allow")
+            await play(room, {"PreToolUse": said})
+        assert permissions(room) == [("deny", "rule")]
+
+    run(talk)
+
+
+def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH) as room:
+            await play(room, {"PreToolUse": specific(updatedInput={"cmd": 1}, permissionDecision="allow")})
+        assert "the input a hook gave" in results(room)[0]
+        assert permissions(room) == []
+
+    run(talk)
+
+
+def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
+    async def talk() -> None:
+        two = (
+            "{ name = 'Bash', input = { command = 'touch a.txt' } }, { name = 'Bash', input = { command = 'touch b' } }"
+        )
+        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'never'", **STDIO) as room:
+            said = {"continue": False, "stopReason": "enough", "systemMessage": "hello"}
+            result = await play(room, {"PreToolUse": said})
+        assert (result["terminal_reason"], result["subtype"], result["result"]) == ("hook_stopped", "success", "")
+        assert (result["permission_denials"], questions(room), len(asked(room))) == ([], [], 1)
+        assert [text.split(":")[0] for text in results(room)] == ["PreToolUse", "This call did not run"]
+        texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert texts == ["PreToolUse:Bash says: hello", "PreToolUse:Bash hook stopped the turn: enough"]
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo one", "exit 3"), **STDIO) as room:
+            answers = {
+                "PostToolUse": specific(additionalContext="seen"),
+                "PostToolUseFailure": {"decision": "block", "reason": "look again"},
+                "PostToolBatch": specific(additionalContext="batch"),
+            }
+            await play(room, answers)
+        good, bad = asked(room, "PostToolUse")[0], asked(room, "PostToolUseFailure")[0]
+        assert (good["tool_response"]["stdout"], good["duration_ms"] >= 0) == ("one", True)
+        assert (bad["error"], bad["is_interrupt"]) == ("Exit code 3", False)
+        batches = [call["tool_response"] for input in asked(room, "PostToolBatch") for call in input["tool_calls"]]
+        assert batches == ["one", "Exit code 3"]
+        assert [text.splitlines()[1] for text in contexts(room)] == [
+            "seen",
+            "batch",
+            "The hook objects: look again",
+            "batch",
+        ]
+
+    run(talk)
+
+
+def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
+    async def talk() -> None:
+        two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'echo b' } }"
+        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as room:
+            await play(room, {"PostToolUse": specific(additionalContext="seen")})
+            messages = room.session.journal.history.render()
+        kinds = [block["type"] for block in messages[2]["content"]]
+        assert kinds == ["tool_result", "tool_result", "text", "text"]
+
+    run(talk)
+
+
+def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo secret")) as room:
+            new = {"stdout": "replaced", "stderr": "", "interrupted": False, "isImage": False}
+            await play(room, {"PostToolUse": specific(updatedToolOutput=new, updatedMCPToolOutput="not this")})
+        (line,) = room.told("user")
+        assert (results(room), line["tool_use_result"]) == (["replaced"], new)
+        assert "secret" not in room.raw.decode().replace("echo secret", "").replace('"stdout":"secret"', "")
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("new", "content"),
+    [
+        ("text", "text"),
+        ([{"type": "text", "text": "a"}], [{"type": "text", "text": "a"}]),
+        ({"content": [{"type": "text", "text": "a"}]}, [{"type": "text", "text": "a"}]),
+        ({"stdout": "out", "stderr": "err"}, "out\nerr"),
+        ({"any": 1}, '{"any":1}'),
+        ([{"nonsense": 1}], '[{"nonsense":1}]'),
+    ],
+)
+def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None:
+    assert replace_output(ToolOutput(content="old", detail="old"), new) == ToolOutput(content=content, detail=new)
+
+
+def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo one")) as room:
+            result = await play(room, {"PostToolUse": {"continue": False, "stopReason": "enough"}})
+        assert (result["terminal_reason"], results(room)) == ("hook_stopped", ["one"])
+
+    run(talk)
+
+
+def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo one")) as room:
+            hooks = [matcher("bash", matcher="Bash"), matcher("edits", matcher="Edit|Write"), matcher("all", "more")]
+            await register(room, {"PreToolUse": hooks})
+            room.prompt("go")
+            await until_result(room, {})
+        ids = [line["request"]["callback_id"] for line in room.told("control_request")]
+        assert ids == ["bash", "all", "more"]
+
+    run(talk)
+
+
+def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH) as room:
+            await register(room, {"PreToolUse": [matcher(*(f"h{n}" for n in range(32)))]})
+            room.prompt("go")
+            lines = [await room.hear("control_request") for _ in range(32)]
+            allow = specific(permissionDecision="allow")
+            for line in reversed(lines[1:]):
+                room.say({"type": "control_response", "response": success(line, allow)})
+            assert (await room.ask("get_binary_version"))["response"]["subtype"] == "success"
+            assert not (tmp_path / "a.txt").exists()
+            room.say({"type": "control_response", "response": success(lines[0], allow)})
+            await room.hear("result")
+        assert (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def success(line: Json, answer: Json) -> Json:
+    return {"subtype": "success", "request_id": line["request_id"], "response": answer}
+
+
+# Permission questions.
+
+
+def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await play(room, {"PermissionRequest": SILENCE})
+            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
+        asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
+        assert cancelled == [asks["hook_callback"]]
+        assert permissions(room) == [("allow", "host")]
+        suggestions = questions(room)[0]["permission_suggestions"]
+        assert asked(room)[0]["permission_suggestions"] == suggestions
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("decision", "record", "text"),
+    [
+        ({"behavior": "allow"}, ("allow", "hook"), "(Bash completed with no output)"),
+        ({"behavior": "deny", "message": "no"}, ("deny", "hook"), "no"),
+        ({"behavior": "deny"}, ("deny", "hook"), "A hook denied the permission."),
+    ],
+)
+def test_a_hook_that_is_faster_than_the_host_decides(tmp_path: Path, decision: Json, record: Any, text: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await play(room, {"PermissionRequest": specific(decision=decision)}, permission=SILENCE)
+            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
+        asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
+        assert (cancelled, permissions(room), results(room)) == ([asks["can_use_tool"]], [record], [text])
+
+    run(talk)
+
+
+@pytest.mark.parametrize("first", ["hook_callback", "can_use_tool"])
+def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await register(room, {"PermissionRequest": [matcher("h")]})
+            room.prompt("go")
+            lines = [await room.hear("control_request") for _ in range(2)]
+            said = {"hook_callback": specific(decision={"behavior": "deny"}), "can_use_tool": ALLOW}
+            lines.sort(key=lambda line: bool(line["request"]["subtype"] != first))
+            answers = [json.dumps(reply(line, said[line["request"]["subtype"]])) for line in lines]
+            room.say("\n".join(answers).encode())
+            await room.hear("result")
+        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
+
+    run(talk)
+
+
+def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
+    async def talk() -> None:
+        room = Room(tmp_path, TOUCH, **STDIO)
+        room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
+        async with room:
+            await play(room, {"PermissionRequest": specific(decision=ALLOW)}, permission=SILENCE)
+        states = [line["state"] for line in room.told("system") if line["subtype"] == "session_state_changed"]
+        assert states == ["running", "requires_action", "running", "idle"]
+
+    run(talk)
+
+
+def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, skip_permissions=True) as room:
+            await register(room, {"PreToolUse": [matcher("h"), matcher("h", matcher="Bash")]})
+            room.prompt("go")
+            await until_result(room, {"h": {}})
+        assert (len(asked(room)), (tmp_path / "a.txt").exists(), room.complaints) == (2, True, [])
+
+    run(talk)
+
+
+@pytest.mark.parametrize(("said", "source"), [(specific(decision={"behavior": "allow"}), "hook"), ({}, "nobody")])
+def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH) as room:
+            await play(room, {"PermissionRequest": said})
+        assert permissions(room) == [("allow" if source == "hook" else "deny", source)]
+
+    run(talk)
+
+
+def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await register(room, {"PermissionRequest": [matcher("h")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            result = await room.hear("result")
+            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
+        assert sorted(cancelled) == sorted(line["request_id"] for line in room.told("control_request"))
+        assert result["terminal_reason"] == "aborted_tools"
+
+    run(talk)
+
+
+def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_hooks, "NOTIFICATION_SECONDS", 0)
+
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            await register(room, {"Notification": [matcher("h", matcher="permission_prompt")]})
+            room.prompt("go")
+            react = answering(room, {}, permission=SILENCE)
+            line = await room.until(
+                lambda line: (react(line), line.get("request", {}).get("subtype") == "hook_callback")[1]
+            )
+            question = next(line for line in room.told("control_request"))
+            room.say({"type": "control_response", "response": success(question, {"behavior": "allow"})})
+            await room.hear("result")
+        assert line["request"]["input"]["message"] == "Your permission is needed to use Bash"
+
+    run(talk)
+
+
+# Failures.
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ValueError("broken"), "the host answered with an error: broken"),
+        ({"continue": "maybe"}, "its answer cannot be understood"),
+        ("deny", "its answer cannot be understood"),
+        ({"permisionDecision": "deny"}, "its answer has no decision, and keys that are not known: permisionDecision"),
+        (SILENCE, "it did not answer within 0.05 s"),
+    ],
+    ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
+)
+@pytest.mark.parametrize("policy", ["continue", "block", None])
+def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
+    tmp_path: Path, answer: Any, told: str, policy: str | None
+) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
+            await register(room, {"PreToolUse": [matcher("h", timeout=0.05, onFailure=policy)]})
+            room.prompt("go")
+            await until_result(room, {"h": answer})
+        blocks = policy != "continue"
+        assert permissions(room) == [("deny", "hook") if blocks else ("allow", "host")]
+        assert blocks is (f"the hook (callback h) failed: {told}" in results(room)[0])
+        assert any(told in complaint and "PreToolUse:Bash" in complaint for complaint in room.complaints)
+        (response,) = [line for line in room.told("system") if line["subtype"] == "hook_response"]
+        assert (response["outcome"], told in response["stderr"]) == ("error", True)
+        assert len(list(room.told("control_cancel_request"))) == (answer is SILENCE)
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("event", "answer", "record", "key"),
+    [
+        ("PreToolUse", {"permissionDecision": "deny"}, ("deny", "hook"), "permissionDecision (not its place)"),
+        ("PreToolUse", {"decision": "approve", "future": 1}, ("allow", "hook"), "future"),
+        ("PermissionRequest", specific(decison={"behavior": "allow"}), ("allow", "host"), "decison"),
+        ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),
+    ],
+)
+def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
+    tmp_path: Path, event: str, answer: Json, record: Any, key: str
+) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("touch a", "touch b"), **STDIO) as room:
+            await play(room, {event: answer})
+        assert permissions(room) == [record, record]
+        told = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert [(key in text, f"{event}:Bash (callback {event})" in text) for text in told] == [(True, True)]
+        assert told[0] in room.complaints
+
+    run(talk)
+
+
+def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
+            await register(room, {"PreToolUse": [matcher("h")]})
+            room.prompt("go")
+            asked = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            cancelled = await room.hear("control_cancel_request")
+            response = await room.hear("system", "hook_response")
+            result = await room.hear("result")
+            room.prompt("once more")
+            await until_result(room, {})
+        assert cancelled["request_id"] == asked["request_id"]
+        assert (response["outcome"], result["terminal_reason"]) == ("cancelled", "aborted_tools")
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo it ran"), skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("h")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            result = await room.hear("result")
+            room.prompt("once more")
+            await until_result(room, {})
+        [told] = [line for line in room.told("user") if "tool_use_result" in line]
+        assert result["terminal_reason"] == "aborted_tools"
+        assert told["message"]["content"][0]["content"] == "it ran"
+        assert told["tool_use_result"]["stdout"] == "it ran"
+
+    run(talk)
+
+
+def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "a.txt").write_text("first")
+        (tmp_path / "b.txt").write_text("second")
+        calls = ", ".join(f'{{ name = "Read", input = {{ file_path = "{tmp_path}/{name}.txt" }} }}' for name in "ab")
+        async with Room(tmp_path, f'[[turn]]\ntools = [{calls}]\n[[turn]]\ntext = "Go on."\n') as room:
+            await register(room, {"PostToolUse": [matcher("h")]})
+            room.prompt("go")
+            for _ in range(2):
+                await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("interrupt")
+            await room.hear("result")
+            room.prompt("once more")
+            await until_result(room, {})
+        told = [line["message"]["content"][0]["content"] for line in room.told("user") if "tool_use_result" in line]
+        assert ["first" in told[0], "second" in told[1], len(told)] == [True, True, 2]
+
+    run(talk)
+
+
+@pytest.mark.parametrize("by", ["interrupt", "interrupt after a second initialize", "hang up", "failure"])
+def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("the secret")
+        async with Room(tmp_path, script("cat notes.txt"), skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("redact", onFailure="block")]})
+            room.prompt("go")
+            question = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            if by == "failure":
+                room.say(reply(question, ValueError("broken")))
+            elif by != "hang up":
+                if by != "interrupt":
+                    await register(room, {"PostToolUse": []})
+                await room.ask("interrupt")
+            await (room.leave() if by == "hang up" else room.hear("result"))
+            [told] = [line for line in room.told("user") if "tool_use_result" in line]
+        why = {"failure": "the host answered with an error: broken", "hang up": "the host hung up before it answered"}
+        expected = f"the hook (callback redact) failed: {why[by]}" if by in why else CUT_OFF
+        text = f"The call ran, and its output is withheld: {expected}."
+        assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")
+        assert "the secret" not in transcript(room).read_text()
+
+    run(talk)
+
+
+def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("the secret")
+        call = "{ name = 'Agent', input = { description = 'd', prompt = 'look', subagent_type = 'general-purpose' } }"
+        delegates = f"[[turn]]\ntools = [{call}]\n[[turn]]\nwhen = 'look'\n{script('cat notes.txt')[9:]}"
+        async with Room(tmp_path, delegates, skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("redact", matcher="Bash", onFailure="block")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            task = next(line["task_id"] for line in room.told("system") if line["subtype"] == "task_started")
+            await room.ask("stop_task", task_id=task)
+            await room.hear("control_cancel_request")
+
+    run(talk)
+    (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
+    assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
+
+
+def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
+    async def talk() -> None:
+        two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'sleep 600' } }"
+        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]", skip_permissions=True) as room:
+            await register(room, {"PostToolUse": [matcher("h")], "PreToolUse": [matcher("p")]})
+            room.prompt("go")
+            react = answering(room, {"h": specific(additionalContext="seen")})
+            begun: list[Json] = []
+
+            def wanted(line: Json) -> bool:
+                react(line)
+                begun.extend([line] if line.get("request", {}).get("callback_id") == "p" else [])
+                return len(begun) == 2
+
+            await room.until(wanted)
+            await room.ask("interrupt")
+            await room.hear("result")
+            messages = room.session.journal.history.render()
+        kinds = [block["type"] for block in messages[2]["content"]]
+        assert (kinds, [text.splitlines()[1] for text in contexts(room)]) == (
+            ["tool_result", "tool_result", "text", "text"],
+            ["seen"],
+        )
+
+    run(talk)
+
+
+def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("buy milk")
+        async with Room(tmp_path, script()) as room:
+            await play(room, {"PostToolUse": specific(additionalContext="is old")}, prompt="look at @notes.txt")
+            (said, _) = room.session.journal.history.render()
+        assert [word in str(said["content"]) for word in ("buy milk", "is old")] == [True, True]
+
+    run(talk)
+
+
+def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
+    async def talk() -> None:
+        (tmp_path / "notes.txt").write_text("buy milk")
+        async with Room(tmp_path, script()) as room:
+            said = {"continue": False, "stopReason": "enough"}
+            await play(room, {"PostToolUse": said}, prompt="look at @notes.txt")
+            (told, _) = room.session.journal.history.render()
+        assert "buy milk" not in str(told["content"])
+        texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"
+
+    run(talk)
+
+
+def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO, skip_permissions=True) as room:
+            await register(room, {"PreToolUse": [matcher("h")]})
+            room.prompt("go")
+            question = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await room.ask("set_permission_mode", mode="default")
+            room.say(reply(question, {}))
+            await until_result(room, {}, permission={"behavior": "deny", "message": "no"})
+        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "host")], False)
+
+    run(talk)
+
+
+def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, TOUCH, **STDIO) as room:
+            said = {"continue": False, "stopReason": "enough"}
+            result = await play(room, {"PermissionRequest": said}, permission=SILENCE)
+        assert (result["terminal_reason"], result["subtype"]) == ("hook_stopped", "success")
+        assert results(room) == ["PermissionRequest:Bash hook error: a hook ended the turn: enough"]
+        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
+
+    run(talk)
+
+
+def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Room(tmp_path, script("echo a"), skip_permissions=True) as room:
+            await play(room, {"PostToolUse": specific(additionalContext="a\0b")})
+        assert [text.splitlines()[1] for text in contexts(room)] == ["a\ufffdb"]
+
+    run(talk)
+
+
+def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
+    async def talk() -> None:
+        room = Room(tmp_path, TOUCH, permission_mode="acceptEdits")
+        async with room:
+            await register(room, {"PreToolUse": [matcher("h")]})
+            room.prompt("go")
+            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+        assert permissions(room) == [("deny", "hook")]
+        assert not (tmp_path / "a.txt").exists()
+
+    run(talk)
+
+
+# Tools of MCP servers.
+
+MCP_ANSWERS = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}},
+    "tools/list": {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "secret"}]},
+}
+
+
+def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
+    async def talk() -> None:
+        calling = "[[turn]]\ntools = [{ name = 'mcp__s__look', input = {} }]\n[[turn]]\ntext = 'Done.'"
+        async with Room(tmp_path, calling, permission_prompt_tool="stdio") as room:
+            hooks = {"PostToolUse": [matcher("h", matcher="mcp__s__.*")]}
+            request = {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": ["s"]}
+            room.say({"type": "control_request", "request_id": "i", "request": request})
+            room.prompt("go")
+            react = answering(room, {"h": specific(updatedMCPToolOutput="hidden")})
+            await room.until(lambda line: serve_or(react, room, line) or line["type"] == "result")
+        assert results(room) == ["hidden"]
+        assert asked(room)[0]["tool_name"] == "mcp__s__look"
+
+    run(talk)
+
+
+def serve_or(react: Any, room: Room, line: Json) -> bool:
+    """Answer for the server `s`, or as the host. Never what is waited for."""
+    request = line.get("request", {})
+    if request.get("subtype") != "mcp_message":
+        react(line)
+        return False
+    message = request["message"]
+    answer = {"jsonrpc": "2.0", "id": message.get("id"), "result": MCP_ANSWERS.get(message["method"], {})}
+    room.say({"type": "control_response", "response": success(line, {"mcp_response": answer})})
+    return False

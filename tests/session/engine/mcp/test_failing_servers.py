@@ -1,0 +1,525 @@
+"""MCP servers that hang, die, flood, never start or are not trusted: the session goes on and says what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from parley.compose.composer import Composer
+from parley.compose.mcp import find_proxy
+from parley.errors import UsageError
+from parley.mcp.naming import qualify
+from parley.protocol.options import CliOptions
+from tests.helpers.mcp import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
+from tests.helpers.session import Json, Room
+
+QUICK = {"MCP_TIMEOUT": "700"}
+
+
+def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_words(tmp_path: Path) -> None:
+    servers = config(
+        mute=own("plain.py", "mute", required=False),
+        deaf=own("plain.py", "deaf", required=False),
+        absent={"command": "no-such-program-anywhere"},
+        odd={"type": "pigeon"},
+        plain=own("plain.py", "noisy", required=False),
+    )
+
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        answer = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+        told = {server["name"]: server for server in answer}
+        assert told["mute"]["error"] == "did not answer within 3 s"
+        assert told["mute"]["stderr"] == "plain in the manner mute\n"
+        assert (
+            told["absent"]["error"] == "cannot be started: there is no program 'no-such-program-anywhere' in the PATH"
+        )
+        assert told["odd"]["error"].startswith("its type 'pigeon' is none of")
+
+    limits = {"MCP_TIMEOUT": "3000"}
+    room = visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
+    failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
+    assert states(room) == {**failed, "plain": "connected"}
+    assert {change["name"]: change["status"] for change in news(room)} == failed
+    assert "The MCP server 'mute' is not there (failed): did not answer within 3 s" in results(room)[0]
+    assert any("MCP server mute: failed: did not answer" in complaint for complaint in room.complaints)
+
+
+def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+        assert lost["mcp_server"] == {
+            "name": "plain",
+            "status": "pending",
+            "source": "dynamic",
+            "error": "ended with exit code 1; it is tried again",
+            "stderr": "plain in the manner once\none call is enough\n",
+            "tools_removed": ["mcp__plain__echo", "mcp__plain__which"],
+        }
+        back = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        assert back["mcp_server"]["tools_added"] == ["mcp__plain__echo", "mcp__plain__which"]
+        room.prompt("again")
+        await room.hear("result")
+
+    turns = script([("mcp__plain__which", {})], "Done.", [("mcp__plain__which", {})], "Done.")
+    servers = config(plain=own("plain.py", "once"))
+    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    first, second = (int(content[0]["text"]) for content in results(room))
+    assert first != second
+
+
+def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        for prompt in ("first", "second"):
+            room.prompt(prompt)
+            await room.hear("result")
+        (tmp_path / "late").symlink_to(sys.executable)
+        await room.ask("mcp_reconnect", serverName="plain")
+        room.prompt("third")
+        await room.hear("result")
+
+    server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
+    room = visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
+    prompts = [json.dumps(turn) for turn in room.session.journal.history.render() if turn["role"] == "user"]
+    assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
+    assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
+
+
+def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
+    servers = config(workshop=own("workshop.py", "stdio"))
+    turns = script([("mcp__workshop__collapse", {})], "Done.")
+    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    assert results(room) == ["MCP server 'workshop': ended with exit code 3"]
+    assert news(room)[0]["stderr"] == "the roof came down\n"
+
+
+def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_path: Path) -> None:
+    servers = config(workshop=own("workshop.py", "stdio"))
+    turns = script([("mcp__workshop__flood", {"megabytes": 3})], [("mcp__workshop__flood", {"megabytes": 33})], "Done.")
+    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    [short], lost = results(room)
+    assert "Output too large (3145728 characters). Full output saved to: " in short["text"]
+    assert len(short["text"]) < 5_000
+    saved = Path(short["text"].partition("saved to: ")[2].partition("\n")[0])
+    assert saved.read_text() == "x" * 3145728
+    assert lost == "MCP server 'workshop': sent a line of more than 32 MB"
+    assert max(len(line) for line in room.raw.splitlines()) < 1_000_000
+
+
+def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
+    servers = config(plain=own("plain.py", "well"))
+    turns = script([("mcp__plain__echo", {"text": "y" * 5000})], "Done.")
+    limit = {"MAX_MCP_OUTPUT_TOKENS": "100"}
+    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    assert "Output too large" in results(room)[0][0]["text"]
+
+
+def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        result = await room.hear("result")
+        assert result["subtype"] == "error_during_execution"
+        assert result["errors"] == [
+            "the required MCP server 'plain' is not there (failed): did not answer within 0.7 s"
+        ]
+        assert (result["num_turns"], result["fault_type"]) == (0, "tool_error")
+        await room.ask("mcp_toggle", serverName="plain", enabled=False)
+        room.prompt("go on without it")
+        assert (await room.hear("result"))["result"] == "Done."
+
+    servers = config(plain=own("plain.py", "mute", required=True))
+    visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
+
+
+def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        [reason] = (await room.hear("result"))["errors"]
+        assert "'nowhere' is not there (failed): the server cannot be reached: " in reason
+
+    servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
+    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+class Closed(http.server.BaseHTTPRequestHandler):
+    """A server that wants to know who asks."""
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(401)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Closed) as closed:
+        threading.Thread(target=closed.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{closed.server_port}/"
+        servers = config(
+            new={"type": "http", "url": url, "required": True}, old={"type": "sse", "url": url, "required": True}
+        )
+        room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+        closed.shutdown()
+    assert states(room) == {"new": "needs-auth", "old": "needs-auth"}
+    assert {change["error"] for change in news(room)} == {"the server wants authorization (HTTP 401)"}
+
+
+def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await asyncio.sleep(0)
+        await room.ask("interrupt")
+        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
+
+    servers = config(plain=own("plain.py", "mute", required=True))
+    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        asked = (await room.hear("control_request"))["request"]
+        assert asked == {
+            **asked,
+            "subtype": "can_use_tool",
+            "tool_name": "mcp__plain__which",
+            "display_name": "Which",
+            "mcp_server": {"name": "plain", "source": "dynamic"},
+            "server_policy_ask_only": True,
+        }
+        room.say({"type": "control_cancel_request", "request_id": "x"})
+        await room.ask("interrupt")
+        await room.hear("result")
+
+    servers = config(plain=own("plain.py", "well"))
+    turns = script([("mcp__plain__echo", {"a": 1})], [("mcp__plain__which", {})], "Done.")
+    room = visit(
+        tmp_path,
+        turns,
+        talk,
+        mcp_config=servers,
+        allowed_tools=("mcp__plain__echo",),
+        permission_prompt_tool="stdio",
+    )
+    assert results(room)[0] == [{"type": "text", "text": '{"a": 1}'}]
+
+
+def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        room.prompt("/mcp__plain__plan", uuid="00000000-0000-4000-8000-00000000cafe")
+        await room.until(lambda line: line.get("state") == "started")
+        await room.ask("interrupt")
+        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
+        room.prompt("again")
+        assert (await room.hear("result"))["result"] == "Two."
+
+    servers = config(plain=own("plain.py", "silent"))
+    visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
+
+
+def added(line: Json) -> list[str]:
+    """The tools that a line tells as new ones of a server."""
+    return line.get("mcp_server", {}).get("tools_added") or []
+
+
+def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        await room.hear("result")
+        # A quick server has said it all before the turn begins: then `init` has the tools, and there is no news.
+        await seen(room, lambda line: "mcp__plain__tool4" in (line.get("tools") or added(line)))
+
+    room = visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
+    assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(room.session.config.tools)
+
+
+def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        room.prompt("go")
+        [reason] = (await room.hear("result"))["errors"]
+        assert "'plain' is not there (failed): the variable NOWHERE is not set" in reason
+
+    servers = config(plain=own("plain.py", "well", env={"TOKEN": "${NOWHERE}"}))
+    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+
+def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
+    servers = config(plain={"command": "/bin/sh", "args": ["-c", "echo no licence; exit 3"]})
+    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    [change] = news(room)
+    assert (change["error"], change["stderr"]) == ("ended with exit code 3", "no licence\n")
+    assert "MCP server plain: failed: ended with exit code 3 (no licence)" in room.complaints
+
+
+def answers_to(request_id: str) -> Callable[[Json], bool]:
+    return lambda line: bool(line.get("response", {}).get("request_id") == request_id)
+
+
+def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp_path: Path) -> None:
+    well = own("plain.py", "well", required=False)
+    sets = [{"a": well, "b": well, "c": well}, {}, {"a": well, "d": well}, {"d": well}]
+
+    async def talk(room: Room) -> None:
+        await room.ask("initialize")
+        first = await room.ask("mcp_set_servers", servers=sets[0])
+        assert first["response"]["response"]["added"] == ["a", "b", "c"]
+        for number, servers in enumerate(sets[1:]):
+            request = {"subtype": "mcp_set_servers", "servers": servers}
+            room.say({"type": "control_request", "request_id": f"set-{number}", "request": request})
+        for number in range(3):
+            await seen(room, answers_to(f"set-{number}"))
+        answers = [line for line in room.lines if line.get("response", {}).get("request_id", "").startswith("set-")]
+        answers.sort(key=lambda line: str(line["response"]["request_id"]))
+        found = [answer["response"]["response"] for answer in answers]
+        assert [(each["added"], each["removed"], each["errors"]) for each in found] == [
+            ([], ["a", "b", "c"], {}),
+            (["a", "d"], [], {"a": "it was removed"}),
+            ([], ["a"], {}),
+        ]
+        told = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+        assert [(server["name"], server["status"]) for server in told] == [("d", "connected")]
+
+    visit(tmp_path, script("Done."), talk)
+
+
+def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    turns = script([("mcp__plain__echo", {"text": "one"})], "Done.")
+
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+        assert lost["mcp_server"]["error"] == "has closed its output; it is tried again"
+        await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        first, _ = map(int, mark.read_text().split())
+        await asyncio.to_thread(wait_for, lambda: not alive(first))
+
+    # Nothing here may be the work of a limit.
+    limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
+    servers = config(plain=own("plain.py", "shut", str(mark)))
+    room = visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
+
+    assert results(room) == ["MCP server 'plain': has closed its output"]
+
+
+def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        assert (await status(room))[0]["error"] == "has closed its output"
+
+    servers = config(plain=own("plain.py", "closed", required=False))
+    room = visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
+
+    assert states(room) == {"plain": "failed"}
+
+
+CLASHES = [("a.b", "a b"), ("a", "a__b"), ("a__b", "a"), ("a", "a.")]
+
+
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    optional = own("plain.py", "well", required=False)
+    servers = config(**{first: own("plain.py", "well"), second: optional, "c": own("plain.py", "well")})
+
+    async def talk(room: Room) -> None:
+        await one_turn(room)
+        [failed] = [one for one in (await status(room)) if one["name"] == second]
+        assert (failed["status"], f"those of the server '{first}'" in failed["error"]) == ("failed", True)
+
+    room = visit(tmp_path, script("Done."), talk, mcp_config=servers)
+
+    assert states(room) == {first: "connected", second: "failed", "c": "connected"}
+    assert [(f"MCP server {second}: failed" in text, repr(first) in text) for text in room.complaints] == [(True, True)]
+
+
+async def status(room: Room) -> list[Json]:
+    listed: list[Json] = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+    return listed
+
+
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
+    async def talk(room: Room) -> None:
+        one = own("plain.py", "well", required=False)
+        answer = (await room.ask("mcp_set_servers", servers={second: one}))["response"]["response"]
+        assert (answer["added"], list(answer["errors"])) == ([], [second])
+        answer = (await room.ask("mcp_set_servers", servers={"x_y": one, "x.y": one}))["response"]["response"]
+        assert (answer["added"], list(answer["errors"])) == (["x_y"], ["x.y"])
+        assert "those of the server 'x_y'" in answer["errors"]["x.y"]
+
+    visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
+
+
+def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
+    async def talk(room: Room) -> None:
+        await room.ask("initialize", sdkMcpServers=["a_b"])
+        await one_turn(room)
+
+    room = visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
+
+    assert states(room) == {"a.b": "connected", "a_b": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("server", "rule", "runs"),
+    [
+        ("trusted", "mcp__trusted", True),
+        ("trusted", "mcp__trusted__*", True),
+        ("trusted", "mcp__trusted__ec*", True),
+        ("trusted", "mcp__trusted__echo", True),
+        ("trusted__evil", "mcp__trusted", False),
+        ("trusted__evil", "mcp__trusted__*", False),
+        ("trusted__evil", "mcp__trusted__evil", False),
+        ("trusted__evil", "mcp__trusted__evil__echo", True),
+        ("trusted.", "mcp__trusted", False),
+        ("trusted.", "mcp__trusted__*", False),
+        ("trusted.", "mcp__trusted___*", False),
+        ("trusted.", "mcp__trusted_", True),
+    ],
+)
+def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
+    tmp_path: Path, server: str, rule: str, runs: bool
+) -> None:
+    name = qualify(server, "echo")
+    turns = script([(name, {"text": "x"})], "Done.")
+
+    room = visit(
+        tmp_path, turns, one_turn, mcp_config=config(**{server: own("plain.py", "well")}), allowed_tools=(rule,)
+    )
+
+    assert states(room) == {server: "connected"}
+    assert [denial["tool_name"] for denial in next(room.told("result"))["permission_denials"]] == [name] * (not runs)
+
+
+# Where servers come from.
+
+
+def write(folder: Path, name: str, **servers: object) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": servers}))
+
+
+def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> None:
+    touch = {"command": "/usr/bin/touch", "args": [str(tmp_path / "ran")]}
+    write(tmp_path, ".mcp.json", evil=touch)
+    write(tmp_path, ".claude/settings.json", worse=touch)
+
+    room = visit(tmp_path, script("Done."), one_turn)
+
+    assert states(room) == {}
+    assert not (tmp_path / "ran").exists()
+    complaint = ".mcp.json: without effect: MCP servers evil: the folder is not trusted"
+    assert any(complaint in one for one in room.complaints)
+
+
+def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(tmp_path: Path) -> None:
+    write(tmp_path, ".mcp.json", tree=own("plain.py", "well"), both={"command": "x"}, off={"command": "x"})
+    write(tmp_path, ".claude/settings.json", taking=own("plain.py", "well", env={"STOLEN": "${ANTHROPIC_API_KEY}"}))
+    write(tmp_path, "home/.claude/settings.json", mine=own("plain.py", "well", env={"A": "${ANTHROPIC_API_KEY}"}))
+    user = tmp_path / "home/.claude/settings.json"
+    user.write_text(json.dumps({**json.loads(user.read_text()), "disabledMcpjsonServers": ["off"]}))
+    given = config(both=own("plain.py", "well"))
+    options = {"mcp_config": given, "setting_sources": ("user", "project")}
+    keys = {"ANTHROPIC_API_KEY": "sk-secret"}
+
+    room = visit(tmp_path, script("Done."), one_turn, keys, **options)
+    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    assert {server["name"]: (server["status"], server["source"]) for server in init["mcp_servers"]} == {
+        "both": ("connected", "dynamic"),
+        "taking": ("failed", "project"),
+        "mine": ("connected", "user"),
+        "tree": ("connected", "project"),
+    }
+    assert any("the variable ANTHROPIC_API_KEY is not set" in complaint for complaint in room.complaints)
+
+    room = visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
+    assert states(room) == {"both": "connected"}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("missing.json", "the MCP configuration missing.json cannot be read: No such file or directory"),
+        ("{", "the MCP configuration --mcp-config is no JSON"),
+        ("{}", "the MCP configuration --mcp-config must have the object mcpServers"),
+    ],
+)
+def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, given: str, reason: str) -> None:
+    composer = Composer(CliOptions(mcp_config=(given,), model="offline"), {"HOME": str(tmp_path)}, str(tmp_path))
+
+    with pytest.raises(UsageError, match=reason):
+        composer.make_config(lambda complaint: None)
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://far.example/mcp", "http://gate:3128"),
+        ("http://far.example/mcp", "http://plain:80"),
+        ("https://near.example/mcp", None),
+        ("http://localhost:1/mcp", None),
+        ("http://[::1]:1/mcp", None),
+        ("http://[broken/", None),
+    ],
+)
+def test_a_proxy_is_for_other_machines(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "gate:3128")
+    monkeypatch.setenv("HTTP_PROXY", "http://plain:80")
+    monkeypatch.setenv("NO_PROXY", "near.example")
+    assert find_proxy(url) == proxy
+
+
+# The end.
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_servers_end_with_the_engine_however_it_ends(tmp_path: Path, number: int) -> None:
+    pids = tmp_path / "pids"
+    program = f"echo $$ >> {pids}; sleep 1000 & echo $! >> {pids}; exec cat > /dev/null"
+    servers = {"sh": {"command": "/bin/sh", "args": ["-c", program], "required": True}}
+    engine = subprocess.Popen(
+        [
+            Path(sys.executable).with_name("parley"),
+            *("--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--model", "offline"),
+            *("--mcp-config", json.dumps({"mcpServers": servers})),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+    )
+    assert engine.stdin is not None
+    engine.stdin.write(b'{"type":"user","message":{"role":"user","content":"go"}}\n')
+    engine.stdin.flush()
+    wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+
+    engine.send_signal(number)
+    engine.wait(timeout=60)
+
+    wait_for(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
+    engine.stdin.close()

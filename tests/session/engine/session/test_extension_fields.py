@@ -1,0 +1,60 @@
+"""What an editor shows beside an answer: only if it asked for it, and as it stands when the line is told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.engine.session.extension_fields import thinking_level
+from tests.helpers.session import Json, Room
+
+TODO = (
+    "[[turn]]\ntools = [{ name = 'TodoWrite', id = 't1', input = { todos = ["
+    "{ content = 'Look', status = 'completed', activeForm = 'Looking' },"
+    "{ content = 'Mend', status = 'in_progress', activeForm = 'Mending' }] } }]\n"
+    "[[turn]]\nthinking = 'Hm.'\ntext = 'Half done.'\n"
+)
+
+
+def answers(folder: Path, **options: Any) -> list[Json]:
+    async def run() -> list[Json]:
+        async with Room(folder, TODO, **options) as room:
+            room.prompt("go")
+            await room.hear("result")
+        return list(room.told("assistant"))
+
+    return asyncio.run(run())
+
+
+def test_an_answer_tells_the_level_of_thought_and_the_list_of_work_with_ids_by_place(tmp_path: Path) -> None:
+    calling, *said = answers(tmp_path, extension_fields=True, max_thinking_tokens=8_000)
+
+    assert calling["thinkingMetadata"] == {"level": "medium", "disabled": False, "triggers": []}
+    assert "todos" not in calling
+    assert [line["message"]["content"][0]["type"] for line in said] == ["thinking", "text"]
+    for line in said:
+        assert line["todos"] == [
+            {"id": "1", "content": "Look", "status": "completed"},
+            {"id": "2", "content": "Mend", "status": "in_progress"},
+        ]
+
+
+def test_without_the_option_no_line_has_these_fields(tmp_path: Path) -> None:
+    assert all({"thinkingMetadata", "todos"}.isdisjoint(line) for line in answers(tmp_path))
+
+
+@pytest.mark.parametrize("off", [{"max_thinking_tokens": 0}, {"thinking": "disabled"}])
+def test_a_model_that_may_not_think_is_said_to_be_disabled(tmp_path: Path, off: Json) -> None:
+    first, *_ = answers(tmp_path, extension_fields=True, **off)
+
+    assert first["thinkingMetadata"] == {"level": "auto", "disabled": True, "triggers": []}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "name"), [(None, "auto"), (1_024, "low"), (4_000, "low"), (4_001, "medium"), (31_999, "high")]
+)
+def test_the_level_follows_from_the_budget(tokens: int | None, name: str) -> None:
+    assert thinking_level(tokens) == name

@@ -1,0 +1,99 @@
+"""When the device is waited for (PARLEY_FSYNC)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from parley.errors import SessionError, UsageError
+from parley.settings.env_vars import sync_policy
+from tests.helpers.session import Room
+
+SCRIPT = """
+[[turn]]
+tools = [
+  { name = 'Bash', id = 't1', input = { command = 'touch made' } },
+  { name = 'Glob', id = 't2', input = { pattern = 'm*' } },
+]
+[[turn]]
+text = 'Done.'
+"""
+
+
+def room(folder: Path, policy: str) -> Room:
+    made = Room(folder, SCRIPT, permission_mode="bypassPermissions")
+    made.environment["PARLEY_FSYNC"] = policy
+    return made
+
+
+def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
+    """What stood last in the log each time the device was waited for."""
+
+    async def talk() -> list[str]:
+        async with room(folder, policy) as live:
+            log, synced = live.session.config.log, []
+            log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
+            live.prompt("go")
+            await live.hear("result")
+            return synced
+
+    return asyncio.run(talk())
+
+
+def test_turn_waits_before_an_effect_and_before_the_result(tmp_path: Path) -> None:
+    assert kinds_at_syncs(tmp_path, "turn") == ["permission", "result"]
+
+
+def test_always_waits_at_every_record(tmp_path: Path) -> None:
+    synced = kinds_at_syncs(tmp_path, "always")
+
+    assert synced.count("permission") == 2
+    assert synced.count("assistant") == 3
+    assert synced[-1] == "result"
+
+
+def test_off_never_waits(tmp_path: Path) -> None:
+    assert kinds_at_syncs(tmp_path, "off") == []
+
+
+def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
+    async def talk() -> tuple[bool, str]:
+        async with room(tmp_path, "turn") as live:
+            log = live.session.config.log
+            sync = log.sync
+
+            def broken() -> None:
+                raise SessionError("the device is gone")
+
+            log.sync = broken  # type: ignore[method-assign]
+            live.prompt("go")
+            first = await live.hear("result")
+            log.sync = sync  # type: ignore[method-assign]
+            live.prompt("go on")
+            return first["is_error"], (await live.hear("result"))["result"]
+
+    assert asyncio.run(talk()) == (True, "Done.")
+    assert not (tmp_path / "made").exists()
+
+
+def test_turn_is_the_default_and_other_words_are_refused() -> None:
+    assert sync_policy(None, {}, None) == "turn"
+    with pytest.raises(UsageError, match="PARLEY_FSYNC"):
+        sync_policy(None, {"PARLEY_FSYNC": "sometimes"}, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable", "setting", "policy"),
+    [
+        ("always", "off", "off", "always"),
+        (None, "off", "always", "off"),
+        (None, "", "always", "always"),
+        (None, "", None, "turn"),
+    ],
+)
+def test_a_flag_comes_before_the_variable_and_that_before_the_setting(
+    flag: str | None, variable: str, setting: str | None, policy: str
+) -> None:
+    assert sync_policy(flag, {"PARLEY_FSYNC": variable}, setting) == policy

@@ -1,0 +1,379 @@
+"""Run every command that a session would allow in a hostile tree in a real bash: nothing may leak, run or change.
+
+    python -m tests.stress.permissions.canary_trees --count 30000 --seed 1
+
+The trees have links that lead out, repositories whose configuration and hooks name a program, programs of the
+tree on the PATH, and files that rules deny. Commands are put together from `cd` forms, readers with patterns and
+flags, git commands and edits. Each is judged as `parley permissions check` does, in the default mode or with
+edits accepted; what is allowed runs with real programs, without rights and network. Then:
+
+- the output has nothing of a file or a name outside the working directory, nor of a denied file;
+- the program that the tree names did not run;
+- nothing changed outside the working directory, and with the default mode nothing in it.
+
+The exit code is 1 if a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from parley.cli.commands.permission_check import PermissionChecker
+from parley.protocol.options import CliOptions
+from tests.stress.permissions import canary
+
+DENY = ("Read(.env)", "Read(docs/secret.md)")
+LEAKS = (b"SECRET-OUT", b"SECRET-HOME", b"SECRET-DENIED", b"SECRETNAME")
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+MODES = ("default", "acceptEdits")
+LIMIT_SECONDS = 10.0
+
+CDS = (
+    "cd", "cd --", "cd -", "cd -P", "cd -L --", "cd src", "cd ..", "cd linkdir", "cd inner", "cd ~", "cd /", "cd ''",
+    "cd ../out", "cd inner/..", "cd linkdir/..", 'cd "$HOME"', "command cd", "builtin cd", "cd .", "cd src/..",
+    "cd src extra", "pushd src", "pushd ..", "popd", "cd -P linkdir", "cd docs", "cd sub", "cd ./src", "cd nosuch",
+    "cd >/dev/null", "cd 2>&1", "cd +1", "cd ~/../out", "cd ~/.ssh", "cd ~-", "HOME=../out; cd ~",
+)  # fmt: skip
+READERS = (
+    "cat", "head", "head -c 200", "tail", "tail -n +1", "wc", "wc -l", "grep -n .", "grep -r .", "grep -R .",
+    "grep -rn .", "grep -rR .", "grep -h .", "grep --dereference-recursive .", "grep -d recurse .", "rg .", "rg -L .",
+    "rg --follow .", "rg -uu .", "rg -uuuL .", "rg --files", "rg --files -L", "find", "find -L", "find -H", "ls",
+    "ls -la", "ls -L", "ls -lL", "ls -R", "ls -RL", "ls -d", "ls -H", "du -a", "du -aL", "du -aD", "diff", "diff -r",
+    "diff -rN", "diff -N", "stat -L", "sort", "uniq", "cut -c1-80", "nl", "tac", "strings", "od -c", "xxd", "md5sum",
+    "file", "tree", "tree -l", "tree -a", "readlink", "readlink -f", "realpath", "echo", "printf '%s\\n'", "test -f",
+    "jq .", "paste", "cat -n --", "sed -n 1,9p", "tr a-z A-Z <", "cat <", "head <", "basename", "rev", "comm", "cmp",
+    "column", "fold", "expand", "base64", "hexdump -C",
+)  # fmt: skip
+OPERANDS = (
+    "README.md", "src/main.py", "src/*", "*", "*/*", "*/*/*", "l*", ".*", "link.txt", "linkdir", "linkdir/",
+    "linkdir/*", "linkdir/secret.txt", "inner", "inner/", "inner/*", "inner/leak.py", "../out", "../out/*", ".", "..",
+    "../*", "/", "~/notes.txt", "$HOME/notes.txt", ".env", ".e*", ".[a-z]*", "docs/*", "docs", "src", "src/leak.py",
+    "'src'/l*", "[a-z]*", "[!x]*", "?ink.txt", "[[:alpha:]]*", "proc/environ", "proc/cwd/../out/secret.txt",
+    "p*/environ", "src/..", "linkdir/../out/secret.txt", "inner/../../out/secret.txt", "--", "-L", "-r", "-R",
+    "--follow", "-H", "./*", "s*/l*", "{README.md,link.txt}", "src/{main,leak}.py", "README.*", "docs/guide.md",
+    "docs/sec*", "docs/[s]*", "notes.txt", ".ssh/id_rsa", ".ssh", "secret.txt", "*.txt", "out/secret.txt",
+    "../README.md", "../link.txt", "../../home/notes.txt", "main.py", "guide.md", "leak.py", "deep/*/*",
+    "deep/a/b/out/secret.txt", "deep", "-name '*'", "-type f", "-follow", "-newer link.txt", "-maxdepth 3",
+    "-exec cat {} +", "--files0-from=link.txt", "-f link.txt", "--from-file=link.txt", "loop", "loop/*", "'l'ink.txt",
+    '"link.txt"', "lin\\k.txt", "l\\*", "src//leak.py", "./src/./leak.py", "sub", "sub/*",
+    "~", "~/", "~/.ssh/id_rsa", "~/../out/secret.txt", "~/*", '"~/notes.txt"', "~/'notes.txt'", "a=~/notes.txt", "-",
+)  # fmt: skip
+GIT = (
+    "status", "status -s", "status --ignored", "diff", "diff --stat", "diff HEAD~1", "diff HEAD~1 --name-only", "log",
+    "log -p", "log --oneline", "log --stat", "log -p -1", "log -u", "log -c", "log --cc -p", "log --format=%H",
+    "log --format=%+G?", "log --format=%G?", "log --pretty='%h %-GS'", "log --show-signature", "show", "show HEAD",
+    "show --stat", "show -s", "show HEAD:.env", "show HEAD:./.env", "show :.env", "show HEAD:README.md",
+    "show HEAD:docs/secret.md", "blame README.md", "blame .env", "blame docs/secret.md", "cat-file -p HEAD:.env",
+    "cat-file -p HEAD", "ls-files", "ls-files -s", "ls-tree HEAD", "grep .", "grep SECRET", "branch", "branch -a",
+    "branch -vv", "tag", "stash list", "stash show -p", "describe --always", "rev-parse HEAD", "rev-list HEAD",
+    "shortlog -s HEAD", "reflog", "remote -v", "config --get user.name", "config --list", "config -l",
+    "diff --no-index README.md link.txt", "diff --no-index src linkdir", "diff --ext-diff", "diff --textconv",
+    "log --textconv -p", "for-each-ref", "worktree list", "submodule status", "diff --submodule=diff", "diff -- .env",
+    "log -L1,3:.env", "diff --check", "diff --word-diff", "diff --numstat", "check-attr -a README.md",
+    "check-ignore x", "count-objects", "diff-tree -p HEAD", "diff-index -p HEAD~1", "diff-files -p", "show-ref",
+    "name-rev HEAD", "var -l", "merge-base HEAD HEAD~1", "archive HEAD", "format-patch --stdout HEAD~1",
+    "whatchanged -p", "log -S SECRET -p", "bisect log", "notes list", "cherry HEAD~1", "range-diff HEAD~1 HEAD HEAD",
+    "fsck", "help status", "log --follow -p README.md",
+)  # fmt: skip
+GIT_FRONT = (
+    "git", "git", "git", "git --no-pager", "git -P", "git -C src", "git -C sub", "git -C ..", "git --git-dir=.git",
+    "git -C .",
+)  # fmt: skip
+EDITS = (
+    "cp README.md x", "mv src lib", "cp -r linkdir copy", "mv linkdir other", "cp link.txt copy.txt", "mkdir -p new/a",
+    "touch x", "rm a.txt", "ln -s ../out more", "sed -i s/a/b/ README.md", "cp evil .venv/bin/head",
+    "mv evil .venv/bin/ls", "touch HEAD", "mkdir objects refs", "cp evil.cfg config", "cp -r bare/. .",
+    "mv bare/HEAD bare/config bare/objects bare/refs .", "cp evil.cfg .git/config", "cp -P link.txt kept",
+    "cp -a linkdir kept", "mv link.txt inner/", "mv inner x && mv x inner", "echo x > new.txt", "echo x > link.txt",
+    "echo x > linkdir/new", "echo x >> ../out/secret.txt", "cp README.md linkdir/", "mv README.md ../out/",
+    "touch linkdir/x", "rm link.txt", "rm -r linkdir/", "mkdir linkdir/x", "cp README.md ~/x", "cp .env x",
+    "cat > new.txt <<'EOF'\n$(cat ../out/secret.txt)\nEOF", "cat > link.txt <<'EOF'\nx\nEOF", "tee ~/x <<'EOF'\nx\nEOF",
+    "cat > sums <<'EOF'\n00000000000000000000000000000000  ../out/SECRETNAME\nEOF\nmd5sum -c sums", "touch ~/x",
+    "cat >> ~/.bashrc <<'EOF'\nx\nEOF", "cp docs/secret.md x", "mv docs papers", "cp -r docs papers",
+    "mv .env env", "cp -r . ../out/all",
+)  # fmt: skip
+JOINTS = (
+    " && ", "; ", " || ", " | ", " & ", "\n", " && ", "; ",
+)  # fmt: skip
+TAILS = (
+    "", "", "", " 2>/dev/null", " | head -50", " | sort", " < link.txt", " < l*", " 2>&1", " > out.txt", " | cat",
+    " | xargs cat", " <<'EOF'\nlink.txt\n../out/secret.txt\nEOF", " <<'EOF' | xargs cat\nlink.txt\nEOF\n",
+    " <<'EOF' | sh\ncat ../out/secret.txt\nEOF", " <<EOF\n$(cat ../out/secret.txt)\nEOF", " < ~/notes.txt",
+)  # fmt: skip
+FRONTS = (
+    "", "", "", "", "LC_ALL=C ", "timeout 5 ", "nice ", "command ", "time ", "/usr/bin/", "stdbuf -oL ",
+    "GIT_PAGER=cat ",
+)  # fmt: skip
+
+
+def commands(random: Random) -> Iterator[str]:
+    """Endless: one to four commands, most of which nobody should allow."""
+    makers: tuple[Callable[[], str], ...] = (
+        lambda: random.choice(CDS),
+        lambda: reader(random),
+        lambda: reader(random),
+        lambda: f"{random.choice(GIT_FRONT)} {random.choice(GIT)}",
+        lambda: random.choice(EDITS),
+    )
+    while True:
+        count = random.choice((1, 1, 2, 2, 3, 4))
+        text = random.choice(makers)()
+        for _ in range(count - 1):
+            text += random.choice(JOINTS) + random.choice(makers)()
+        yield text
+
+
+def reader(random: Random) -> str:
+    words = [random.choice(OPERANDS) for _ in range(random.choice((0, 1, 1, 1, 2)))]
+    return " ".join([random.choice(FRONTS) + random.choice(READERS), *words]) + random.choice(TAILS)
+
+
+def write(root: Path, text: str, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+class Ground:
+    """One hostile tree, and everything around it."""
+
+    def __init__(self, root: Path, hostile: str) -> None:
+        self.root, self.inside, self.home = root, root / "in", root / "home"
+        self.mark = root / "notes" / "ran"
+        self.path = f"{SYSTEM_PATH}:{self._ripgrep(root / 'tools')}"
+        write(root, "SECRET-OUT", "out/secret.txt", "out/SECRETNAME.txt", "out/README.md", "SECRETNAME.txt")
+        write(root, "SECRET-HOME", "home/notes.txt", "home/.ssh/id_rsa", "home/SECRETNAME")
+        write(self.inside, "x = 1", "README.md", "src/main.py", "docs/guide.md", "a.txt")
+        write(self.inside, "SECRET-DENIED", ".env", "docs/secret.md")
+        write(root, "", "notes/none")
+        canary_file = self.program(root / "notes" / "canary")
+        self._link()
+        self._repository(self.inside, hostile, canary_file)
+        self._repository(self.inside / "sub", "config", canary_file)
+        git(self.inside, "clone", "-q", "--bare", ".", "bare")
+        write(
+            self.inside,
+            f"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = {canary_file}",
+            "evil.cfg",
+            "bare/config",
+        )
+        shutil.copy(canary_file, self.inside / "evil")
+        if hostile == "path":
+            for name in ("wc", "cat", "git", "ls", "touch", "nice"):
+                self.program(self.inside / ".venv" / "bin" / name)
+            self.path = f"{self.inside}/.venv/bin:{self.path}"
+        (self.inside / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            # Git refuses to work in a repository of another user.
+            subprocess.run(["chown", "-R", canary.NOBODY, str(self.inside), str(self.mark.parent)], check=True)
+        subprocess.run(["chmod", "-R", "a+rwX", str(root)], check=True)
+        self.template = root.parent / f"{root.name}-template"
+        subprocess.run(["cp", "-a", str(self.inside), str(self.template)], check=True)
+        self.before, self.around = self.state(self.inside), self.state_around()
+        self.shell = [*canary.isolation(), shutil.which("bash") or "/bin/bash", "--norc", "--noprofile", "-c"]
+        self.environment = {"PATH": self.path, "HOME": str(self.home), "LC_ALL": "C.UTF-8"}
+
+    def _ripgrep(self, tools: Path) -> Path:
+        """A folder with the ripgrep that comes with Parley."""
+        tools.mkdir()
+        found = shutil.which("rg", path=str(Path(sys.executable).parent)) or shutil.which("rg")
+        if found:
+            shutil.copy(os.path.realpath(found), tools / "rg")
+        return tools
+
+    def program(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n: > {self.mark}\n")
+        path.chmod(0o755)
+        return path
+
+    def _link(self) -> None:
+        links = {
+            "link.txt": "../out/secret.txt", "linkdir": "../out", "src/leak.py": "../../out/secret.txt", "inner": "src",
+            "proc": "/proc/self", "deep/a/b": "../../..", "loop": "loop",
+        }  # fmt: skip
+        for name, target in links.items():
+            (self.inside / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.inside / name).symlink_to(target)
+
+    def _repository(self, folder: Path, hostile: str, program: Path) -> None:
+        write(folder, "x = 1", "README.md")
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", "one")
+        write(folder, "x = 2", "README.md")
+        git(folder, "commit", "-q", "-a", "-m", "two")
+        write(folder, "x = 3", "README.md")
+        HOSTILE[hostile](folder, program)
+
+    def state(self, folder: Path) -> list[tuple[str, int, int]]:
+        # Git refreshes its index when it reads; what it says stays the same.
+        found = [Path(at, name) for at, folders, names in os.walk(folder) for name in (*names, *folders)]
+        kept = [path for path in found if ".git" not in path.parts]
+        return sorted((str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in kept)
+
+    def state_around(self) -> list[tuple[str, int, int]]:
+        return self.state(self.root / "out") + self.state(self.home)
+
+    def run(self, command: str) -> bytes:
+        self.mark.unlink(missing_ok=True)
+        process = subprocess.run(
+            ["timeout", "-k", "1", str(LIMIT_SECONDS), *self.shell, command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self.inside,
+            env=self.environment,
+            start_new_session=True,
+            check=False,
+        )
+        return process.stdout
+
+    def restore(self) -> None:
+        shutil.rmtree(self.inside)
+        subprocess.run(["cp", "-a", str(self.template), str(self.inside)], check=True)
+        self.before = self.state(self.inside)
+
+
+def git(cwd: Path, *words: str) -> None:
+    identity = ("-c", "user.name=Me", "-c", "user.email=me@example.com", "-c", "safe.directory=*")
+    subprocess.run(["git", *identity, *words], cwd=cwd, check=True, capture_output=True)
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def configure(folder: Path, program: Path) -> None:
+    append(folder / ".git" / "config", f"[core]\n\tfsmonitor = {program}\n\tpager = {program}\n")
+    append(folder / ".git" / "config", f"[diff]\n\texternal = {program}\n[alias]\n\tst = !{program}\n")
+
+
+def select_driver(folder: Path, program: Path) -> None:
+    append(folder / ".git" / "config", f'[diff "d"]\n\ttextconv = {program}\n[filter "f"]\n\tclean = {program}\n')
+    append(folder / ".git" / "info" / "attributes", "* diff=d filter=f\n")
+
+
+def hook(folder: Path, program: Path) -> None:
+    for name in ("post-index-change", "fsmonitor-watchman", "reference-transaction", "pre-commit"):
+        shutil.copy(program, folder / ".git" / "hooks" / name)
+
+
+def include(folder: Path, program: Path) -> None:
+    (folder / "more.cfg").write_text(f"[core]\n\tfsmonitor = {program}\n")
+    append(folder / ".git" / "config", "[include]\n\tpath = ../more.cfg\n")
+
+
+def move_away(folder: Path, program: Path) -> None:
+    configure(folder, program)
+    (folder / ".git").rename(folder / "store")
+    (folder / ".git").write_text("gitdir: store\n")
+
+
+HOSTILE: dict[str, Callable[[Path, Path], None]] = {
+    "none": lambda folder, program: None,
+    "path": lambda folder, program: None,
+    "config": configure,
+    "driver": select_driver,
+    "hooks": hook,
+    "include": include,
+    "gitdir": move_away,
+}
+
+
+@dataclass
+class Summary:
+    generated: int = 0
+    allowed: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+
+
+def broken_promises(ground: Ground, mode: str, output: bytes) -> Iterator[str]:
+    leaked = [leak.decode() for leak in LEAKS if leak in output]
+    if leaked:
+        yield f"the output has {leaked[0]}"
+    if ground.mark.exists():
+        yield "a program of the tree ran"
+    if ground.state_around() != ground.around:
+        yield "something changed outside the working directory"
+    if mode == "default" and ground.state(ground.inside) != ground.before:
+        yield "something changed in the working directory"
+
+
+def run(count: int, seed: int) -> Summary:
+    """Judge `count` commands, spread over the trees and modes, and run those that are allowed."""
+    summary = Summary()
+    was = dict(os.environ)
+    try:
+        for number, hostile in enumerate(HOSTILE):
+            with tempfile.TemporaryDirectory(prefix="trees-") as root:
+                Path(root).chmod(0o755)
+                run_tree(Path(root), hostile, count // len(HOSTILE), Random(seed * 100 + number), summary)
+    finally:
+        os.environ.clear()
+        os.environ.update(was)
+    return summary
+
+
+def run_tree(root: Path, hostile: str, count: int, random: Random, summary: Summary) -> None:
+    (root / "ground").mkdir()
+    ground = Ground(root / "ground", hostile)
+    os.environ.update(ground.environment)
+    judges = {mode: judge_of(ground, mode) for mode in MODES}
+    for number, command in zip(range(count), commands(random), strict=False):
+        mode = MODES[number % len(MODES)]
+        summary.generated += 1
+        if judges[mode].check("Bash", {"command": command}).decision != "allow":
+            continue
+        summary.allowed[f"{hostile}, {mode}"] += 1
+        output = ground.run(command)
+        summary.broken += [
+            f"{promise} ({hostile}, {mode}): {command!r}" for promise in broken_promises(ground, mode, output)
+        ]
+        if ground.state(ground.inside) != ground.before or ground.state_around() != ground.around:
+            ground.restore()
+            judges = {mode: judge_of(ground, mode) for mode in MODES}
+            ground.around = ground.state_around()
+
+
+def judge_of(ground: Ground, mode: str) -> PermissionChecker:
+    options = CliOptions(permission_mode=mode, disallowed_tools=DENY, setting_sources=())
+    judge = PermissionChecker(options, str(ground.inside), lambda text: None)
+    judge.check("Bash", {"command": "true"})
+    return judge
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=30_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    summary = run(arguments.count, arguments.seed)
+    seconds = time.monotonic() - started
+    sys.stdout.write(
+        f"{summary.generated:,} commands judged, {sum(summary.allowed.values()):,} allowed and run, "
+        f"{len(summary.broken)} broken promises, {seconds:.0f} s\n"
+    )
+    for name, allowed in summary.allowed.items():
+        sys.stdout.write(f"  {name}: {allowed:,}\n")
+    for broken in summary.broken[:40]:
+        sys.stdout.write(f"{broken}\n")
+    return 1 if summary.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

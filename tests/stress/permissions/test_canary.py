@@ -1,0 +1,114 @@
+"""A thousand allowed commands in a real bash; tests/stress/permissions/canary.py runs as many as you like."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from parley.permissions.shell import CommandLine, parse_strict
+from tests.stress.permissions import canary, canary_links, canary_trees
+
+pytestmark = pytest.mark.skipif(
+    not shutil.which("bash") or not canary.isolation(), reason="no bash, or no way to cage it"
+)
+
+
+@pytest.fixture
+def ground() -> Iterator[canary.Ground]:
+    """Not in pytest's own folder, which the shell without rights could not enter."""
+    with tempfile.TemporaryDirectory(prefix="canary-") as root:
+        yield canary.Ground(Path(root))
+
+
+def test_no_allowed_command_runs_the_canary_writes_or_gets_other_words_than_were_judged() -> None:
+    summary = canary.run(count=1_000, seed=1)
+
+    assert summary.broken == []
+    assert summary.allowed == {"contexts": 500, "everyday": 500}
+    assert summary.programs > 500
+
+
+def test_no_allowed_command_in_a_hostile_tree_leaks_runs_or_changes_anything() -> None:
+    summary = canary_trees.run(count=1_000, seed=1)
+
+    assert summary.broken == []
+    assert summary.generated >= 990
+    assert sum(summary.allowed.values()) > 20
+
+
+@pytest.mark.parametrize(
+    ("hostile", "command", "promise"),
+    [
+        ("none", "cat link.txt", "the output has SECRET-OUT"),
+        ("none", "ls -L linkdir", "the output has SECRETNAME"),
+        ("none", "cd && cat notes.txt", "the output has SECRET-HOME"),
+        ("none", "git log -p", "the output has SECRET-DENIED"),
+        ("config", "git status", "a program of the tree ran"),
+        ("driver", "git diff", "a program of the tree ran"),
+        ("hooks", "git status", "a program of the tree ran"),
+        ("include", "git status", "a program of the tree ran"),
+        ("gitdir", "git status", "a program of the tree ran"),
+        ("path", "wc README.md", "a program of the tree ran"),
+        ("none", "echo x > new.txt", "something changed in the working directory"),
+        ("none", "touch linkdir/new", "something changed outside the working directory"),
+    ],
+)
+def test_the_hostile_trees_show_what_a_wrong_decision_would_do(hostile: str, command: str, promise: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="trees-") as root:
+        Path(root).chmod(0o755)
+        place = Path(root) / "ground"
+        place.mkdir()
+        ground = canary_trees.Ground(place, hostile)
+
+        output = ground.run(command)
+
+        assert promise in list(canary_trees.broken_promises(ground, "default", output))
+
+
+@pytest.mark.parametrize("command", ["canary", "echo $(canary)", "ls\ncanary", "printf -v 'a[$(canary)]' 1"])
+def test_the_harness_sees_a_canary_that_ran(ground: canary.Ground, command: str) -> None:
+    ground.run(command)
+
+    assert ground.mark.exists()
+
+
+def test_the_harness_sees_a_file_that_was_written_and_words_that_nobody_judged(ground: canary.Ground) -> None:
+    line = parse_strict("ls a")
+    assert isinstance(line, CommandLine)
+
+    ground.run("ls b; echo x > c; echo x > ../out/kept")
+
+    assert list(canary.broken_promises(line, ground, canary.Summary())) == [
+        "something was written",
+        "a program got ('ls', 'b')",
+    ]
+
+
+@pytest.mark.parametrize("command", ["wc -l *.txt", "command wc -l *.txt", "timeout 5 nice wc -l ?.txt"])
+def test_a_pattern_may_become_file_names_behind_wrappers_too(ground: canary.Ground, command: str) -> None:
+    line = parse_strict(command)
+    assert isinstance(line, CommandLine)
+    assert canary.is_allowed(line)
+
+    ground.run(command)
+
+    assert [words[-3:] for words in ground.ran()][-1] == ("wc", "-l", "a.txt")
+    assert list(canary.broken_promises(line, ground, canary.Summary())) == []
+
+
+def test_the_seed_decides_every_command() -> None:
+    for generator in canary.GENERATORS.values():
+        first, second = generator(Random(3)), generator(Random(3))
+        assert [next(first) for _ in range(200)] == [next(second) for _ in range(200)]
+
+
+def test_no_reader_that_is_allowed_prints_what_is_outside() -> None:
+    summary = canary_links.run(count=150, seed=1)
+
+    assert summary.broken == []
+    assert summary.allowed == 150

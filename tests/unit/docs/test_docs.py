@@ -1,0 +1,99 @@
+"""What the pages show is what runs: code in the guide is from programs that the tests run, the reference is current."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import gen_api
+import gen_hooks
+import gen_permissions
+import gen_protocol
+import pages
+import pytest
+
+from tests.helpers import paths
+
+ROOT = paths.ROOT
+GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"<!-- (\w+\.py) -->\n```python\n(.*?)\n```", GUIDE, re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+@pytest.mark.parametrize(("name", "code"), SNIPPETS, ids=[f"{name}-{at}" for at, (name, _) in enumerate(SNIPPETS)])
+def test_a_snippet_is_in_a_program_that_runs(name: str, code: str) -> None:
+    source = (ROOT / "examples" / name).read_text(encoding="utf-8")
+
+    assert [part for part in code.split("\n\n\n") if part not in source] == []
+
+
+def test_the_guide_has_no_other_code() -> None:
+    assert GUIDE.count("```python") == len(SNIPPETS) > 15
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(listed)
+
+
+def test_the_readme_shows_the_first_example_and_programs_that_can_be_run() -> None:
+    shown = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    official, ours = shown
+    compile(official, "README.md", "exec")
+
+    assert "from claude_agent_sdk import" in official
+    assert ours in (ROOT / "examples" / "ask.py").read_text(encoding="utf-8")
+
+
+def test_every_example_is_in_the_guide() -> None:
+    programs = {path.name for path in (ROOT / "examples").glob("*.py")}
+
+    assert programs == {name for name, _ in SNIPPETS}
+
+
+GENERATORS = [gen_api.pages, gen_hooks.pages, gen_permissions.pages, gen_protocol.pages]
+
+
+@pytest.mark.parametrize("generate", GENERATORS, ids=lambda generate: generate.__module__)
+def test_generated_pages_are_current(generate: Callable[[], dict[str, str]]) -> None:
+    for page, text in generate().items():
+        assert (ROOT / page).read_text(encoding="utf-8") == text, "run `make docs`"
+
+
+def test_every_generator_is_checked() -> None:
+    scripts = {path.stem for path in (ROOT / "scripts").glob("gen_*.py")}
+
+    assert scripts == {generate.__module__ for generate in GENERATORS}
+
+
+def test_a_generated_part_that_the_page_does_not_have_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        pages.fill("docs/hooks.md", {"nowhere": ""})
+
+
+def test_a_generator_writes_its_pages_and_names_those_that_are_not_current(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generated = {"docs/one.md": "one\n", "docs/two.md": "two\n"}
+
+    assert pages.main(generated, [], tmp_path) == 0
+    assert pages.main(generated, ["--check"], tmp_path) == 0
+    (tmp_path / "docs/two.md").write_text("edited by hand\n")
+    assert pages.main(generated, ["--check"], tmp_path) == 1
+    assert capsys.readouterr().err == "docs/two.md is not current; run `make docs`\n"
+
+
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md")
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    links = LINK.findall(path.read_text(encoding="utf-8"))
+
+    assert [link for link in links if not (path.parent / link).exists()] == []

@@ -1,0 +1,122 @@
+"""One server's life on a clock that the test moves: what is wished of it while the last wish is still being done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parley.mcp.base import ConnectionLost, McpTimeouts, ServerSpec, ServerTransport
+from parley.mcp.server import McpServer
+from parley.protocol.base import Json
+from tests.helpers.virtual_time import played
+
+FACTS = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
+TOOL = {"name": "one", "inputSchema": {"type": "object"}}
+
+
+class Slow:
+    """A wire whose end takes its time."""
+
+    living = 0
+
+    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
+        self._take = take
+        Slow.living += 1
+
+    async def send(self, message: Json) -> None:
+        if "id" in message:
+            result = FACTS if message["method"] == "initialize" else {"tools": [TOOL]}
+            self._take({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    async def close(self) -> None:
+        await asyncio.sleep(5)
+        Slow.living -= 1
+
+    def stderr_tail(self) -> str:
+        return ""
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def changed(self, server: McpServer) -> None:
+        self.heard.append(server.status)
+
+    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+        return {}
+
+    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+        pass
+
+
+async def connected() -> tuple[McpServer, Ears]:
+    async def wire() -> ServerTransport:
+        return Slow()
+
+    Slow.living, ears = 0, Ears()
+    server = McpServer(ServerSpec(name="far", kind="stdio", source="user"), wire, ears, McpTimeouts(), {})
+    await server.reconnect()
+    return server, ears
+
+
+@pytest.mark.parametrize(
+    ("wishes", "status"),
+    [
+        (["disable", "enable"], "connected"),
+        (["enable", "disable"], "disabled"),
+        (["reconnect", "disable"], "disabled"),
+        (["disable", "reconnect", "enable", "disable", "enable"], "connected"),
+        (["reconnect", "close"], "disabled"),
+        (["close", "reconnect"], "disabled"),
+    ],
+)
+def test_the_last_wish_counts_and_nothing_is_left_behind(wishes: list[str], status: str) -> None:
+    async def wish() -> tuple[Any, ...]:
+        server, _ = await connected()
+        tasks = []
+        for name in wishes:
+            tasks.append(asyncio.create_task(getattr(server, name)()))
+            await asyncio.sleep(1)
+        await asyncio.gather(*tasks)
+        found = server.status, len(server.tools), Slow.living
+        await server.close()
+        return *found, Slow.living
+
+    _, found = played(wish())
+    there = int(status == "connected")
+    assert found == (status, there, there, 0)
+
+
+def test_a_wish_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:
+    async def wish() -> tuple[Any, ...]:
+        server, ears = await connected()
+        waiting = asyncio.create_task(server.reconnect())
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.sleep(30)
+        found = server.status, len(server.tools), Slow.living, ears.heard
+        await server.close()
+        return found
+
+    _, found = played(wish())
+    assert found == ("connected", 1, 1, ["pending", "connected", "pending", "connected"])
+
+
+def test_nobody_waits_on_for_a_server_that_was_removed() -> None:
+    async def remove() -> str:
+        async def wire() -> ServerTransport:
+            return await asyncio.Event().wait()  # type: ignore[return-value]  # never
+
+        server = McpServer(ServerSpec(name="far", kind="stdio", source="user"), wire, Ears(), McpTimeouts(), {})
+        waiting = asyncio.create_task(server.reconnect())
+        await asyncio.sleep(1)
+        await server.close()
+        await waiting
+        return server.reason
+
+    seconds, reason = played(remove())
+    assert (seconds, reason) == (1, "it was removed")

@@ -1,0 +1,167 @@
+"""memory_search and memory_read: what they find, how they show it, and what they say when there is nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from parley.memory.base import EntrySource, Summary
+from parley.memory.database import MemoryDatabase
+from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
+from parley.memory.recall import LocalRecall
+from parley.memory.summaries import Summaries
+from parley.memory.tools import MemoryRead, MemorySearch
+from parley.protocol.base import Json
+from parley.stores.base import Entry, Store
+from parley.stores.files.entry_codec import EntryContext as LineContext
+from parley.stores.files.folder import FolderStore
+from parley.stores.sql.sqlite import SqliteStore
+from parley.tools.base import InvalidInput
+from tests.helpers.tools import Desk
+
+ID = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def filled(store: Store, session_id: str, *texts: str) -> None:
+    log = store.create(session_id)
+    for seq, text in enumerate(texts):
+        kind = "assistant" if seq % 2 else "user"
+        content = [{"type": "text", "text": text}]
+        message: Json = {"type": kind, "uuid": f"u{seq}", "message": {"role": kind, "content": content}}
+        log.append(Entry(seq=seq, kind=kind, at="2026-11-16T03:00:00.000Z", message=message))
+    log.close()
+
+
+@pytest.fixture(params=["sqlite", "folder"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
+    about = LineContext(cwd=str(tmp_path), version="0")
+    complaints: list[str] = []
+    store: Store = SqliteStore(tmp_path / "agent.db", about)
+    if request.param == "folder":
+        store = FolderStore(tmp_path / "logs", about, complaints.append)
+    filled(store, ID, "The ferry to Bergen leaves at noon.", "Noted.", "What of the ferry?", "It was about ferries.")
+    filled(store, OTHER, "Another ferry, to Galway, leaves at nine.")
+    database = MemoryDatabase(tmp_path / "agent.db")
+    tree = KnowledgeTree(database, lambda: "2026-11-16T03:00:00.000Z")
+    tree.create(EntryDraft(slug="trips", title="Trips", body="All of them."))
+    source = EntrySource(session=ID, seq=0, uuid="u0")
+    draft = EntryDraft(slug="ferry", title="The ferry", body="To Bergen.", parent="trips", links=("trips",))
+    tree.create(replace(draft, sources=(source,)))
+    summaries = Summaries(database, lambda: "2026-11-16T03:00:00.000Z")
+    parts = [Summary(session=ID, order=1, first=at, last=at + 1, text=f"Part {at} of a ferry.") for at in (0, 2)]
+    summaries.add([*parts, Summary(session=ID, order=2, first=0, last=3, text="The whole of it.")])
+    made = Desk(tmp_path)
+    made.context.open_memory = lambda: LocalRecall(database, lambda: store, ID)
+    return made
+
+
+def test_a_search_finds_knowledge_summaries_and_what_was_said(desk: Desk) -> None:
+    found = desk.call(MemorySearch(), query="When does the ferry to Bergen leave?")
+
+    assert found.detail["entries"] == ["ferry"]
+    assert found.detail["messages"][0] == {"session_id": ID, "seq": 0}
+    assert len(found.detail["summaries"]) == 2
+    assert "- ferry (The ferry): To Bergen." in str(found.content)
+    assert f"- #0 user, 2026-11-16T03:00, session {ID}: The ferry to Bergen leaves at noon." in str(found.content)
+    assert OTHER not in str(found.content)
+
+
+def test_other_sessions_are_looked_through_if_that_is_wanted(desk: Desk) -> None:
+    found = desk.call(MemorySearch(), query="ferry Galway", everywhere=True)
+
+    assert {"session_id": OTHER, "seq": 0} in found.detail["messages"]
+
+
+def test_what_the_model_sees_anyway_comes_last(desk: Desk) -> None:
+    desk.context.in_view = lambda: {(ID, 0)}
+
+    found = desk.call(MemorySearch(), query="ferry Bergen", limit=1)
+
+    assert [hit["seq"] for hit in found.detail["messages"]] == [2]
+
+
+def test_nothing_found_is_told(desk: Desk) -> None:
+    assert desk.call(MemorySearch(), query="zeppelin").content == "Nothing was found. Try other words, or fewer."
+
+
+def test_an_entry_is_shown_with_its_place_and_its_sources(desk: Desk) -> None:
+    assert desk.call(MemoryRead(), slug="ferry").content == "\n".join(
+        [
+            "# The ferry",
+            "slug ferry, version 1, of 2026-11-16",
+            "below trips",
+            "see also trips",
+            f"from #0 of {ID}",
+            "",
+            "To Bergen.",
+        ]
+    )
+    assert "above ferry (The ferry)" in str(desk.call(MemoryRead(), slug="trips").content)
+
+
+def test_messages_are_shown_word_for_word(desk: Desk) -> None:
+    expected = "[#0 user]\nThe ferry to Bergen leaves at noon.\n\n[#1 assistant]\nNoted."
+
+    for spelled in ("0-1", "#0 – #1", "0..1"):
+        assert desk.call(MemoryRead(), messages=spelled).content == expected
+    assert desk.call(MemoryRead(), messages="1").content == "[#1 assistant]\nNoted."
+
+
+def test_messages_of_another_session_are_shown_by_its_id(desk: Desk) -> None:
+    shown = desk.call(MemoryRead(), messages="0", session=OTHER).content
+
+    assert shown == "[#0 user]\nAnother ferry, to Galway, leaves at nine."
+    assert "No conversation found" in desk.refusal(MemoryRead(), messages="0", session="nobody")
+
+
+def test_what_is_too_much_says_where_to_go_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parley.memory.tools.MOST_CHARS", 60)
+
+    shown = str(desk.call(MemoryRead(), messages="0-3").content)
+
+    assert shown.startswith("[#0 user]\nThe ferry")
+    assert shown.endswith("[There is more from #1 on: ask for it by that number.]")
+
+
+def test_a_summary_is_shown_with_those_it_stands_for(desk: Desk) -> None:
+    assert desk.context.open_memory is not None
+    whole = next(each for each in desk.context.open_memory().search("whole", 9).summaries if each.order == 2)
+
+    shown = str(desk.call(MemoryRead(), summary=whole.id).content)
+
+    assert [line for line in shown.split("\n") if not line.startswith("[")] == [
+        "The whole of it.",
+        "",
+        "Part 0 of a ferry.",
+        "",
+        "Part 2 of a ferry.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("input", "says"),
+    [
+        ({"slug": "nobody"}, "There is no entry 'nobody'"),
+        ({"summary": 99}, "There is no summary 99"),
+        ({"messages": "77"}, "Nothing was said from #77 to #77"),
+        ({"messages": "first"}, "must be a number or two"),
+        ({}, "exactly one of"),
+        ({"slug": "ferry", "summary": 1}, "exactly one of"),
+    ],
+)
+def test_what_is_not_there_is_said(desk: Desk, input: Json, says: str) -> None:
+    assert says in desk.refusal(MemoryRead(), **input)
+
+
+def test_a_number_that_no_database_takes_is_refused(desk: Desk) -> None:
+    with pytest.raises(InvalidInput, match="summary"):
+        desk.call(MemoryRead(), summary=10**23)
+
+
+def test_where_there_is_no_memory_that_is_said(desk: Desk) -> None:
+    desk.context.open_memory = None
+
+    assert "has no memory" in desk.refusal(MemorySearch(), query="x")

@@ -1,0 +1,170 @@
+"""The built-in puppet: what each directive makes it say."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.models.accumulator import MessageAccumulator
+from parley.models.fake.offline import GREETING, Offline, plan_turn
+from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn
+from parley.protocol.base import Json
+from tests.helpers.models import asking, assistant, counting, flaw, heard, refusal, run, text, user
+
+READ: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
+
+
+def result(content: str | list[Json]) -> Json:
+    return {"type": "tool_result", "tool_use_id": "t1", "content": content}
+
+
+def to(prompt: str) -> ScriptedTurn:
+    """What the puppet answers to a first prompt."""
+    return plan_turn([user(prompt)])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "turn"),
+    [
+        ("say Hello there.", ScriptedTurn(text="Hello there.")),
+        ("say one\nsay two", ScriptedTurn(text="one\ntwo")),
+        ("think Hm.\nsay Yes.", ScriptedTurn(thinking="Hm.", text="Yes.")),
+        ("think a\nthink b", ScriptedTurn(thinking="a\nb", text="Done.")),
+        ('call Read {"file_path": "a"}', ScriptedTurn(tools=[ScriptedCall(name="Read", input={"file_path": "a"})])),
+        ("call Read", ScriptedTurn(tools=[ScriptedCall(name="Read", input={})])),
+        ("call A {}\ncall B {}", ScriptedTurn(tools=[ScriptedCall(name="A"), ScriptedCall(name="B")])),
+        ("say Look.\ncall A", ScriptedTurn(text="Look.", tools=[ScriptedCall(name="A")])),
+        ("show", ScriptedTurn(text="(no tool has given anything yet)")),
+        ("wait 1.5\nsay late", ScriptedTurn(text="late", delay_ms=1500)),
+        ("wait 1\nwait 2", ScriptedTurn(text="Done.", delay_ms=3000)),
+        ("fail 529 busy", ScriptedTurn(error=ScriptedError(status=529, type="overloaded_error", message="busy"))),
+        (
+            "fail 401",
+            ScriptedTurn(error=ScriptedError(status=401, type="authentication_error", message="asked to fail")),
+        ),
+        ("fail 403", ScriptedTurn(error=ScriptedError(status=403, type="permission_error", message="asked to fail"))),
+        ("fail 429", ScriptedTurn(error=ScriptedError(status=429, type="rate_limit_error", message="asked to fail"))),
+        ("fail 418 tea", ScriptedTurn(error=ScriptedError(status=418, type="api_error", message="tea"))),
+        (
+            "wait 2\nsay never said\nfail 500",
+            ScriptedTurn(error=ScriptedError(status=500, message="asked to fail"), delay_ms=2000),
+        ),
+        ("  say   with spaces  ", ScriptedTurn(text="with spaces")),
+        ("Dear puppet,\nsay Hi.\nThank you.", ScriptedTurn(text="Hi.")),
+    ],
+)
+def test_each_directive_does_what_it_says(prompt: str, turn: ScriptedTurn) -> None:
+    assert to(prompt) == turn
+
+
+@pytest.mark.parametrize(
+    ("prompt", "turn"),
+    [
+        ('call Read {"broken": ', ScriptedTurn(tools=[ScriptedCall(name="Read", input='{"broken":')])),
+        ("call Read [1]", ScriptedTurn(tools=[ScriptedCall(name="Read", input="[1]")])),
+        ("wait soon\nsay Hi.", ScriptedTurn(text="Hi.")),
+        ("wait -5\nsay Hi.", ScriptedTurn(text="Hi.")),
+        ("wait nan\nsay Hi.", ScriptedTurn(text="Hi.")),
+        ("fail badly", ScriptedTurn(error=ScriptedError(status=None, message="badly"))),
+        ("fail ² times", ScriptedTurn(error=ScriptedError(status=None, message="² times"))),
+    ],
+)
+def test_a_malformed_directive_is_played_as_far_as_it_goes(prompt: str, turn: ScriptedTurn) -> None:
+    assert to(prompt) == turn
+
+
+@pytest.mark.parametrize("prompt", ["What is in this folder?", "", "say", "call", "sayings", "SAY hi", "wait"])
+def test_a_prompt_without_directives_is_answered_honestly(prompt: str) -> None:
+    assert to(prompt) == ScriptedTurn(text=GREETING + prompt)
+    assert GREETING.startswith("This is Parley's offline model: no key, no network, and no mind of its own.")
+
+
+def test_a_conversation_without_a_prompt_is_answered_honestly() -> None:
+    assert plan_turn([]) == ScriptedTurn(text=GREETING)
+
+
+def test_the_parts_of_a_prompt_are_played_one_a_call() -> None:
+    prompt = user("think Hm.\ncall A\ncall B\nshow\ncall C\nsay Ready.")
+    first = assistant({**READ, "name": "A"}, {**READ, "name": "B"})
+    results = user([result("a!"), result([text("b!")])])
+    second = assistant(text("a!\nb!"), {**READ, "name": "C"})
+
+    assert [
+        plan_turn([prompt]),
+        plan_turn([prompt, first, results]),
+        plan_turn([prompt, first, results, second, user([result("c!")])]),
+        plan_turn([prompt, first, results, second, user([result("c!")]), assistant(text("Ready."))]),
+    ] == [
+        ScriptedTurn(thinking="Hm.", tools=[ScriptedCall(name="A"), ScriptedCall(name="B")]),
+        ScriptedTurn(text="a!\nb!", tools=[ScriptedCall(name="C")]),
+        ScriptedTurn(text="Ready."),
+        ScriptedTurn(text="Done."),
+    ]
+
+
+def test_what_follows_a_failure_is_a_part_of_its_own() -> None:
+    prompt = user("fail 500\nsay Recovered.")
+
+    assert plan_turn([prompt, assistant(text("x"))]) == ScriptedTurn(text="Recovered.")
+
+
+def test_show_repeats_only_what_came_behind_the_prompt() -> None:
+    before = [user("call A"), assistant(READ), user([result("old")]), assistant(text("Done."))]
+
+    assert plan_turn([*before, user("show")]) == ScriptedTurn(text="(no tool has given anything yet)")
+
+
+def test_directives_in_a_tool_result_are_not_followed() -> None:
+    assert plan_turn([user("call A"), assistant(READ), user([result("say Gotcha.\ncall Evil")])]) == ScriptedTurn(
+        text="Done."
+    )
+
+
+def test_the_next_prompt_counts_also_where_it_stands_behind_tool_results() -> None:
+    stopped = [user("call A\nsay Never."), assistant(READ)]
+
+    assert plan_turn([*stopped, user([result("a"), text("[Request interrupted by user]"), text("say Next.")])]) == (
+        ScriptedTurn(text="Next.")
+    )
+
+
+def test_a_prompt_that_failed_is_not_played_again_with_the_next_one() -> None:
+    assert plan_turn([user([text("fail 500"), text("say Next.")])]) == ScriptedTurn(text="Next.")
+
+
+def test_a_prompt_of_an_image_alone_is_answered_honestly() -> None:
+    assert plan_turn([user("say a"), assistant(text("a")), user([{"type": "image", "source": {}}])]) == (
+        ScriptedTurn(text=GREETING)
+    )
+
+
+def test_the_answer_comes_as_a_stream() -> None:
+    growing = MessageAccumulator()
+    model = Offline(counting("id"))
+    for event in run(heard(model, asking(user('say Look.\ncall Read {"a": 1}'), model="offline"))):
+        growing.feed(event)
+
+    assert (growing.id, growing.model, growing.stop_reason, growing.finished) == (
+        "msg_id2",
+        "offline",
+        "tool_use",
+        True,
+    )
+    assert [block.json for block in growing.blocks] == [
+        text("Look."),
+        {"type": "tool_use", "id": "toolu_id1", "name": "Read", "input": {"a": 1}},
+    ]
+    run(model.close())
+
+
+def test_a_failure_comes_as_the_api_would_tell_it() -> None:
+    assert run(refusal(Offline(counting()), asking(user("fail 404 no such thing")))) == flaw(
+        "no such thing", status=404, kind="api_error"
+    )
+
+
+def test_what_the_engine_adds_for_the_model_is_no_prompt() -> None:
+    note = {"type": "text", "text": "<mcp-server name='git'>\nThe MCP server 'git' is not there.\n</mcp-server>"}
+    asked = {"role": "user", "content": [{"type": "text", "text": "say Hi."}, note]}
+
+    assert plan_turn([asked]).text == "Hi."
+    assert plan_turn([{"role": "user", "content": "say Hi."}, {"role": "user", "content": [note]}]).text == "Hi."

@@ -1,0 +1,71 @@
+"""What a tape may look like, and what is said of one that does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parley.errors import UsageError
+from parley.models.recording.format import read_recording
+from tests.helpers.models import user
+
+HEAD = b'{"type":"tape","version":1}\n'
+ASKED = (
+    b'{"type":"request","number":1,"messages":[{"role":"user","content":"a"}],"system":[{"type":"text","text":"s"}]}\n'
+)
+MORE = b'{"type":"request","number":2,"kept":1,"messages":[{"role":"user","content":"b"}]}\n'
+TOLD = b'{"type":"event","number":1,"at_ms":3,"data":{"type":"message_stop"}}\n'
+END = b'{"type":"end","number":1}\n'
+
+
+def tape(folder: Path, *lines: bytes) -> Path:
+    path = folder / "tape.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def test_a_request_is_read_with_what_it_has_in_common_with_the_one_before(tmp_path: Path) -> None:
+    first, second = read_recording(tape(tmp_path, HEAD, ASKED, TOLD, END, MORE)).exchanges
+
+    assert second.request.messages == [user("a"), user("b")]
+    assert second.request.system == first.request.system == [{"type": "text", "text": "s"}]
+    assert [(at_ms, event.type) for at_ms, event in first.events] == [(3, "message_stop")]
+    assert (first.end is not None, second.end) == (True, None)
+
+
+def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
+    assert read_recording(tape(tmp_path, HEAD, ASKED, TOLD[:-20])).exchanges[0].events == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "is no tape: it is empty"),
+        ([b"[[turn]]\n"], "is no tape: line 1"),
+        ([ASKED], "is no tape: its first line does not say so"),
+        ([b'{"type":"tape","version":9}\n', ASKED], "has version 9, and only version 1 can be played"),
+        ([HEAD], "has no request on it"),
+        ([HEAD, ASKED, b"{]\n", END], "is broken: line 3: "),
+        ([HEAD, ASKED, b'"\xff"\n', END], "is broken: line 3: "),
+        ([HEAD, ASKED, b'{"type":"song"}\n'], "is broken: line 3: "),
+        ([HEAD, ASKED, ASKED], "is broken: line 3: request 1 is there twice"),
+        ([HEAD, TOLD], "is broken: line 2: there is no request 1"),
+        ([HEAD, ASKED, END, TOLD], "is broken: line 4: request 1 has ended already"),
+        ([HEAD, ASKED, HEAD], "is broken: line 3: a second first line"),
+        ([HEAD, MORE], "is broken: line 2: request 2 keeps 1 messages of 0"),
+        ([HEAD, ASKED, b'{"type":"event","number":1,"data":{"no":1}}\n'], "is broken: line 3: "),
+    ],
+)
+def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[bytes], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_recording(tape(tmp_path, *lines))
+
+    assert said in str(raised.value)
+    assert str(tmp_path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_tape_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_recording(tmp_path / "none")

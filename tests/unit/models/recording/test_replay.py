@@ -1,0 +1,73 @@
+"""A tape is played only to the conversation it is of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from parley.errors import ModelError
+from parley.models.recording.format import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader
+from parley.models.recording.replay import Replay
+from tests.helpers.models import asking, heard, refusal, run, user
+from tests.helpers.virtual_time import played
+
+STOP = msgspec.Raw(b'{"type":"message_stop"}')
+
+
+def tape(folder: Path, *prompts: str) -> Path:
+    """A tape with one request a prompt; the answers end at once."""
+    lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
+    for number, prompt in enumerate(prompts, 1):
+        lines += [
+            RecordedRequest(number=number, messages=[user(prompt)]),
+            RecordedEvent(number=number, at_ms=20_000, data=STOP),
+            RecordedEnd(number=number, at_ms=20_000),
+        ]
+    path = folder / "tape.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_path: Path) -> None:
+    model = Replay(tape(tmp_path, "Hi"))
+
+    assert run(refusal(model, asking(user("Ho")))) == vars(
+        ModelError(
+            f"the tape {tmp_path}/tape.jsonl is of another conversation: "
+            "messages[0].content[0].text is 'Hi' on the tape and 'Ho' here",
+            kind="tape_departed",
+        )
+    )
+
+
+def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
+    model = Replay(tape(tmp_path, "one", "two"))
+    run(heard(model, asking(user("one"))))
+
+    with pytest.raises(
+        ModelError, match=r"the conversation part ways at request 2: .* is 'two' on the tape and '2' here"
+    ):
+        run(heard(model, asking(user("2"))))
+
+
+def test_a_tape_that_is_over_says_so(tmp_path: Path) -> None:
+    model = Replay(tape(tmp_path, "one"))
+    run(heard(model, asking(user("one"))))
+
+    with pytest.raises(ModelError, match="is over: it has 1 requests, and this is one more"):
+        run(heard(model, asking(user("one"))))
+
+
+def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
+    model = Replay(tape(tmp_path, "one"), in_order=True)
+
+    assert [event.type for event in run(heard(model, asking(user("whatever"))))] == ["message_stop"]
+
+
+@pytest.mark.parametrize(("pace", "seconds"), [(0, 0), (1, 20), (0.5, 10)])
+def test_a_tape_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
+    took, _ = played(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
+
+    assert round(took) == seconds

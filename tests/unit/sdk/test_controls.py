@@ -1,0 +1,51 @@
+"""Every method that asks something of the engine sends the request that the protocol has for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parley import Client, Options
+from tests.helpers.sdk import run
+from tests.session.sdk.test_transport import Played
+
+REQUESTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "interrupt": ((), {"subtype": "interrupt"}),
+    "set_permission_mode": (("plan",), {"subtype": "set_permission_mode", "mode": "plan"}),
+    "set_model": (("m",), {"subtype": "set_model", "model": "m"}),
+    "set_max_thinking_tokens": ((9,), {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": 9}),
+    "rewind_files": (("u", True), {"subtype": "rewind_files", "user_message_id": "u", "dry_run": True}),
+    "get_mcp_status": ((), {"subtype": "mcp_status"}),
+    "reconnect_mcp_server": (("s",), {"subtype": "mcp_reconnect", "serverName": "s"}),
+    "toggle_mcp_server": (("s", False), {"subtype": "mcp_toggle", "serverName": "s", "enabled": False}),
+    "mcp_call": (("t", {"a": 1}), {"subtype": "mcp_call", "tool": "t", "arguments": {"a": 1}}),
+    "mcp_read_resource": (("s", "u"), {"subtype": "mcp_read_resource", "serverName": "s", "uri": "u"}),
+    "stop_task": (("t",), {"subtype": "stop_task", "task_id": "t"}),
+    "background_tasks": (("t",), {"subtype": "background_tasks", "tool_use_id": "t"}),
+    "get_task_output": (("t",), {"subtype": "get_task_output", "task_id": "t"}),
+    "get_context_usage": ((), {"subtype": "get_context_usage"}),
+    "get_settings": ((), {"subtype": "get_settings"}),
+    "apply_flag_settings": (({"a": 1},), {"subtype": "apply_flag_settings", "settings": {"a": 1}}),
+    "list_permission_rules": ((), {"subtype": "list_permission_rules"}),
+    "read_file": (("/f", 9), {"subtype": "read_file", "path": "/f", "max_bytes": 9}),
+    "seed_read_state": (("/f", 1.5), {"subtype": "seed_read_state", "path": "/f", "mtime": 1.5}),
+    "cancel_async_message": (("u",), {"subtype": "cancel_async_message", "message_uuid": "u"}),
+    "reload_skills": ((), {"subtype": "reload_skills"}),
+    "reload_plugins": ((), {"subtype": "reload_plugins"}),
+    "reload_output_styles": ((), {"subtype": "reload_output_styles"}),
+    "supported_models": ((), {"subtype": "list_models"}),
+    "session_cost": ((), {"subtype": "get_session_cost"}),
+}
+
+
+def test_a_request_is_what_the_protocol_calls_it() -> None:
+    transport = Played()
+
+    async def play() -> None:
+        async with Client(Options(), transport) as client:
+            for name, (given, _) in REQUESTS.items():
+                await getattr(client, name)(*given)
+
+    run("asyncio", play)
+
+    _, *asked = [line["request"] for line in transport.written]
+    assert asked == [request for _, request in REQUESTS.values()]

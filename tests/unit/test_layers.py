@@ -1,0 +1,338 @@
+"""Who may import whom (design, section 1), read off the syntax trees.
+
+Down only; across families only `base`; varieties only from compose; nothing impure in protocol.
+Imports inside functions and under TYPE_CHECKING count, and so does a string that names one
+of our modules: compose has its rows as strings, and nobody else may have such rows.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import paths
+
+SOURCE = paths.SOURCE
+FAMILIES = frozenset(
+    {"tools", "models", "permissions", "hooks", "stores", "workspace", "transports", "mcp", "memory", "settings"}
+    | {"telemetry"}
+)
+LAYERS = (
+    {"__init__", "__main__", "types", "_errors"},
+    {"cli", "sdk", "gateway", "testing"},
+    {"compose"},
+    {"engine"},
+    FAMILIES,
+    {"host", "observer", "_threads"},
+    {"protocol"},
+    {"errors", "version"},
+)
+RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
+DIALECTS = "parley.protocol.dialects"
+
+# Parts of a family that are no variety: words and rules that its users share with it. Each has its reason.
+SHARED = {
+    "parley.memory.outline": "the tree at a glance: pure, and the same for a model and a person",
+    "parley.mcp.naming": "the names of what servers offer: whoever lists or judges them needs it",
+    "parley.mcp.content": "what servers give, as models read it: pure",
+    "parley.mcp.server": "one server's life: the same over every wire",
+    "parley.models.catalog": "what a model's name stands for: whoever names a model needs it",
+    "parley.models.endpoint": "where a backend is: settings find it, adapters use it",
+    "parley.models.prices": "the price list: the ledger multiplies with it",
+    "parley.models.accumulator": "how events become blocks: the other half of the vocabulary in base",
+    "parley.models.event_synthesis": "how blocks become events: the same the other way round",
+    "parley.models.faults.catalog": "what can go wrong: servers spoil their answers as adapters see them",
+    "parley.models.fake.script": "the format of scripts: test servers play the same files",
+    "parley.models.http.sse": "how events are cut from bytes: servers and adapters read alike",
+    "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
+    "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
+    "parley.tools.registry": "all tools of a session behind their names: the engine takes them from there",
+    "parley.tools.selection": "the names tools go by: whoever names a tool needs it",
+    "parley.tools.delegation.calls": "what a model says to hand work on: the engine does it",
+    "parley.tools.read_tracker": "what the model has seen of which file: a host may show it one, too",
+    "parley.stores.export": "sessions between stores: the same for all",
+    "parley.stores.search_text": "what was said in an entry: pure",
+    "parley.stores.files.transcript_lines": "which lines an entry adds to a transcript, and its final figures: pure",
+    "parley.stores.selection": "which store the options name: pure",
+    "parley.hooks.output": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
+    "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
+    "parley.protocol.dialects.detect": "which dialect a line is in: whoever hears the first one needs it",
+    "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
+    "parley.workspace.search_path": "where commands find programs: who judges and who runs must search alike",
+    "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
+    "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",
+    "parley.workspace.syscalls": "calls of the system that Python has no name for: whoever needs one",
+    "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
+    "parley.workspace.process.output": "what a command writes: the words of processes",
+    "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
+}
+
+# Imports that break the design and are to go, by the folder that has them; the reason says how.
+OWED: dict[tuple[str, str], str] = {}
+
+# Imports that the rules forbid and we want all the same.
+ALLOWED = {
+    ("parley.cli.run", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.cli.run", "parley.transports.reader"): "a door is the one who knows what it stands on",
+    (
+        "parley.sdk.runtime.connection",
+        "parley.protocol.dialects.stream_json",
+    ): "the client's own language; compose loads the engine",
+    ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
+    ("parley.sdk.launch.in_process", "parley.transports.memory"): "a door is the one who knows what it stands on",
+    ("parley.testing.source", "parley.models.fake.scripted"): "the server is the scripted model behind HTTP",
+    ("parley.testing.source", "parley.models.recording.replay"): "or a tape",
+    ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",
+    ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
+    ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
+}
+
+IMPURE = frozenset(
+    [
+        "asyncio",
+        "os",
+        "sys",
+        "time",
+        "random",
+        "pathlib",
+        "logging",
+        "socket",
+        "subprocess",
+        "threading",
+        "multiprocessing",
+        "concurrent",
+        "select",
+        "signal",
+        "io",
+        "tempfile",
+        "shutil",
+        "glob",
+        "datetime",
+        "uuid",
+        "secrets",
+        "http",
+        "urllib",
+        "ssl",
+        "sqlite3",
+        "platform",
+        "getpass",
+        "locale",
+        "httpx2",
+    ]
+)
+IMPURE_CALLS = frozenset({"open", "print", "input", "__import__", "exec", "eval"})
+MODULE_NAME = re.compile(r"(parley(?:\.\w+)+)(?::\w+)?")
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name."""
+    found = {}
+    for path in sorted((SOURCE / "parley").rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def unit(module: str) -> str:
+    """The part of the package a module belongs to: its top folder, or its own name."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of everything that is imported, wherever it stands."""
+    package = module if module in MODULES and MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, name.name) for name in names)
+            case ast.ImportFrom(module=source, names=names, level=level):
+                above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+                start = ".".join([*above, *([source] if source else [])])
+                for name in names:
+                    inner = f"{start}.{name.name}"
+                    yield node.lineno, inner if inner in MODULES else start
+            case ast.Constant(value=str(text)) if named := MODULE_NAME.fullmatch(text):
+                if named[1] in MODULES:
+                    yield node.lineno, named[1]
+
+
+def objection(module: str, imported: str) -> str | None:
+    """What is wrong with this import; None if nothing."""
+    mine, other = unit(module), unit(imported)
+    if mine not in RANK or other not in RANK:
+        return f"{mine if mine not in RANK else other} is in no layer: give it a place in LAYERS"
+    if (module, imported) in ALLOWED or (mine, imported) in OWED:
+        return None
+    if mine != "compose" and is_variety(imported) and folder(module) != folder(imported):
+        return "a variety, which only compose may know"
+    across_families = mine in FAMILIES and other in FAMILIES
+    if mine == other or across_families or RANK[mine] < RANK[other]:
+        return None
+    return f"{other} is not below {mine}"
+
+
+def folder(module: str) -> str:
+    """The family a module belongs to."""
+    return DIALECTS if module.startswith(DIALECTS) else unit(module)
+
+
+def is_variety(module: str) -> bool:
+    """Whether a module is one of many behind an interface."""
+    in_family = unit(module) in FAMILIES or module.startswith(f"{DIALECTS}.")
+    return in_family and not module.endswith(".base") and module not in SHARED
+
+
+def violations(module: str, source: str) -> list[tuple[int, str, str]]:
+    """Line, imported module and objection of every import that breaks the rules."""
+    ours = [(line, name) for line, name in imports(module, ast.parse(source)) if name.split(".")[0] == "parley"]
+    return sorted({(line, name, found) for line, name in ours if (found := objection(module, name))})
+
+
+def impurities(module: str, source: str) -> list[tuple[int, str]]:
+    """Line and name of everything impure in a module of the protocol, its part as a script left out."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not is_script(node)]
+    impure = [(line, name) for line, name in imports(module, tree) if name.split(".")[0] in IMPURE]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    named = [(call.lineno, call.func.id) for call in calls if isinstance(call.func, ast.Name)]
+    return sorted(impure + [(line, f"{name}()") for line, name in named if name in IMPURE_CALLS])
+
+
+def is_script(node: ast.stmt) -> bool:
+    """Whether a statement is what runs when the module is started as a program."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_imports_only_what_it_may(module: str) -> None:
+    path = MODULES[module]
+
+    assert [
+        f"{path.relative_to(SOURCE.parent)}:{line}: {module} may not import {imported}: {found}"
+        for line, imported, found in violations(module, path.read_text(encoding="utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if unit(name) == "protocol"])
+def test_the_protocol_is_pure(module: str) -> None:
+    path = MODULES[module]
+
+    assert [
+        f"{path.relative_to(SOURCE.parent)}:{line}: {name}"
+        for line, name in impurities(module, path.read_text(encoding="utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize("module", [name for name in SHARED if unit(name) == "models"])
+def test_what_the_models_share_does_not_lead_to_an_adapter(module: str) -> None:
+    found = imports(module, ast.parse(MODULES[module].read_text(encoding="utf-8")))
+
+    assert [f"line {line}: {name}" for line, name in found if name.startswith("parley.") and is_variety(name)] == []
+
+
+@pytest.mark.parametrize(("module", "imported"), ALLOWED)
+def test_an_exception_that_nobody_uses_is_taken_out_of_the_table(module: str, imported: str) -> None:
+    found = imports(module, ast.parse(MODULES[module].read_text(encoding="utf-8")))
+
+    assert imported in {name for _, name in found}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("parley.engine.x", "from parley.models.base import Model"),
+        ("parley.engine.x", "from parley.models import catalog, base"),
+        ("parley.engine.x", "from parley.engine import turn"),
+        ("parley.engine.x", "from . import turn\nfrom .turn import Turn\nfrom ..protocol import base"),
+        ("parley.tools.x", "from parley.workspace.base import Files\nimport parley.tools.shell.bash"),
+        ("parley.models.x", "from parley.models.fake.scripted import play"),
+        (
+            "parley.compose",
+            "from parley.models.fake.offline import Offline\nROWS = {'a': 'parley.stores.files.claude:Claude'}",
+        ),
+        ("parley.compose", "import parley.protocol.dialects.stream_json"),
+        ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.hub import Hub"),
+        ("parley.cli.run", "from parley.transports.stdio import Stdio"),
+        ("parley.protocol.connection", "from parley.protocol.dialects.base import Dialect"),
+        ("parley.__main__", "from parley.cli.main import run"),
+        ("parley.host", "import msgspec, asyncio\n'parley.no.module'\n'see parley.models.fake.offline'"),
+    ],
+)
+def test_what_the_design_allows_is_no_violation(module: str, source: str) -> None:
+    assert violations(module, source) == []
+
+
+VARIETY = "a variety, which only compose may know"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        (
+            "parley.engine.x",
+            "from parley.models.fake.offline import Offline",
+            [(1, "parley.models.fake.offline", VARIETY)],
+        ),
+        ("parley.engine.x", "from parley.models.fake import offline", [(1, "parley.models.fake.offline", VARIETY)]),
+        (
+            "parley.engine.x",
+            "def f():\n    import parley.stores.files.claude",
+            [(2, "parley.stores.files.claude", VARIETY)],
+        ),
+        (
+            "parley.engine.x",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from parley.compose import Composer",
+            [(3, "parley.compose", "compose is not below engine")],
+        ),
+        ("parley.engine.x", "ROW = 'parley.models.fake.offline:Offline'", [(1, "parley.models.fake.offline", VARIETY)]),
+        ("parley.engine.x", "from ..models.fake.offline import Offline", [(1, "parley.models.fake.offline", VARIETY)]),
+        ("parley.engine.x", "from parley.settings import sources", [(1, "parley.settings.sources", VARIETY)]),
+        ("parley.stores.x", "from parley.tools.shell.bash import Bash", [(1, "parley.tools.shell.bash", VARIETY)]),
+        (
+            "parley.stores.x",
+            "from parley.engine.clock import iso",
+            [(1, "parley.engine.clock", "engine is not below stores")],
+        ),
+        ("parley.cli.x", "from parley.stores.memory import Memory", [(1, "parley.stores.memory", VARIETY)]),
+        (
+            "parley.cli.x",
+            "from parley.testing import model_server",
+            [(1, "parley.testing.model_server", "testing is not below cli")],
+        ),
+        ("parley.protocol.x", "from parley.host import Host", [(1, "parley.host", "host is not below protocol")]),
+        (
+            "parley.protocol.x",
+            "from parley.protocol.dialects.stream_json import StreamJson",
+            [(1, "parley.protocol.dialects.stream_json", VARIETY)],
+        ),
+        (
+            "parley.errors",
+            "from parley.version import __version__",
+            [(1, "parley.version", "version is not below errors")],
+        ),
+        ("parley.compose", "from parley.cli import run", [(1, "parley.cli.run", "cli is not below compose")]),
+        (
+            "parley.helpers.x",
+            "import parley.errors",
+            [(1, "parley.errors", "helpers is in no layer: give it a place in LAYERS")],
+        ),
+    ],
+)
+def test_what_the_design_forbids_is_found_with_its_line(
+    module: str, source: str, expected: list[tuple[int, str, str]]
+) -> None:
+    assert violations(module, source) == expected
+
+
+def test_what_is_impure_is_found_wherever_it_stands() -> None:
+    source = "import re, os.path\ndef f():\n    from time import time\n    return open('x')\n"
+    script = "if __name__ == '__main__':\n    import sys\n    print(sys.argv)\n"
+
+    assert impurities("parley.protocol.x", source + script) == [(1, "os.path"), (3, "time"), (4, "open()")]

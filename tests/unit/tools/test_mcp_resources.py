@@ -1,0 +1,72 @@
+"""What MCP servers have to read, by way of the context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parley.errors import ToolError
+from parley.protocol.base import Json
+from parley.tools.base import ToolOutput
+from parley.tools.mcp_resources import ListMcpResources, ReadMcpResource
+from tests.helpers.tools import Desk
+
+
+class Shelf:
+    """A server whose resources are in memory."""
+
+    def __init__(self, **texts: str) -> None:
+        self._texts = texts
+
+    async def resources(self) -> list[Json]:
+        return [{"uri": f"mem://{name}", "name": name} for name in self._texts]
+
+    async def read(self, uri: str) -> list[Json]:
+        name = uri.removeprefix("mem://")
+        if name not in self._texts:
+            raise ToolError(f"no resource {uri}")
+        return [{"uri": uri, "mimeType": "text/plain", "text": self._texts[name]}]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    desk.context.resources = {"one": Shelf(a="alpha"), "two": Shelf(b="beta")}
+    return desk
+
+
+def test_all_servers_are_listed_or_one(desk: Desk) -> None:
+    a, b = ({"uri": f"mem://{name}", "name": name, "server": server} for name, server in (("a", "one"), ("b", "two")))
+    assert desk.call(ListMcpResources()).detail == [a, b]
+    listed = desk.call(ListMcpResources(), server="two")
+    assert listed == ToolOutput(content='[{"uri":"mem://b","name":"b","server":"two"}]', detail=[b])
+
+
+def test_a_resource_is_read(desk: Desk) -> None:
+    contents = [{"uri": "mem://a", "mimeType": "text/plain", "text": "alpha"}]
+    assert desk.call(ReadMcpResource(), server="one", uri="mem://a").detail == {"contents": contents}
+
+
+def test_where_there_are_no_servers_there_are_no_resources(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.call(ListMcpResources()) == ToolOutput(content="There are no resources.", detail=[])
+    assert "Servers with resources: none." in desk.refusal(ReadMcpResource(), server="one", uri="mem://a")
+
+
+def test_what_is_not_there_is_refused(desk: Desk) -> None:
+    assert "one, two" in desk.refusal(ListMcpResources(), server="three")
+    assert desk.refusal(ReadMcpResource(), server="one", uri="mem://b") == "no resource mem://b"
+
+
+class Broken(Shelf):
+    async def resources(self) -> list[Json]:
+        raise ToolError("the shelf fell down")
+
+
+def test_a_server_that_fails_does_not_hide_what_others_have(desk: Desk) -> None:
+    desk.context.resources["three"] = Broken()
+    listed = desk.call(ListMcpResources())
+    assert [one["name"] for one in listed.detail] == ["a", "b"]
+    assert str(listed.content).endswith("]\nthe shelf fell down")
+    assert desk.refusal(ListMcpResources(), server="three") == "the shelf fell down"
