@@ -34,12 +34,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parley.tools.bash import script
-
 from parley.permissions.shell import CommandLine, SimpleCommand, is_allowed_by, is_read_only, parse_strict
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.wrappers import unwrap
+from parley.tools.shell.bash import script
 from tests.stress.permissions import canary_contexts, canary_everyday
 
 GENERATORS = {"contexts": canary_contexts.commands, "everyday": canary_everyday.commands}

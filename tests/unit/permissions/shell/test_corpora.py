@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parley.cli.judge import Judge
 
+from parley.cli.commands.permission_check import PermissionChecker
 from parley.permissions.shell import CommandLine, find_denied, is_allowed_by, is_read_only, is_unresolved, parse_strict
 from parley.protocol.options import CliOptions
 from tests.helpers import paths
@@ -31,14 +31,14 @@ def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_pat
     """By the whole decision, in a fresh repository, with the rules of the row and no others."""
     everyday = rows("everyday.jsonl")
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    judges: dict[tuple[str, ...], Judge] = {}
+    judges: dict[tuple[str, ...], PermissionChecker] = {}
     asked: list[str] = []
     for row in everyday:
         rules = tuple(f"Bash({pattern})" for pattern in row["allow"])
         if rules not in judges:
             options = CliOptions(permission_mode="default", allowed_tools=rules, setting_sources=())
-            judges[rules] = Judge(options, str(tmp_path), lambda text: None)
-        if judges[rules].judge("Bash", {"command": row["command"]}).decision != "allow":
+            judges[rules] = PermissionChecker(options, str(tmp_path), lambda text: None)
+        if judges[rules].check("Bash", {"command": row["command"]}).decision != "allow":
             asked.append(row["command"])
 
     assert len(everyday) >= 150
