@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.helpers", "tests.stress", "tests.compat")
 
 HERE = Path(__file__).parent
+# Far more than any test needs: a test that hangs fails, and says where.
+LIMIT_SECONDS = 120
 TIERS = ("unit", "session", "process", "compat", "stress")
 
 # How long an example takes says nothing about what it shows: machines have other work to do.
@@ -32,6 +36,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """The first folder is the tier."""
     tier = item.path.relative_to(HERE).parts[0]
     item.add_marker(tier)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test on an event loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+
+    async def bounded() -> None:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await test(**given)
+
+    asyncio.run(bounded())
+    return True
 
 
 @pytest.fixture

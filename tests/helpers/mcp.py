@@ -47,7 +47,7 @@ def config(**servers: Json) -> tuple[str, ...]:
     return (json.dumps({"mcpServers": servers}),)
 
 
-def visit(
+async def visit(
     folder: Path,
     turns: str,
     talk: Callable[[Room], Awaitable[None]],
@@ -56,14 +56,11 @@ def visit(
 ) -> Room:
     """A session with these options; the room remembers all lines."""
 
-    async def bounded() -> Room:
-        room = Room(folder, turns, **options)
-        room.environment |= environment or {}
-        async with asyncio.timeout(PATIENCE_SECONDS), room:
-            await talk(room)
-        return room
-
-    return asyncio.run(bounded())
+    room = Room(folder, turns, **options)
+    room.environment |= environment or {}
+    async with asyncio.timeout(PATIENCE_SECONDS), room:
+        await talk(room)
+    return room
 
 
 async def one_turn(room: Room) -> None:

@@ -14,7 +14,6 @@ The engine may say more in between, but never more results than the talk shows.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ TALKS = sorted(paths.TRANSCRIPTS.glob("*.talk"))
 
 
 @pytest.mark.parametrize("path", TALKS, ids=lambda path: path.stem)
-def test_the_talk_goes_as_written(path: Path, tmp_path: Path) -> None:
-    asyncio.run(play(path.read_text(), tmp_path))
+async def test_the_talk_goes_as_written(path: Path, tmp_path: Path) -> None:
+    await play(path.read_text(), tmp_path)
 
 
 async def play(text: str, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -14,10 +13,10 @@ from tests.process.sdk.test_lifecycle import fake_engine
 from tests.stress.sdk import mutated_lines
 
 
-def test_whatever_an_engine_writes_only_typed_errors_are_raised(caplog: pytest.LogCaptureFixture) -> None:
+async def test_whatever_an_engine_writes_only_typed_errors_are_raised(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "parley.sdk")
 
-    found = asyncio.run(mutated_lines.run(5_000, seed=7))
+    found = await mutated_lines.run(5_000, seed=7)
 
     assert {"Unreadable", "Unknown", "ResultMessage"} <= set(found)
 

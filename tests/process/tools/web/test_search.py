@@ -119,14 +119,11 @@ def test_a_backend_that_is_busy_may_be_asked_later(desk: Desk) -> None:
 # The endpoint.
 
 
-def search(desk: Desk, answer: Answer, **input: Any) -> tuple[ToolOutput, Loopback]:
-    async def bounded() -> tuple[ToolOutput, Loopback]:
-        async with asyncio.timeout(60), loopback(answer) as server:
-            desk.context.web = Web(search_url=server.url + "/find?q={query}&n=5")
-            call = read_input(WebSearch(), {"query": "black & white", **input})
-            return await WebSearch().run(call, desk.context, desk.reach), server
-
-    return asyncio.run(bounded())
+async def search(desk: Desk, answer: Answer, **input: Any) -> tuple[ToolOutput, Loopback]:
+    async with asyncio.timeout(60), loopback(answer) as server:
+        desk.context.web = Web(search_url=server.url + "/find?q={query}&n=5")
+        call = read_input(WebSearch(), {"query": "black & white", **input})
+        return await WebSearch().run(call, desk.context, desk.reach), server
 
 
 def answering(*urls: str) -> Answer:
@@ -134,9 +131,9 @@ def answering(*urls: str) -> Answer:
     return whole(200, json.dumps({"results": hits}).encode(), {"content-type": "application/json"})
 
 
-def test_the_persons_endpoint_is_asked_where_the_backend_cannot_search(desk: Desk) -> None:
+async def test_the_persons_endpoint_is_asked_where_the_backend_cannot_search(desk: Desk) -> None:
     backend(desk, ModelError("no tools here", status=400))
-    result, server = search(desk, answering("https://a.com/x"))
+    result, server = await search(desk, answering("https://a.com/x"))
     assert server.heard[0].line == "GET /find?q=black%20%26%20white&n=5 HTTP/1.1"
     [part] = result.detail["results"]
     assert part["content"] == [{"title": "T https://a.com/x", "url": "https://a.com/x", "snippet": "S https://a.com/x"}]
@@ -154,8 +151,8 @@ URLS = ("https://a.com/x", "https://www.a.com/y", "https://nota.com/z", "https:/
         ({"blocked_domains": ["a.com", "b.org"]}, URLS[2:3]),
     ],
 )
-def test_the_endpoints_pages_are_sifted_by_whole_domains(desk: Desk, wishes: Json, kept: tuple[str, ...]) -> None:
-    result, _ = search(desk, answering(*URLS), **wishes)
+async def test_the_endpoints_pages_are_sifted_by_whole_domains(desk: Desk, wishes: Json, kept: tuple[str, ...]) -> None:
+    result, _ = await search(desk, answering(*URLS), **wishes)
     assert [hit["url"] for hit in result.detail["results"][0]["content"]] == list(kept)
 
 
@@ -169,9 +166,9 @@ def test_the_endpoints_pages_are_sifted_by_whole_domains(desk: Desk, wishes: Jso
         (whole(200, b'{"results": [{"title": "no url"}]}', {}), "cannot be read"),
     ],
 )
-def test_an_endpoint_that_does_not_answer_as_it_must_is_told(desk: Desk, answer: Answer, words: str) -> None:
+async def test_an_endpoint_that_does_not_answer_as_it_must_is_told(desk: Desk, answer: Answer, words: str) -> None:
     with pytest.raises(ToolError, match=words):
-        search(desk, answer)
+        await search(desk, answer)
 
 
 def test_an_endpoint_that_takes_no_query_is_told_at_the_start(tmp_path: Path) -> None:
@@ -185,7 +182,7 @@ def test_no_command_sees_the_endpoint_which_may_carry_a_key() -> None:
     assert "secret" not in str(seen)
 
 
-def test_endless_snippets_are_cut(desk: Desk) -> None:
+async def test_endless_snippets_are_cut(desk: Desk) -> None:
     hits = [{"title": "t" * 5000, "url": f"https://a.com/{n}", "snippet": "s" * 100_000} for n in range(50)]
-    result, _ = search(desk, whole(200, json.dumps({"results": hits}).encode(), {}))
+    result, _ = await search(desk, whole(200, json.dumps({"results": hits}).encode(), {}))
     assert len(str(result.content)) < 40_000

@@ -93,20 +93,17 @@ def test_every_sum_is_the_same_whatever_breaks(tmp_path: Path, given: list[tuple
     check(asyncio.run(talk()))
 
 
-def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) -> None:
+async def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) -> None:
     long = "[[turn]]\nevent_delay_ms = 5\nusage = { input_tokens = 7 }\ntext = '" + "word " * 400 + "'\n"
 
-    async def talk() -> list[Json]:
-        async with room_of(tmp_path, long + script([({"input_tokens": 3}, None, "text")])) as room:
-            room.prompt("go")
-            await room.until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
-            await room.ask("interrupt")
-            aborted = await room.hear("result")
-            room.prompt("again")
-            await room.hear("result")
-        assert aborted["terminal_reason"] == "aborted_streaming"
-        return room.lines
-
-    lines = asyncio.run(talk())
+    async with room_of(tmp_path, long + script([({"input_tokens": 3}, None, "text")])) as room:
+        room.prompt("go")
+        await room.until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
+        await room.ask("interrupt")
+        aborted = await room.hear("result")
+        room.prompt("again")
+        await room.hear("result")
+    assert aborted["terminal_reason"] == "aborted_streaming"
+    lines = room.lines
     check(lines)
     assert [line["usage"]["input_tokens"] for line in lines if line["type"] == "result"] == [7, 3]

@@ -35,7 +35,7 @@ def started(room: Room) -> list[Json]:
     return [line for line in room.told("system") if line["subtype"] == "task_started"]
 
 
-def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_path: Path) -> None:
+async def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_path: Path) -> None:
     script = FIRST + SEND % ("more", "t2", "ann", "TWO") + TEXT % ("goes on", "Sent.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told.")
 
@@ -47,7 +47,7 @@ def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_pa
         assert [sent["result"], told["result"]] == ["Sent.", "All told."]
         assert told["origin"]["kind"] == "task-notification"
 
-    room = visit(tmp_path, script, talk)
+    room = await visit(tmp_path, script, talk)
     assert lines_of(room) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
     first, second = started(room)
     assert first["task_id"] == second["task_id"]
@@ -59,8 +59,8 @@ def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_pa
 
 
 @pytest.mark.parametrize("store", ["claude", "folder", "sqlite:all.db"])
-def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> None:
-    first = visit(tmp_path, FIRST, saying("go"), store=store)
+async def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> None:
+    first = await visit(tmp_path, FIRST, saying("go"), store=store)
     agent_id = started(first)[0]["task_id"]
     script = SEND % ("more", "t2", agent_id, "TWO") + TEXT % ("goes on", "Sent.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told.")
@@ -70,7 +70,7 @@ def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> N
         await room.hear("result")
         assert (await room.hear("result"))["result"] == "All told."
 
-    room = visit(tmp_path, script, talk, resume=first.session.id, store=store)
+    room = await visit(tmp_path, script, talk, resume=first.session.id, store=store)
     assert [line["task_id"] for line in started(room)] == [agent_id]
     kept = room.session.config.storage.list_agents()
     assert [(agent.id, agent.meta["agentType"]) for agent in kept] == [(agent_id, "general-purpose")]
@@ -103,7 +103,7 @@ def test_an_agent_of_an_engine_that_was_killed_goes_on_and_knows_that_its_call_w
     assert said[2]["content"][0]["is_error"] is True
 
 
-def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path: Path) -> None:
+async def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path: Path) -> None:
     wait = "while ! test -e go.txt; do sleep 0.02; done; echo insub"
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
     script += f'[[turn]]\nwhen = "ONE"\ntools = [{{ name = "Bash", id = "t9", input = {{ command = "{wait}" }} }}]\n'
@@ -118,11 +118,11 @@ def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path: Path)
         (tmp_path / "go.txt").touch()
         assert (await room.hear("result"))["result"] == "All told."
 
-    room = visit(tmp_path, script, talk, skip_permissions=True)
+    room = await visit(tmp_path, script, talk, skip_permissions=True)
     assert lines_of(room) == ["user: ONE", "assistant: ", "user: ", "user: HURRY", "assistant: Hurried."]
 
 
-def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path) -> None:
+async def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path) -> None:
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
     script += '[[turn]]\nwhen = "ONE"\ntext = "First."\ndelay_ms = 300\n'
     script += SEND % ("launched", "t2", "ann", "MORE") + TEXT % ("is running", "Sent.")
@@ -132,33 +132,33 @@ def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path)
         room.prompt("go")
         assert [(await room.hear("result"))["result"] for _ in range(2)] == ["Sent.", "All told."]
 
-    room = visit(tmp_path, script, talk)
+    room = await visit(tmp_path, script, talk)
     assert lines_of(room) == ["user: ONE", "assistant: First.", "user: MORE", "assistant: Second."]
     assert len(started(room)) == 1
 
 
-def test_a_message_is_no_way_around_a_rule_about_agents(tmp_path: Path) -> None:
+async def test_a_message_is_no_way_around_a_rule_about_agents(tmp_path: Path) -> None:
     script = FIRST.replace('prompt = "ONE"', 'prompt = "ONE", subagent_type = "Plan"')
-    first = visit(tmp_path, script, saying("go"))
+    first = await visit(tmp_path, script, saying("go"))
     again = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("A rule stands against", "Well.")
     for rule in ("Agent(Plan)", "Task"):
-        room = visit(tmp_path, again, saying("more"), resume=first.session.id, disallowed_tools=(rule,))
+        room = await visit(tmp_path, again, saying("more"), resume=first.session.id, disallowed_tools=(rule,))
         assert results(room)[-1].startswith("A rule stands against agents of the type 'Plan'")
     asking = json.dumps({"permissions": {"ask": ["Agent(Plan)"]}})
-    room = visit(tmp_path, again, saying("more"), resume=first.session.id, settings=asking)
+    room = await visit(tmp_path, again, saying("more"), resume=first.session.id, settings=asking)
     assert results(room)[-1].startswith("A rule stands against agents of the type 'Plan'")
     assert started(room) == []
 
 
-def test_a_message_to_nobody_is_told_with_those_there_are(tmp_path: Path) -> None:
+async def test_a_message_to_nobody_is_told_with_those_there_are(tmp_path: Path) -> None:
     script = FIRST + SEND % ("more", "t2", "../../etc", "x") + TEXT % ("There is no agent", "Well.")
-    room = visit(tmp_path, script, saying("go", "more"))
+    room = await visit(tmp_path, script, saying("go", "more"))
     agent_id = started(room)[0]["task_id"]
     assert results(room)[-1] == f"There is no agent '../../etc' to send a message to. There are: {agent_id}."
 
 
-def test_without_the_tool_nobody_is_told_that_an_agent_can_go_on(tmp_path: Path) -> None:
-    room = visit(tmp_path, FIRST, saying("go"), disallowed_tools=("SendMessage",))
+async def test_without_the_tool_nobody_is_told_that_an_agent_can_go_on(tmp_path: Path) -> None:
+    room = await visit(tmp_path, FIRST, saying("go"), disallowed_tools=("SendMessage",))
     [told] = [line for line in room.told("user") if "agentId" in (line.get("tool_use_result") or ())]
     assert told["tool_use_result"]["canContinueAgent"] is False
     assert "SendMessage" not in text_of(told["message"]["content"][0]["content"])

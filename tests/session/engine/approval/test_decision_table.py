@@ -143,10 +143,10 @@ DOORS: list[Door] = [one_shot, streaming, resumed]
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("behavior", RULES, ids=lambda behavior: f"rule {behavior}")
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
-def test_every_door_decides_as_the_table_says(
+async def test_every_door_decides_as_the_table_says(
     tmp_path: Path, sample: Sample, behavior: Behavior | None, door: Door
 ) -> None:
     through = partial(door, tmp_path, sample, behavior)
-    found = {mode: asyncio.run(through(mode)) for mode in MODES}
+    found = {mode: await through(mode) for mode in MODES}
 
     assert found == {mode: verdict(sample, behavior, mode) for mode in MODES}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,7 +30,7 @@ def answered(request: Json, answer: Any) -> Json:
     return {"type": "control_response", "response": response}
 
 
-def talk(
+async def talk(
     folder: Path,
     turns: str,
     host: Callable[[Room], Awaitable[None]] | None = None,
@@ -41,17 +40,14 @@ def talk(
     """One turn in which the host does as it is told; the room remembers all lines."""
     given = {"permission_prompt_tool": "stdio", **options}
 
-    async def run() -> Room:
-        room = Room(folder, turns, **given)
-        room.environment |= environment or {}
-        async with room:
-            room.prompt("go")
-            if host is not None:
-                await host(room)
-            await room.hear("result")
-        return room
-
-    return asyncio.run(run())
+    room = Room(folder, turns, **given)
+    room.environment |= environment or {}
+    async with room:
+        room.prompt("go")
+        if host is not None:
+            await host(room)
+        await room.hear("result")
+    return room
 
 
 def answering(*answers: Any) -> Callable[[Room], Awaitable[None]]:
@@ -91,8 +87,8 @@ def records(room: Room) -> list[Json]:
 # The question.
 
 
-def test_a_question_says_all_that_a_person_needs(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
+async def test_a_question_says_all_that_a_person_needs(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
 
     assert asked(room) == [
         {
@@ -120,9 +116,9 @@ def test_a_question_says_all_that_a_person_needs(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
 
 
-def test_a_question_by_a_rule_names_the_rule(tmp_path: Path) -> None:
+async def test_a_question_by_a_rule_names_the_rule(tmp_path: Path) -> None:
     settings = '{"permissions": {"ask": ["Bash(touch:*)"]}}'
-    room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}), settings=settings)
+    room = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}), settings=settings)
 
     [question] = asked(room)
     assert question["matched_ask_rule"] == "Bash(touch:*)"
@@ -131,23 +127,23 @@ def test_a_question_by_a_rule_names_the_rule(tmp_path: Path) -> None:
     assert "permission_suggestions" not in question
 
 
-def test_a_question_about_a_danger_says_that_no_is_the_better_answer(tmp_path: Path) -> None:
+async def test_a_question_about_a_danger_says_that_no_is_the_better_answer(tmp_path: Path) -> None:
     call = "{ name = 'Bash', id = 't1', input = { command = 'rm -rf /' } }"
-    room = talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}), allowed_tools=("Bash",))
+    room = await talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}), allowed_tools=("Bash",))
 
     [question] = asked(room)
     assert (question["decision_reason_type"], question["default_to_no"]) == ("safetyCheck", True)
 
 
-def test_a_question_says_whether_the_kind_of_tool_alone_is_its_reason(tmp_path: Path) -> None:
+async def test_a_question_says_whether_the_kind_of_tool_alone_is_its_reason(tmp_path: Path) -> None:
     deny = {"behavior": "deny", "message": "no"}
-    room = talk(tmp_path, script(WRITE, TOUCH), answering(deny, deny))
+    room = await talk(tmp_path, script(WRITE, TOUCH), answering(deny, deny))
 
     assert [question.get("server_policy_ask_only") for question in asked(room)] == [True, None]
 
 
-def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
+async def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
 
     [question], [record] = asked(room), records(room)
     assert question["input_sha256"] == record["input_sha256"] == input_digest(question["input"])
@@ -167,18 +163,18 @@ def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) -> None:
         ("{ name = 'Glob', input = { pattern = '/etc/*' } }", None, "Use Glob?"),
     ],
 )
-def test_a_question_describes_the_call_in_few_words(
+async def test_a_question_describes_the_call_in_few_words(
     tmp_path: Path, call: str, description: str | None, title: str
 ) -> None:
-    room = talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}))
+    room = await talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}))
 
     [question] = asked(room)
     assert (question.get("description"), question["title"]) == (description, title)
 
 
-def test_while_a_question_waits_the_session_requires_action(tmp_path: Path) -> None:
+async def test_while_a_question_waits_the_session_requires_action(tmp_path: Path) -> None:
     environment = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-    room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}), environment)
+    room = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}), environment)
     states = [line["state"] for line in room.told("system") if line["subtype"] == "session_state_changed"]
 
     assert states == ["running", "requires_action", "running", "idle"]
@@ -187,8 +183,8 @@ def test_while_a_question_waits_the_session_requires_action(tmp_path: Path) -> N
 # Answers.
 
 
-def test_an_allow_runs_the_call_and_is_recorded(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(TOUCH), answering({"behavior": "allow", "toolUseID": "t1"}))
+async def test_an_allow_runs_the_call_and_is_recorded(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow", "toolUseID": "t1"}))
 
     assert metas(room) == [{"id": "t1", "permission_decision": {"decision": "accept", "source": "user_temporary"}}]
     [record] = records(room)
@@ -207,32 +203,32 @@ def test_an_allow_runs_the_call_and_is_recorded(tmp_path: Path) -> None:
     }
 
 
-def test_a_call_that_nobody_is_asked_about_is_recorded_with_its_rule(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(TOUCH), allowed_tools=("Bash(touch:*)",))
+async def test_a_call_that_nobody_is_asked_about_is_recorded_with_its_rule(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(TOUCH), allowed_tools=("Bash(touch:*)",))
 
     [record] = records(room)
     assert (record["rule"], record["rule_source"], record["asked"]) == ("Bash(touch:*)", "flag", False)
 
 
-def test_the_input_a_host_gives_is_what_runs(tmp_path: Path) -> None:
+async def test_the_input_a_host_gives_is_what_runs(tmp_path: Path) -> None:
     answer = {"behavior": "allow", "updatedInput": {"command": "echo changed"}}
-    room = talk(tmp_path, script(TOUCH), answering(answer))
+    room = await talk(tmp_path, script(TOUCH), answering(answer))
 
     assert results(room)[0]["content"] == "changed"
     assert not (tmp_path / "made").exists()
 
 
-def test_a_host_cannot_change_an_input_into_a_denied_one(tmp_path: Path) -> None:
+async def test_a_host_cannot_change_an_input_into_a_denied_one(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("SECRET")
     answer = {"behavior": "allow", "updatedInput": {"command": "cat .env"}}
-    room = talk(tmp_path, script(TOUCH), answering(answer), disallowed_tools=("Read(.env)",))
+    room = await talk(tmp_path, script(TOUCH), answering(answer), disallowed_tools=("Read(.env)",))
 
     assert "SECRET" not in str(room.lines)
     assert records(room)[0]["decision"] == "deny"
     assert records(room)[0]["rule"] == "Read(.env)"
 
 
-def test_an_approved_file_is_the_one_that_was_shown(tmp_path: Path) -> None:
+async def test_an_approved_file_is_the_one_that_was_shown(tmp_path: Path) -> None:
     """Whoever puts a link in its place between the question and the answer gains nothing."""
     work = tmp_path / "work"
     work.mkdir()
@@ -246,44 +242,44 @@ def test_an_approved_file_is_the_one_that_was_shown(tmp_path: Path) -> None:
         (tmp_path / "plain").symlink_to(tmp_path / "secret")
         room.say(answered(request, {"behavior": "allow"}))
 
-    room = talk(work, script(call), host)
+    room = await talk(work, script(call), host)
 
     assert "SECRET" not in str(room.lines)
     assert results(room)[0]["is_error"] is True
 
 
-def test_rules_of_an_answer_count_from_then_on(tmp_path: Path) -> None:
+async def test_rules_of_an_answer_count_from_then_on(tmp_path: Path) -> None:
     rules = [{"toolName": "Bash", "ruleContent": "touch:*"}]
     update = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
     answer = {"behavior": "allow", "updatedPermissions": [update]}
-    room = talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
+    room = await talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
 
     assert len(asked(room)) == 1
     assert (tmp_path / "made2").exists()
 
 
-def test_rules_for_later_sessions_are_written_to_their_settings(tmp_path: Path) -> None:
+async def test_rules_for_later_sessions_are_written_to_their_settings(tmp_path: Path) -> None:
     rules = [{"toolName": "Bash", "ruleContent": "touch:*"}]
     update = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"}
     answer = {"behavior": "allow", "updatedPermissions": [update]}
-    talk(tmp_path, script(TOUCH), answering(answer))
+    await talk(tmp_path, script(TOUCH), answering(answer))
 
     assert "Bash(touch:*)" in (tmp_path / ".claude" / "settings.local.json").read_text()
 
 
-def test_a_mode_of_an_answer_is_told_and_counts(tmp_path: Path) -> None:
+async def test_a_mode_of_an_answer_is_told_and_counts(tmp_path: Path) -> None:
     update = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     answer = {"behavior": "allow", "updatedPermissions": [update]}
-    room = talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
+    room = await talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
 
     assert [line["permissionMode"] for line in room.told("system") if line["subtype"] == "status"] == ["acceptEdits"]
     assert len(asked(room)) == 1
 
 
-def test_an_answer_cannot_bypass_what_the_launch_did_not_allow(tmp_path: Path) -> None:
+async def test_an_answer_cannot_bypass_what_the_launch_did_not_allow(tmp_path: Path) -> None:
     update = {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}
     allow = {"behavior": "allow", "updatedPermissions": [update]}
-    room = talk(tmp_path, script(TOUCH, AGAIN), answering(allow, {"behavior": "allow"}))
+    room = await talk(tmp_path, script(TOUCH, AGAIN), answering(allow, {"behavior": "allow"}))
 
     assert len(asked(room)) == 2
     assert any("bypassPermissions" in complaint for complaint in room.complaints)
@@ -302,7 +298,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
 @pytest.mark.parametrize("destination", ["userSettings", "projectSettings", "localSettings", "session"])
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("by", ["host", "hook"])
-def test_an_update_that_is_refused_is_not_stored_nor_anything_that_comes_with_it(
+async def test_an_update_that_is_refused_is_not_stored_nor_anything_that_comes_with_it(
     tmp_path: Path, destination: str, name: str, by: str
 ) -> None:
     refused, why = REFUSED[name]
@@ -315,13 +311,13 @@ def test_an_update_that_is_refused_is_not_stored_nor_anything_that_comes_with_it
         handler = {"type": "command", "command": f"echo '{json.dumps(told)}'"}
         hooks = {"settings": json.dumps({"hooks": {"PermissionRequest": [{"hooks": [handler]}]}})}
         hooks["permission_prompts"] = "none"
-    room = talk(tmp_path, script(TOUCH, AGAIN), None if by == "hook" else answering(allow, allow), **hooks)
+    room = await talk(tmp_path, script(TOUCH, AGAIN), None if by == "hook" else answering(allow, allow), **hooks)
 
     assert [why in result["content"] for result in results(room)] == [True, True]
     assert [file.name for file in tmp_path.glob("made*")] == []
     files = [*tmp_path.glob(".claude/*.json"), *tmp_path.glob("home/.claude/settings*.json")]
     assert [file.name for file in files if "permissions" in file.read_text()] == []
-    with_next = talk(tmp_path, script(), **hooks)
+    with_next = await talk(tmp_path, script(), **hooks)
     assert [line["permissionMode"] for line in with_next.told("system") if line["subtype"] == "init"] == ["default"]
 
 
@@ -336,32 +332,32 @@ DOUBLED = [
 
 
 @pytest.mark.parametrize("number", range(len(DOUBLED)))
-def test_an_answer_that_has_a_key_twice_is_refused_and_denies_the_call(tmp_path: Path, number: int) -> None:
+async def test_an_answer_that_has_a_key_twice_is_refused_and_denies_the_call(tmp_path: Path, number: int) -> None:
     async def host(room: Room) -> None:
         asked_as = json.dumps((await room.hear("control_request"))["request_id"]).encode()
         line = DOUBLED[number].replace(b"ID", asked_as).replace(b"ALLOW", b'{"behavior":"allow"}')
         room.say(line.replace(b"DENY", b'{"behavior":"deny","message":"no"}'))
 
-    room = talk(tmp_path, script(TOUCH), host)
+    room = await talk(tmp_path, script(TOUCH), host)
 
     assert not (tmp_path / "made").exists()
     assert "is there twice" in results(room)[0]["content"]
     assert any("is there twice" in complaint for complaint in room.complaints)
 
 
-def test_an_answer_of_no_known_kind_denies_the_call_at_once(tmp_path: Path) -> None:
+async def test_an_answer_of_no_known_kind_denies_the_call_at_once(tmp_path: Path) -> None:
     async def host(room: Room) -> None:
         request = await room.hear("control_request")
         response = {"subtype": "sucess", "request_id": request["request_id"], "response": {"behavior": "allow"}}
         room.say({"type": "control_response", "response": response})
 
-    room = talk(tmp_path, script(TOUCH), host)
+    room = await talk(tmp_path, script(TOUCH), host)
 
     assert ("sucess" in results(room)[0]["content"], (tmp_path / "made").exists()) == (True, False)
 
 
-def test_the_words_of_a_denial_go_to_the_model(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(TOUCH), answering({"behavior": "deny", "message": "Not today"}))
+async def test_the_words_of_a_denial_go_to_the_model(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(TOUCH), answering({"behavior": "deny", "message": "Not today"}))
 
     assert results(room) == [{"type": "tool_result", "content": "Not today", "is_error": True, "tool_use_id": "t1"}]
     assert metas(room)[0]["permission_decision"] == {"decision": "reject", "source": "user_reject"}
@@ -370,9 +366,9 @@ def test_the_words_of_a_denial_go_to_the_model(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_a_denial_that_interrupts_ends_the_turn(tmp_path: Path) -> None:
+async def test_a_denial_that_interrupts_ends_the_turn(tmp_path: Path) -> None:
     answer = {"behavior": "deny", "message": "Stop", "interrupt": True}
-    room = talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
+    room = await talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
 
     assert (last(room)["subtype"], last(room)["terminal_reason"]) == ("error_during_execution", "aborted_tools")
     assert metas(room) == [{"id": "t1", "non_execution_kind": "user-rejected"}]
@@ -401,8 +397,8 @@ def test_a_denial_that_interrupts_ends_the_turn(tmp_path: Path) -> None:
         None,
     ],
 )
-def test_whatever_is_not_clearly_an_allow_is_a_denial(tmp_path: Path, answer: Any) -> None:
-    room = talk(tmp_path, script(TOUCH), answering(answer))
+async def test_whatever_is_not_clearly_an_allow_is_a_denial(tmp_path: Path, answer: Any) -> None:
+    room = await talk(tmp_path, script(TOUCH), answering(answer))
 
     assert not (tmp_path / "made").exists()
     assert results(room)[0]["is_error"] is True
@@ -411,50 +407,47 @@ def test_whatever_is_not_clearly_an_allow_is_a_denial(tmp_path: Path, answer: An
     assert last(room)["subtype"] == "success"
 
 
-def test_an_error_is_a_denial_with_its_words(tmp_path: Path) -> None:
+async def test_an_error_is_a_denial_with_its_words(tmp_path: Path) -> None:
     async def host(room: Room) -> None:
         request = await room.hear("control_request")
         failure = {"subtype": "error", "request_id": request["request_id"], "error": "callback crashed"}
         room.say({"type": "control_response", "response": failure})
 
-    room = talk(tmp_path, script(TOUCH), host)
+    room = await talk(tmp_path, script(TOUCH), host)
 
     assert "callback crashed" in results(room)[0]["content"]
     assert not (tmp_path / "made").exists()
 
 
-def test_a_second_answer_is_ignored(tmp_path: Path) -> None:
+async def test_a_second_answer_is_ignored(tmp_path: Path) -> None:
     async def host(room: Room) -> None:
         request = await room.hear("control_request")
         room.say(answered(request, {"behavior": "deny", "message": "no"}), answered(request, {"behavior": "allow"}))
 
-    room = talk(tmp_path, script(TOUCH), host)
+    room = await talk(tmp_path, script(TOUCH), host)
 
     assert results(room)[0]["content"] == "no"
     assert not (tmp_path / "made").exists()
 
 
-def test_an_interrupt_withdraws_the_question_and_a_late_answer_is_ignored(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_the_question_and_a_late_answer_is_ignored(tmp_path: Path) -> None:
     async def host(room: Room) -> None:
         request = await room.hear("control_request")
         await room.ask("interrupt")
         await room.hear("control_cancel_request")
         room.say(answered(request, {"behavior": "allow"}))
 
-    room = talk(tmp_path, script(TOUCH), host)
+    room = await talk(tmp_path, script(TOUCH), host)
 
     assert not (tmp_path / "made").exists()
     assert last(room)["terminal_reason"] == "aborted_tools"
 
 
-def test_a_host_that_hangs_up_has_denied(tmp_path: Path) -> None:
-    async def run() -> Room:
-        async with Room(tmp_path, script(TOUCH), permission_prompt_tool="stdio") as room:
-            room.prompt("go")
-            await room.hear("control_request")
-        return room
+async def test_a_host_that_hangs_up_has_denied(tmp_path: Path) -> None:
+    async with Room(tmp_path, script(TOUCH), permission_prompt_tool="stdio") as room:
+        room.prompt("go")
+        await room.hear("control_request")
 
-    room = asyncio.run(run())
     assert not (tmp_path / "made").exists()
     assert [(record["decision"], record["source"]) for record in records(room)] == [("deny", "reply")]
 
@@ -462,8 +455,8 @@ def test_a_host_that_hangs_up_has_denied(tmp_path: Path) -> None:
 # Nobody to ask.
 
 
-def test_where_nobody_can_be_asked_the_call_is_denied_and_told(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(WRITE), permission_prompt_tool=None)
+async def test_where_nobody_can_be_asked_the_call_is_denied_and_told(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(WRITE), permission_prompt_tool=None)
 
     [line] = denied_lines(room)
     assert (line["tool_name"], line["tool_use_id"]) == ("Write", "t1")
@@ -472,21 +465,21 @@ def test_where_nobody_can_be_asked_the_call_is_denied_and_told(tmp_path: Path) -
     assert last(room)["subtype"] == "success"
 
 
-def test_a_denial_fails_the_run_where_that_is_wanted(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(WRITE), permission_prompt_tool=None, fail_on_denial=True)
+async def test_a_denial_fails_the_run_where_that_is_wanted(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(WRITE), permission_prompt_tool=None, fail_on_denial=True)
 
     assert (last(room)["subtype"], last(room)["is_error"]) == ("error_during_execution", True)
     assert last(room)["errors"] == ["Permission was denied: Write"]
 
 
-def test_a_run_without_denials_does_not_fail(tmp_path: Path) -> None:
-    room = talk(tmp_path, script("{ name = 'Bash', input = { command = 'ls' } }"), fail_on_denial=True)
+async def test_a_run_without_denials_does_not_fail(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script("{ name = 'Bash', input = { command = 'ls' } }"), fail_on_denial=True)
 
     assert last(room)["subtype"] == "success"
 
 
-def test_dont_ask_denies_without_asking(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(TOUCH), permission_mode="dontAsk")
+async def test_dont_ask_denies_without_asking(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(TOUCH), permission_mode="dontAsk")
 
     assert asked(room) == []
     assert denied_lines(room)[0]["decision_reason_type"] == "mode"
@@ -500,75 +493,75 @@ READ = "{ name = 'Read', id = 't1', input = { file_path = 'script.toml' } }"
 
 
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions", "plan"])
-def test_the_guard_is_asked_about_every_call(tmp_path: Path, mode: str) -> None:
+async def test_the_guard_is_asked_about_every_call(tmp_path: Path, mode: str) -> None:
     answer = {"behavior": "deny", "message": "no"}
-    room = talk(tmp_path, script(READ), answering(answer), guard=True, permission_mode=mode, allowed_tools=("Read",))
+    room = await talk(
+        tmp_path, script(READ), answering(answer), guard=True, permission_mode=mode, allowed_tools=("Read",)
+    )
 
     assert [question["tool_name"] for question in asked(room)] == ["Read"]
     assert results(room)[0]["content"] == "no"
 
 
-def test_a_guarded_session_without_a_host_runs_nothing(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(READ), guard=True, permission_prompt_tool=None, permission_mode="bypassPermissions")
+async def test_a_guarded_session_without_a_host_runs_nothing(tmp_path: Path) -> None:
+    room = await talk(
+        tmp_path, script(READ), guard=True, permission_prompt_tool=None, permission_mode="bypassPermissions"
+    )
 
     assert results(room)[0]["is_error"] is True
     assert len(last(room)["permission_denials"]) == 1
 
 
-def test_a_host_may_become_the_guard_and_cannot_step_down(tmp_path: Path) -> None:
+async def test_a_host_may_become_the_guard_and_cannot_step_down(tmp_path: Path) -> None:
     async def host(room: Room) -> None:
         request = await room.hear("control_request")
         room.say(answered(request, {"behavior": "allow"}))
 
-    async def run() -> Room:
-        async with Room(tmp_path, script(READ), permission_mode="bypassPermissions") as room:
-            await room.ask("initialize", guard=True)
-            await room.ask("initialize", guard=False)
-            room.prompt("go")
-            await host(room)
-            await room.hear("result")
-        return room
+    async with Room(tmp_path, script(READ), permission_mode="bypassPermissions") as room:
+        await room.ask("initialize", guard=True)
+        await room.ask("initialize", guard=False)
+        room.prompt("go")
+        await host(room)
+        await room.hear("result")
 
-    room = asyncio.run(run())
     assert len(asked(room)) == 1
     assert "is_error" not in results(room)[0]
 
 
-def test_a_denied_call_stays_denied_under_the_guard(tmp_path: Path) -> None:
-    room = talk(tmp_path, script(READ), guard=True, disallowed_tools=("Read(*.toml)",))
+async def test_a_denied_call_stays_denied_under_the_guard(tmp_path: Path) -> None:
+    room = await talk(tmp_path, script(READ), guard=True, disallowed_tools=("Read(*.toml)",))
 
     assert asked(room) == []
     assert denied_lines(room)[0]["decision_reason"] == "Read(*.toml)"
 
 
-def test_no_hook_answers_for_the_guard(tmp_path: Path) -> None:
+async def test_no_hook_answers_for_the_guard(tmp_path: Path) -> None:
     decision = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
     hook = {"type": "command", "command": f"echo '{json.dumps(decision)}'"}
     settings = json.dumps({"hooks": {"PermissionRequest": [{"hooks": [hook]}]}})
     answer = {"behavior": "deny", "message": "no"}
-    room = talk(tmp_path, script(TOUCH), answering(answer), guard=True, settings=settings)
+    room = await talk(tmp_path, script(TOUCH), answering(answer), guard=True, settings=settings)
 
     assert results(room)[0]["content"] == "no"
     assert not (tmp_path / "made").exists()
 
-    room = talk(tmp_path, script(TOUCH), settings=settings, permission_prompt_tool=None)
+    room = await talk(tmp_path, script(TOUCH), settings=settings, permission_prompt_tool=None)
     assert (tmp_path / "made").exists()
 
 
 # The rest of a session.
 
 
-def test_the_rules_are_listed_for_the_host(tmp_path: Path) -> None:
-    async def run() -> Json:
-        async with Room(tmp_path, script(READ), allowed_tools=("Read",), add_dirs=("more",)) as room:
-            return await room.ask("list_permission_rules")
+async def test_the_rules_are_listed_for_the_host(tmp_path: Path) -> None:
+    async with Room(tmp_path, script(READ), allowed_tools=("Read",), add_dirs=("more",)) as room:
+        result = await room.ask("list_permission_rules")
 
-    state = asyncio.run(run())["response"]["response"]["state"]
+    state = result["response"]["response"]["state"]
     assert [row["rule"] for row in state["rules"]] == ["Read"]
     assert state["workspaceDirectories"] == [{"path": str(tmp_path / "more")}]
 
 
-def test_long_output_that_went_to_a_file_may_be_read_unasked_but_not_changed(tmp_path: Path) -> None:
+async def test_long_output_that_went_to_a_file_may_be_read_unasked_but_not_changed(tmp_path: Path) -> None:
     work, session_id = tmp_path / "work", "00000000-0000-4000-8000-00000000000a"
     work.mkdir()
     results = tmp_path / "home/.claude/projects" / project_key(str(work)) / session_id / "tool-results"
@@ -577,40 +570,37 @@ def test_long_output_that_went_to_a_file_may_be_read_unasked_but_not_changed(tmp
     read = f"{{ name = 'Read', input = {{ file_path = '{results}/x.txt' }} }}"
     write = f"{{ name = 'Write', input = {{ file_path = '{results}/x.txt', content = '' }} }}"
     host = answering({"behavior": "deny", "message": "no"})
-    room = talk(work, script(read, write), host, {"HOME": str(tmp_path / "home")}, session_id=session_id)
+    room = await talk(work, script(read, write), host, {"HOME": str(tmp_path / "home")}, session_id=session_id)
 
     assert [question["tool_name"] for question in asked(room)] == ["Write"]
     assert "all of it" in str(room.lines)
 
 
-def test_searches_do_not_tell_of_what_may_not_be_read(tmp_path: Path) -> None:
+async def test_searches_do_not_tell_of_what_may_not_be_read(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("SECRET")
     grep = "{ name = 'Grep', input = { pattern = 'SECRET|turn', output_mode = 'content' } }"
     glob = "{ name = 'Glob', input = { pattern = '**/*' } }"
-    room = talk(tmp_path, script(grep, glob), disallowed_tools=("Read(.env)",))
+    room = await talk(tmp_path, script(grep, glob), disallowed_tools=("Read(.env)",))
 
     told = [str(result["content"]) for result in results(room)]
     assert "script.toml" in told[0] + told[1]
     assert ".env" not in told[0] + told[1]
 
 
-def test_flag_settings_that_come_later_count(tmp_path: Path) -> None:
-    async def run() -> Room:
-        async with Room(tmp_path, script(READ)) as room:
-            await room.ask("apply_flag_settings", settings={"permissions": {"deny": ["Read(*.toml)"]}})
-            room.prompt("go")
-            await room.hear("result")
-        return room
+async def test_flag_settings_that_come_later_count(tmp_path: Path) -> None:
+    async with Room(tmp_path, script(READ)) as room:
+        await room.ask("apply_flag_settings", settings={"permissions": {"deny": ["Read(*.toml)"]}})
+        room.prompt("go")
+        await room.hear("result")
 
-    assert denied_lines(asyncio.run(run()))[0]["decision_reason"] == "Read(*.toml)"
+    assert denied_lines(room)[0]["decision_reason"] == "Read(*.toml)"
 
 
-def test_a_mode_nobody_knows_is_refused(tmp_path: Path) -> None:
-    async def run() -> Json:
-        async with Room(tmp_path, script(READ)) as room:
-            return await room.ask("set_permission_mode", mode="nonsense")
+async def test_a_mode_nobody_knows_is_refused(tmp_path: Path) -> None:
+    async with Room(tmp_path, script(READ)) as room:
+        result = await room.ask("set_permission_mode", mode="nonsense")
 
-    assert asyncio.run(run())["response"]["error_code"] == "invalid_mode"
+    assert result["response"]["error_code"] == "invalid_mode"
 
 
 @pytest.mark.parametrize(("user", "sandbox", "refused"), [(0, "", True), (0, "1", False), (1000, "", False)])

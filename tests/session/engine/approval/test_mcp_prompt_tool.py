@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -34,15 +33,12 @@ def servers(folder: Path) -> tuple[str, ...]:
     return (json.dumps({"mcpServers": {"gate": gate}}),)
 
 
-def talk(folder: Path, *commands: str, **options: Any) -> Room:
-    async def run() -> Room:
-        given = {"permission_prompt_tool": NAME, "mcp_config": servers(folder), **options}
-        async with Room(folder, script(*commands), **given) as room:
-            room.prompt("go")
-            await room.hear("result")
-        return room
-
-    return asyncio.run(run())
+async def talk(folder: Path, *commands: str, **options: Any) -> Room:
+    given = {"permission_prompt_tool": NAME, "mcp_config": servers(folder), **options}
+    async with Room(folder, script(*commands), **given) as room:
+        room.prompt("go")
+        await room.hear("result")
+    return room
 
 
 def questions(folder: Path) -> list[Json]:
@@ -64,8 +60,8 @@ def denials(room: Room) -> list[Json]:
     return [line for line in room.told("system") if line["subtype"] == "permission_denied"]
 
 
-def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made #yes")
+async def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -> None:
+    room = await talk(tmp_path, "touch made #yes")
 
     assert questions(tmp_path) == [{"tool_name": "Bash", "input": {"command": "touch made #yes"}, "tool_use_id": "t1"}]
     assert (tmp_path / "made").exists()
@@ -73,22 +69,22 @@ def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -> None
     assert list(room.told("control_request")) == []
 
 
-def test_the_input_that_it_gives_is_what_runs(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made #altered")
+async def test_the_input_that_it_gives_is_what_runs(tmp_path: Path) -> None:
+    room = await talk(tmp_path, "touch made #altered")
 
     assert contents(room) == ["altered"]
     assert not (tmp_path / "made").exists()
 
 
-def test_the_rules_that_it_gives_count_from_then_on(tmp_path: Path) -> None:
-    talk(tmp_path, "touch one #granted", "touch two")
+async def test_the_rules_that_it_gives_count_from_then_on(tmp_path: Path) -> None:
+    await talk(tmp_path, "touch one #granted", "touch two")
 
     assert len(questions(tmp_path)) == 1
     assert (tmp_path / "two").exists()
 
 
-def test_its_no_goes_to_the_model_and_the_host_is_told(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made #no")
+async def test_its_no_goes_to_the_model_and_the_host_is_told(tmp_path: Path) -> None:
+    room = await talk(tmp_path, "touch made #no")
 
     assert contents(room) == ["the gate is shut"]
     [line] = denials(room)
@@ -99,8 +95,8 @@ UNCLEAR = ("other", "delegate", "fail", "prose", "nothing", "crash", "unheard-of
 
 
 @pytest.mark.parametrize("word", UNCLEAR)
-def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path, word: str) -> None:
-    room = talk(tmp_path, f"touch made #{word}")
+async def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path, word: str) -> None:
+    room = await talk(tmp_path, f"touch made #{word}")
 
     assert not (tmp_path / "made").exists()
     assert records(room) == [("deny", "prompt_tool", NAME)]
@@ -109,44 +105,41 @@ def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path,
     assert not (tmp_path / "home/.claude/settings.json").exists()
 
 
-def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made", "ls", mcp_config=None)
+async def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tmp_path: Path) -> None:
+    room = await talk(tmp_path, "touch made", "ls", mcp_config=None)
 
     assert not (tmp_path / "made").exists()
     assert "There is no MCP tool 'mcp__gate__decide'" in contents(room)[0]
     assert [record[0] for record in records(room)] == ["deny", "allow"]
 
 
-def test_a_server_that_does_not_start_is_named_in_the_denial(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_is_named_in_the_denial(tmp_path: Path) -> None:
     broken = json.dumps({"mcpServers": {"gate": {"command": "/nowhere/gate"}}})
-    room = talk(tmp_path, "touch made", mcp_config=(broken,))
+    room = await talk(tmp_path, "touch made", mcp_config=(broken,))
 
     assert "'gate' is not there (failed)" in contents(room)[0]
     assert not (tmp_path / "made").exists()
 
 
-def test_the_model_is_neither_offered_the_tool_nor_can_it_call_it(tmp_path: Path) -> None:
-    async def run() -> Room:
-        call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ tool_name = 'Bash' }} }}]\n"
-        text = call + "[[turn]]\ntext = 'Done.'\n"
-        given = {"permission_prompt_tool": NAME, "mcp_config": servers(tmp_path), "allowed_tools": (NAME,)}
-        async with Room(tmp_path, text, **given) as room:
-            room.prompt("go")
-            await room.hear("result")
-        return room
+async def test_the_model_is_neither_offered_the_tool_nor_can_it_call_it(tmp_path: Path) -> None:
+    call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ tool_name = 'Bash' }} }}]\n"
+    text = call + "[[turn]]\ntext = 'Done.'\n"
+    given = {"permission_prompt_tool": NAME, "mcp_config": servers(tmp_path), "allowed_tools": (NAME,)}
+    async with Room(tmp_path, text, **given) as room:
+        room.prompt("go")
+        await room.hear("result")
 
-    room = asyncio.run(run())
     [init] = [line for line in room.told("system") if line["subtype"] == "init"]
     assert NAME not in init["tools"]
     assert "No such tool" in contents(room)[0]
     assert questions(tmp_path) == []
 
 
-def test_rules_and_the_guard_come_first_as_with_a_host(tmp_path: Path) -> None:
-    denied = talk(tmp_path, "touch made #yes", disallowed_tools=("Bash(touch:*)",))
+async def test_rules_and_the_guard_come_first_as_with_a_host(tmp_path: Path) -> None:
+    denied = await talk(tmp_path, "touch made #yes", disallowed_tools=("Bash(touch:*)",))
     assert (questions(tmp_path), records(denied)[0][:2]) == ([], ("deny", "rule"))
 
-    guarded = talk(tmp_path, "echo hello #no", guard=True)
+    guarded = await talk(tmp_path, "echo hello #no", guard=True)
     assert (len(questions(tmp_path)), records(guarded)[-1][:2]) == (1, ("deny", "prompt_tool"))
 
 

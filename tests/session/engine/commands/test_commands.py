@@ -58,16 +58,16 @@ def results(room: Room) -> list[Json]:
         ("$1 it's", "/greet it's", "it's it's"),
     ],
 )
-def test_a_command_goes_into_the_conversation_with_its_arguments(
+async def test_a_command_goes_into_the_conversation_with_its_arguments(
     tmp_path: Path, text: str, typed: str, expected: str
 ) -> None:
     user_command(tmp_path, "greet", text)
-    room = visit(tmp_path, script("Hello."), saying(typed), replay_user_messages=True)
+    room = await visit(tmp_path, script("Hello."), saying(typed), replay_user_messages=True)
     assert heard(room) == [expected]
     assert [line["message"]["content"] for line in room.told("user")] == [typed]
 
 
-def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
+async def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
     put(tmp_path, ".claude/commands/web/build.md", "---\ndescription: Build it\nargument-hint: [target]\n---\nBuild")
     put(
         tmp_path, ".claude/skills/release/SKILL.md", "---\ndescription: Release it\nuser-invocable: false\n---\nRelease"
@@ -79,7 +79,7 @@ def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
         room.prompt("hi")
         await room.hear("result")
 
-    room = visit(tmp_path, script("Hello."), talk)
+    room = await visit(tmp_path, script("Hello."), talk)
     [init] = [line for line in room.told("system") if line["subtype"] == "init"]
     assert init["slash_commands"] == [
         "web:build",
@@ -95,28 +95,28 @@ def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
     assert init["skills"] == ["release"]
 
 
-def test_what_nobody_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
-    room = visit(tmp_path, script("x", "y"), saying("/nosuchcommand a", "/etc/hosts is a file"))
+async def test_what_nobody_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
+    room = await visit(tmp_path, script("x", "y"), saying("/nosuchcommand a", "/etc/hosts is a file"))
     assert heard(room) == ["/nosuchcommand a", "/etc/hosts is a file"]
 
 
-def test_what_a_client_composed_itself_is_taken_literally(tmp_path: Path) -> None:
+async def test_what_a_client_composed_itself_is_taken_literally(tmp_path: Path) -> None:
     user_command(tmp_path, "greet", "Hello.")
     put(tmp_path, "notes.txt", "secret")
     prompts = ("/greet bob", "/cost", "see @notes.txt")
-    room = visit(tmp_path, script("x", "y", "z"), saying(*prompts, client_composed=True))
+    room = await visit(tmp_path, script("x", "y", "z"), saying(*prompts, client_composed=True))
     assert heard(room) == list(prompts)
 
 
-def test_commands_can_be_switched_off(tmp_path: Path) -> None:
+async def test_commands_can_be_switched_off(tmp_path: Path) -> None:
     user_command(tmp_path, "greet", "Hello.")
-    room = visit(tmp_path, script("x", "y"), saying("/greet bob", "/cost"), disable_slash_commands=True)
+    room = await visit(tmp_path, script("x", "y"), saying("/greet bob", "/cost"), disable_slash_commands=True)
     assert heard(room) == ["/greet bob", "/cost"]
     assert [line["slash_commands"] for line in room.told("system") if line["subtype"] == "init"] == [[], []]
 
 
-def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
-    room = visit(tmp_path, script("Hello."), saying("hi", "/cost", "/context", "/help", "/vim", "/model"))
+async def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
+    room = await visit(tmp_path, script("Hello."), saying("hi", "/cost", "/context", "/help", "/vim", "/model"))
     _, cost, context, help, vim, model = results(room)
     assert [one.get("local_command") for one in results(room)] == [None, "cost", "context", "help", None, "model"]
     assert {(one["subtype"], one["is_error"], one["num_turns"]) for one in results(room)[1:]} == {("success", False, 0)}
@@ -139,14 +139,14 @@ def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
     assert f"<local-command-stdout>{context['result']}</local-command-stdout>" in answers[1]
 
 
-def test_the_model_of_the_session_is_set_by_a_command(tmp_path: Path) -> None:
-    room = visit(tmp_path, script("Hello."), saying("/model offline", "/model scripted:nowhere.toml", "hi"))
+async def test_the_model_of_the_session_is_set_by_a_command(tmp_path: Path) -> None:
+    room = await visit(tmp_path, script("Hello."), saying("/model offline", "/model scripted:nowhere.toml", "hi"))
     assert results(room)[0]["result"] == "Set model to `offline` for this session only"
     assert "nowhere.toml" in results(room)[1]["result"]
     assert [line["model"] for line in room.told("system") if line["subtype"] == "init"][-1] == "offline"
 
 
-def test_a_local_command_among_waiting_prompts_is_a_turn_by_itself(tmp_path: Path) -> None:
+async def test_a_local_command_among_waiting_prompts_is_a_turn_by_itself(tmp_path: Path) -> None:
     turns = script([("Bash", {"command": "echo one"})], "First.", "Second.")
 
     async def talk(room: Room) -> None:
@@ -156,16 +156,18 @@ def test_a_local_command_among_waiting_prompts_is_a_turn_by_itself(tmp_path: Pat
         for _ in range(3):
             await room.hear("result")
 
-    room = visit(tmp_path, turns, talk)
+    room = await visit(tmp_path, turns, talk)
     assert [one.get("local_command") for one in results(room)] == [None, "cost", None]
     assert [one["result"] for one in results(room)][::2] == ["First.", "Second."]
 
 
-def test_the_output_of_a_command_is_put_in_where_it_is_allowed(tmp_path: Path) -> None:
+async def test_the_output_of_a_command_is_put_in_where_it_is_allowed(tmp_path: Path) -> None:
     user_command(
         tmp_path, "state", "---\nallowed-tools: Bash(touch:*)\n---\nMade: !`touch made-$1 && echo @no.txt` Go on."
     )
-    room = visit(tmp_path, script("Fine.", [("Bash", {"command": "touch later"})], "Done."), saying("/state x", "go"))
+    room = await visit(
+        tmp_path, script("Fine.", [("Bash", {"command": "touch later"})], "Done."), saying("/state x", "go")
+    )
     assert heard(room)[0] == "Made: @no.txt Go on."
     assert (tmp_path / "made-x").exists()
     # The command's rule went with its turn.
@@ -173,9 +175,9 @@ def test_the_output_of_a_command_is_put_in_where_it_is_allowed(tmp_path: Path) -
     assert not (tmp_path / "later").exists()
 
 
-def test_a_command_that_may_not_run_ends_the_turn_with_the_reason(tmp_path: Path) -> None:
+async def test_a_command_that_may_not_run_ends_the_turn_with_the_reason(tmp_path: Path) -> None:
     user_command(tmp_path, "state", "Made: !`touch made`")
-    room = visit(tmp_path, script("Never."), saying("/state"))
+    room = await visit(tmp_path, script("Never."), saying("/state"))
     [result] = results(room)
     assert (result["subtype"], result["num_turns"]) == ("error_during_execution", 0)
     assert result["errors"][0].startswith("/state was not sent: `touch made` did not run: ")
@@ -183,7 +185,7 @@ def test_a_command_that_may_not_run_ends_the_turn_with_the_reason(tmp_path: Path
     assert heard(room) == []
 
 
-def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_asking(tmp_path: Path) -> None:
+async def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_asking(tmp_path: Path) -> None:
     user_command(tmp_path, "state", "Made: !`touch made`")
 
     async def talk(room: Room) -> None:
@@ -199,38 +201,38 @@ def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_asking(tmp_
         room.say({"type": "control_response", "response": response})
         assert (await room.hear("result"))["result"] == "Fine."
 
-    visit(tmp_path, script("Fine."), talk, permission_prompt_tool="stdio")
+    await visit(tmp_path, script("Fine."), talk, permission_prompt_tool="stdio")
     assert (tmp_path / "made").exists()
 
 
-def test_nothing_of_an_untrusted_tree_runs_or_widens_permission(tmp_path: Path) -> None:
+async def test_nothing_of_an_untrusted_tree_runs_or_widens_permission(tmp_path: Path) -> None:
     head = "---\nallowed-tools: Bash\nmodel: offline\n---\n"
     put(tmp_path, ".claude/commands/evil.md", f"{head}!`touch made`")
     put(tmp_path, ".claude/commands/sly.md", f"{head}Do it")
     turns = script([("Bash", {"command": "touch made"})], "Done.")
-    room = visit(tmp_path, turns, saying("/evil", "/sly"), skip_permissions=False)
+    room = await visit(tmp_path, turns, saying("/evil", "/sly"), skip_permissions=False)
     assert "is not trusted" in results(room)[0]["errors"][0]
     assert [denial["tool_name"] for denial in results(room)[1]["permission_denials"]] == ["Bash"]
     assert not (tmp_path / "made").exists()
 
 
-def test_a_trusted_tree_may_act_and_its_model_goes_with_the_turn(tmp_path: Path) -> None:
+async def test_a_trusted_tree_may_act_and_its_model_goes_with_the_turn(tmp_path: Path) -> None:
     put(
         tmp_path,
         ".claude/commands/act.md",
         "---\nmodel: offline\nallowed-tools: Bash(touch:*)\n---\n!`touch made` say Hi",
     )
-    room = visit(tmp_path, script("Second."), saying("/act", "go"), setting_sources=("user", "project", "local"))
+    room = await visit(tmp_path, script("Second."), saying("/act", "go"), setting_sources=("user", "project", "local"))
     assert (tmp_path / "made").exists()
     assert next(line["model"] for line in room.told("system") if line["subtype"] == "init") == "offline"
     assert results(room)[1]["result"] == "Second."
 
 
-def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) -> None:
+async def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) -> None:
     put(tmp_path, "notes.txt", "one\ntwo\nthree")
     put(tmp_path, "with space.txt", "spaced")
     put(tmp_path, "src/main.py", "pass")
-    room = visit(
+    room = await visit(
         tmp_path, script("x"), saying('Look at @notes.txt#L2, (@src/) and @"with space.txt". Ask a@b.c or @nobody.')
     )
     notes, folder, spaced, typed = heard(room)
@@ -242,11 +244,11 @@ def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) -> Non
     assert warnings(room) == []
 
 
-def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Path) -> None:
+async def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Path) -> None:
     put(tmp_path, ".env", "KEY=1")
     user_command(tmp_path, "greet", "Read @missing.md and @.env")
     denied = ("Read(./.env)",)
-    room = visit(tmp_path, script("x", "y"), saying("see @.env", "/greet"), disallowed_tools=denied)
+    room = await visit(tmp_path, script("x", "y"), saying("see @.env", "/greet"), disallowed_tools=denied)
     assert heard(room) == ["see @.env", "Read @missing.md and @.env"]
     assert [text.partition(":")[0] for text in warnings(room)] == [
         "@.env was not included",
@@ -256,15 +258,15 @@ def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Path) ->
     assert "KEY=1" not in json.dumps(room.lines)
 
 
-def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: Path) -> None:
     user_command(tmp_path, "broken", "---\nno end")
     user_command(tmp_path, "greet", "Hello.")
-    room = visit(tmp_path, script("x"), saying("/greet"))
+    room = await visit(tmp_path, script("x"), saying("/greet"))
     assert heard(room) == ["Hello."]
     assert [text for text in room.complaints if "broken.md" in text and "is not used as a command" in text]
 
 
-def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> None:
+async def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> None:
     user_command(tmp_path, "greet", "Hello $1.")
     turns = script([("Bash", {"command": "touch made"})], "Done.")
 
@@ -278,20 +280,20 @@ def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> 
         room.say({"type": "control_response", "response": response})
         await room.hear("result")
 
-    room = visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+    room = await visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
     assert heard(room) == ["go", "Hello bob."]
 
 
-def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -> None:
+async def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -> None:
     uuid = "00000000-0000-4000-9000-000000000001"
-    first = visit(tmp_path, script("x"), saying("/cost", uuid=uuid))
+    first = await visit(tmp_path, script("x"), saying("/cost", uuid=uuid))
 
     async def talk(room: Room) -> None:
         room.prompt("/cost", uuid=uuid)
         room.prompt("go")
         await room.hear("result")
 
-    again = visit(tmp_path, script("Hello."), talk, resume=first.session.id)
+    again = await visit(tmp_path, script("Hello."), talk, resume=first.session.id)
     assert [one["result"] for one in results(again)] == ["Hello."]
 
 
@@ -306,10 +308,10 @@ def called(room: Room) -> list[Json]:
     return [{"content": block["content"], "is_error": block.get("is_error")} for block in lines if "content" in block]
 
 
-def test_a_model_follows_a_skill(tmp_path: Path) -> None:
+async def test_a_model_follows_a_skill(tmp_path: Path) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
     turns = script([("Skill", {"skill": "release", "args": "1.0"})], "Done.")
-    room = visit(tmp_path, turns, saying("go"), allowed_tools=("Skill(release)",))
+    room = await visit(tmp_path, turns, saying("go"), allowed_tools=("Skill(release)",))
     folder = tmp_path / "home/.claude/skills/release"
     text = f"Base directory for this skill: {folder}\n\nSteps for 1.0 in {folder}."
     assert called(room) == [{"content": text, "is_error": None}]
@@ -319,9 +321,9 @@ def test_a_model_follows_a_skill(tmp_path: Path) -> None:
     assert "- release: Release it" in room.session.config.tools["Skill"].description
 
 
-def test_a_skill_needs_permission(tmp_path: Path) -> None:
+async def test_a_skill_needs_permission(tmp_path: Path) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
-    room = visit(tmp_path, script([("Skill", {"skill": "release"})], "Done."), saying("go"))
+    room = await visit(tmp_path, script([("Skill", {"skill": "release"})], "Done."), saying("go"))
     assert [denial["tool_name"] for denial in results(room)[0]["permission_denials"]] == ["Skill"]
 
 
@@ -334,14 +336,14 @@ def test_a_skill_needs_permission(tmp_path: Path) -> None:
         ("quiet", "There is no skill 'quiet'. There are: release."),
     ],
 )
-def test_a_skill_that_is_not_there_is_told_to_the_model(tmp_path: Path, name: str, words: str) -> None:
+async def test_a_skill_that_is_not_there_is_told_to_the_model(tmp_path: Path, name: str, words: str) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
     put(tmp_path, "home/.claude/skills/quiet/SKILL.md", "---\ndisable-model-invocation: true\n---\nx")
-    room = visit(tmp_path, script([("Skill", {"skill": name})], "Done."), saying("go"), allowed_tools=("Skill",))
+    room = await visit(tmp_path, script([("Skill", {"skill": name})], "Done."), saying("go"), allowed_tools=("Skill",))
     assert called(room) == [{"content": words, "is_error": True}]
 
 
-def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> None:
+async def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> None:
     for name in ("release", "test"):
         put(tmp_path, f"home/.claude/skills/{name}/SKILL.md", SKILL)
 
@@ -351,15 +353,15 @@ def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> None:
         await room.hear("result")
 
     turns = script([("Skill", {"skill": "release"})], "Done.")
-    room = visit(tmp_path, turns, talk, allowed_tools=("Skill",))
+    room = await visit(tmp_path, turns, talk, allowed_tools=("Skill",))
     assert called(room) == [{"content": "There is no skill 'release'. There are: test.", "is_error": True}]
     assert next(room.told("system"))["skills"] == ["test"]
     assert "initialize: there is no skill '../gone'" in room.complaints
 
 
 @pytest.mark.parametrize("options", [{}, {"tools": ("Read",)}, {"disallowed_tools": ("Skill",)}, {"bare": True}])
-def test_where_there_is_nothing_to_follow_there_is_no_tool_for_it(tmp_path: Path, options: Json) -> None:
+async def test_where_there_is_nothing_to_follow_there_is_no_tool_for_it(tmp_path: Path, options: Json) -> None:
     if options:
         put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
-    room = visit(tmp_path, script("Hello."), saying("hi"), **options)
+    room = await visit(tmp_path, script("Hello."), saying("hi"), **options)
     assert "Skill" not in next(room.told("system"))["tools"]

@@ -16,14 +16,14 @@ def plugin(folder: Path, name: str = "kit", **manifest: object) -> str:
     return str(folder)
 
 
-def test_the_commands_skills_and_hooks_of_a_plugin_count(tmp_path: Path) -> None:
+async def test_the_commands_skills_and_hooks_of_a_plugin_count(tmp_path: Path) -> None:
     kit = plugin(tmp_path / "kit")
     put(tmp_path, "kit/commands/greet.md", "Hello $1, says !`echo the plugin`.")
     put(tmp_path, "kit/skills/plan/SKILL.md", "---\ndescription: Plan it\n---\nPlan.")
     hook = {"hooks": [{"type": "command", "command": "cat > ${CLAUDE_PLUGIN_ROOT}/heard"}]}
     put(tmp_path, "kit/hooks/hooks.json", json.dumps({"hooks": {"UserPromptSubmit": [hook]}}))
     turns = script([("Skill", {"skill": "kit:plan"})], "Done.")
-    room = visit(tmp_path, turns, saying("/kit:greet bob"), plugin_dirs=(kit,), allowed_tools=("Skill",))
+    room = await visit(tmp_path, turns, saying("/kit:greet bob"), plugin_dirs=(kit,), allowed_tools=("Skill",))
     assert heard(room)[0] == "Hello bob, says the plugin."
     assert called(room)[0]["content"].endswith("Plan.")
     assert json.loads((tmp_path / "kit/heard").read_text())["prompt"] == "/kit:greet bob"
@@ -33,27 +33,29 @@ def test_the_commands_skills_and_hooks_of_a_plugin_count(tmp_path: Path) -> None
     assert "plugin_errors" not in init
 
 
-def test_the_servers_of_a_plugin_are_there_unless_they_are_not_wanted(tmp_path: Path) -> None:
+async def test_the_servers_of_a_plugin_are_there_unless_they_are_not_wanted(tmp_path: Path) -> None:
     kit = plugin(tmp_path / "kit")
     put(tmp_path, "kit/.mcp.json", json.dumps({"mcpServers": {"shop": own("workshop.py", "stdio")}}))
 
-    def servers(**options: Any) -> list[Json]:
-        room = visit(tmp_path, script("Hello."), saying("hi"), **options)
-        servers: list[Json] = next(line for line in room.told("system") if line["subtype"] == "init")["mcp_servers"]
-        return servers
+    async def servers(**options: Any) -> list[Json]:
+        room = await visit(tmp_path, script("Hello."), saying("hi"), **options)
+        found: list[Json] = next(line for line in room.told("system") if line["subtype"] == "init")["mcp_servers"]
+        return found
 
-    assert [(one["name"], one["status"]) for one in servers(plugin_dirs=(kit,))] == [("plugin:kit:shop", "connected")]
-    assert servers(plugin_dirs_no_mcp=(kit,)) == []
-    assert servers(plugin_dirs=(kit,), strict_mcp_config=True) == []
+    assert [(one["name"], one["status"]) for one in await servers(plugin_dirs=(kit,))] == [
+        ("plugin:kit:shop", "connected")
+    ]
+    assert await servers(plugin_dirs_no_mcp=(kit,)) == []
+    assert await servers(plugin_dirs=(kit,), strict_mcp_config=True) == []
 
 
-def test_a_folder_that_is_no_plugin_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_a_folder_that_is_no_plugin_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
     good, bare = plugin(tmp_path / "good", "good"), tmp_path / "bare"
     put(tmp_path, "good/commands/greet.md", "Hello.")
     put(tmp_path, "good/hooks/hooks.json", "{")
     bare.mkdir()
     twice, odd = plugin(tmp_path / "twice", "good"), plugin(tmp_path / "odd", "../x")
-    room = visit(tmp_path, script("Hi."), saying("/good:greet"), plugin_dirs=(good, "bare", twice, odd))
+    room = await visit(tmp_path, script("Hi."), saying("/good:greet"), plugin_dirs=(good, "bare", twice, odd))
     assert [one["result"] for one in results(room)] == ["Hi."]
     init = next(line for line in room.told("system") if line["subtype"] == "init")
     assert [one["name"] for one in init["plugins"]] == ["good"]
@@ -66,7 +68,7 @@ def test_a_folder_that_is_no_plugin_is_told_and_the_rest_goes_on(tmp_path: Path)
     assert any("bare: there is no .claude-plugin/plugin.json in it" in text for text in room.complaints)
 
 
-def test_files_are_read_again_when_the_host_says_so(tmp_path: Path) -> None:
+async def test_files_are_read_again_when_the_host_says_so(tmp_path: Path) -> None:
     kit = plugin(tmp_path / "kit")
 
     async def talk(room: Room) -> None:
@@ -83,14 +85,14 @@ def test_files_are_read_again_when_the_host_says_so(tmp_path: Path) -> None:
         room.prompt("/kit:greet")
         await room.hear("result")
 
-    room = visit(tmp_path, script("Hi."), talk, plugin_dirs=(kit,))
+    room = await visit(tmp_path, script("Hi."), talk, plugin_dirs=(kit,))
     assert heard(room) == ["Hello."]
     changes = [line for line in room.told("system") if line["subtype"] == "commands_changed"]
     assert len(changes) == 1
     assert "Skill" in next(line for line in room.told("system") if line["subtype"] == "init")["tools"]
 
 
-def test_output_styles_are_listed(tmp_path: Path) -> None:
+async def test_output_styles_are_listed(tmp_path: Path) -> None:
     put(tmp_path, "home/.claude/output-styles/terse.md", "Be terse.")
     put(tmp_path, ".claude/output-styles/ours.md", "As we do.")
 
@@ -101,4 +103,4 @@ def test_output_styles_are_listed(tmp_path: Path) -> None:
         again = (await room.ask("reload_output_styles"))["response"]["response"]
         assert again == {"available_output_styles": ["default", "new", "ours", "terse"]}
 
-    visit(tmp_path, script("Hi."), talk)
+    await visit(tmp_path, script("Hi."), talk)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +20,6 @@ text = "Done."
 SAY = "[[turn]]\ntext = 'Hello.'"
 
 
-def talk(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that waits, in a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*given: Any, **named: Any) -> None:
-        asyncio.run(test(*given, **named))
-
-    return run
-
-
 def outputs(room: Room) -> list[str]:
     """What tools gave the model."""
     blocks = [block for line in room.told("user") for block in line["message"]["content"] if isinstance(block, dict)]
@@ -46,7 +33,6 @@ def prompts_sent(folder: Path) -> list[str]:
     return [entry["message"]["text"] for entry in entries if entry.get("kind") == "prompt"]
 
 
-@talk
 async def test_the_host_sees_every_value_with_the_file_it_comes_from(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"model": "opus", "outputStyle": "default"}')
@@ -64,7 +50,6 @@ async def test_the_host_sees_every_value_with_the_file_it_comes_from(tmp_path: P
     ]
 
 
-@talk
 async def test_variables_that_the_host_sets_reach_the_next_command(tmp_path: Path) -> None:
     async with Room(tmp_path, SCRIPT, allowed_tools=("Bash",)) as room:
         answer = await room.ask("apply_flag_settings", settings={"env": {"COLOUR": "red"}})
@@ -75,7 +60,6 @@ async def test_variables_that_the_host_sets_reach_the_next_command(tmp_path: Pat
     assert outputs(room) == ["[red]"]
 
 
-@talk
 async def test_a_deny_rule_that_the_host_adds_holds_for_the_next_call(tmp_path: Path) -> None:
     async with Room(tmp_path, SCRIPT, allowed_tools=("Bash",)) as room:
         await room.ask("apply_flag_settings", settings={"permissions": {"deny": ["Bash"]}})
@@ -85,7 +69,6 @@ async def test_a_deny_rule_that_the_host_adds_holds_for_the_next_call(tmp_path: 
     assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Bash"]
 
 
-@talk
 async def test_a_model_that_the_host_sets_is_the_next_turns_and_null_goes_back(tmp_path: Path) -> None:
     async with Room(tmp_path, SAY) as room:
         models = []
@@ -107,7 +90,6 @@ async def test_a_model_that_the_host_sets_is_the_next_turns_and_null_goes_back(t
         ("update_settings", {"source": "projectSettings", "settings": {"model": "x"}}, "not to 'projectSettings'"),
     ],
 )
-@talk
 async def test_a_wrong_change_is_refused_and_changes_nothing(
     tmp_path: Path, subtype: str, fields: dict[str, Any], words: str
 ) -> None:
@@ -119,7 +101,6 @@ async def test_a_wrong_change_is_refused_and_changes_nothing(
     assert (after["effective"], after["sources"]) == ({}, [])
 
 
-@talk
 async def test_an_update_is_kept_for_the_sessions_to_come(tmp_path: Path) -> None:
     async with Room(tmp_path, SAY) as room:
         await room.ask("update_settings", source="userSettings", settings={"language": "de"})
@@ -132,7 +113,6 @@ async def test_an_update_is_kept_for_the_sessions_to_come(tmp_path: Path) -> Non
 # Memory and style.
 
 
-@talk
 async def test_memory_and_style_end_the_prompt_that_is_on_record(tmp_path: Path) -> None:
     styles = tmp_path / ".claude" / "output-styles"
     styles.mkdir(parents=True)
@@ -150,7 +130,6 @@ async def test_memory_and_style_end_the_prompt_that_is_on_record(tmp_path: Path)
     assert prompt.endswith(f"Contents of {tmp_path}/CLAUDE.md:\n\nUse tabs.")
 
 
-@talk
 async def test_a_resumed_session_keeps_the_prompt_it_began_with(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").write_text("Use tabs.")
     async with Room(tmp_path, SAY) as room:
@@ -165,7 +144,6 @@ async def test_a_resumed_session_keeps_the_prompt_it_began_with(tmp_path: Path) 
     assert "Use tabs." in prompt
 
 
-@talk
 async def test_a_memory_file_that_a_rule_denies_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").write_text("See @secret.md.")
     (tmp_path / "secret.md").write_text("hush")
@@ -182,7 +160,6 @@ async def test_a_memory_file_that_a_rule_denies_is_not_told(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "options", [{"system_prompt": "You are a cat."}, {"bare": True}, {"setting_sources": ("user",)}]
 )
-@talk
 async def test_a_prompt_of_ones_own_and_sources_that_are_off_leave_memory_out(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:

@@ -18,8 +18,8 @@ TOUCH = "[[turn]]\ntools = [{ name = 'Bash', input = { command = 'touch a.txt' }
 ALLOW = json.dumps(specific(permissionDecision="allow"))
 
 
-def run(talk: Any) -> None:
-    asyncio.run(talk())
+async def run(talk: Any) -> None:
+    await talk()
 
 
 def settings(**events: str | Json) -> str:
@@ -36,7 +36,7 @@ def hook_lines(room: Room) -> list[Json]:
     return [line for line in room.told("system") if line["subtype"].startswith("hook_")]
 
 
-def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
+async def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(PreToolUse=f"cat > told; echo '{ALLOW}'", PostToolUse="echo bad >&2; exit 2")
         async with Room(tmp_path, TOUCH, settings=given, include_hook_events=True) as room:
@@ -59,10 +59,10 @@ def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
         assert started["hook_id"] == responded["hook_id"]
         assert (responded["stdout"], responded["stderr"], responded["output"]) == ("", "bad\n", "bad\n")
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path) -> None:
+async def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, include_hook_events=True) as room:
             await play(
@@ -71,10 +71,10 @@ def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path) -> No
         told = [line["output"] for line in hook_lines(room) if line["subtype"] == "hook_response"]
         assert told == ['{"hookSpecificOutput":{"permissionDecision":"allow"}}', ""]
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_a_command_wants_hidden_is_not_told(tmp_path: Path) -> None:
+async def test_what_a_command_wants_hidden_is_not_told(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(UserPromptSubmit="echo '{\"suppressOutput\": true}'")
         async with Room(tmp_path, ONE, settings=given, include_hook_events=True) as room:
@@ -82,10 +82,10 @@ def test_what_a_command_wants_hidden_is_not_told(tmp_path: Path) -> None:
             await room.hear("result")
         assert [line["stdout"] for line in hook_lines(room) if line["subtype"] == "hook_response"] == [""]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
+async def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(SessionStart="echo welcome", SessionEnd="cat > ended")
         async with Room(tmp_path, ONE, settings=given) as room:
@@ -100,11 +100,13 @@ def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
         assert json.loads((tmp_path / "ended").read_text())["reason"] == "other"
         assert [line["hook_name"] for line in hook_lines(room)] == ["SessionStart:startup"] * 2
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize("first", ["a blocked prompt", "a local command", "an interrupt"])
-def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model(tmp_path: Path, first: str) -> None:
+async def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model(
+    tmp_path: Path, first: str
+) -> None:
     async def talk() -> None:
         begins = "[ -e again ] || { echo > begun; sleep 600; }; echo welcome"
         async with Room(tmp_path, ONE, settings=settings(SessionStart=begins)) as room:
@@ -123,10 +125,10 @@ def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model
             await until_result(room, {})
         assert [text.splitlines()[1] for text in contexts(room) if "hook-context" in text] == ["welcome"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_path: Path) -> None:
+async def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_path: Path) -> None:
     async def talk() -> None:
         stops = """echo '{"continue": false, "stopReason": "enough"}'"""
         async with Room(tmp_path, ONE, settings=settings(SessionStart=stops)) as room:
@@ -138,17 +140,17 @@ def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_
         )
         assert any("continue has no effect" in complaint for complaint in room.complaints)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
+async def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, settings=settings(UserPromptSubmit="echo no >&2; exit 2")) as room:
             room.prompt("go")
             result = await room.hear("result")
         assert result["result"] == "UserPromptSubmit operation blocked by hook:\nno\n\nOriginal prompt: go"
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
         ({"setting_sources": ("project",), "bare": True}, False),
     ],
 )
-def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, options: Json, ran: bool) -> None:
+async def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, options: Json, ran: bool) -> None:
     (tmp_path / ".claude").mkdir()
     events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
     (tmp_path / ".claude" / "settings.json").write_text(settings(**dict.fromkeys(events, "echo ran >> canary")))
@@ -173,10 +175,10 @@ def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, options: Js
         assert (tmp_path / "canary").exists() is ran
         assert bool(listing["hooks"]) is ran
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
+async def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             room.prompt("go")
@@ -191,19 +193,19 @@ def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
         assert [len(message["content"]) for message in messages if message["role"] == "user"] == [1, 2]
         assert listing["hooks"] == []
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "prompt"})) as room:
             pass
         assert ["no such event" in room.complaints[0], "not run, only commands" in room.complaints[1]] == [True, True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_path: Path) -> None:
+async def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
 
     async def talk() -> None:
@@ -224,10 +226,10 @@ def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_pat
         assert response["outcome"] == "success"
         assert ["late news" in text for text in contexts(room)] == [True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path) -> None:
+async def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
 
     async def talk() -> None:
@@ -239,10 +241,10 @@ def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path) -> No
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    run(talk)
+    await run(talk)
 
 
-def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_path: Path) -> None:
+async def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(UserPromptSubmit="echo from a command")
         async with Room(tmp_path, ONE, settings=given) as room:
@@ -252,10 +254,10 @@ def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_path: Pat
         assert [text.splitlines()[1] for text in contexts(room)] == ["from a callback", "from a command"]
         assert (len(asked(room)), results(room)) == (1, [])
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None:
+async def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
 
     async def talk() -> None:
@@ -268,4 +270,4 @@ def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    run(talk)
+    await run(talk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,11 @@ TOUCH = script("touch a.txt")
 STDIO = {"permission_prompt_tool": "stdio"}
 
 
-def run(talk: Any) -> None:
-    asyncio.run(talk())
+async def run(talk: Any) -> None:
+    await talk()
 
 
-def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
+async def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             await play(room, {"PreToolUse": {}})
@@ -66,14 +65,14 @@ def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> Non
         assert kinds == ["hook_callback", "can_use_tool"]
         assert permissions(room) == [("allow", "host")]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
     ("word", "ran", "was_asked", "record"),
     [("allow", True, 0, ("allow", "hook")), ("deny", False, 0, ("deny", "hook")), ("ask", True, 1, ("allow", "host"))],
 )
-def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
+async def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             said = specific(permissionDecision=word, permissionDecisionReason="because")
@@ -83,7 +82,7 @@ def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, re
         if word == "deny":
             assert results(room) == ["PreToolUse:Bash hook error: because"]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -100,17 +99,17 @@ def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, re
         ({"permission_mode": "plan"}, "allow", ("allow", "hook")),
     ],
 )
-def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
+async def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **options) as room:
             await play(room, {"PreToolUse": specific(permissionDecision=word)})
         assert permissions(room) == [record]
         assert (tmp_path / "a.txt").exists() is (record[0] == "allow")
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
+async def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             said = specific(updatedInput={"command": "touch b.txt"}, permissionDecision="allow")
@@ -118,10 +117,10 @@ def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
         assert (tmp_path / "b.txt").exists()
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
+async def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, disallowed_tools=("Bash(rm:*)",)) as room:
             said = specific(updatedInput={"command": "rm script.toml"}, permissionDecision="allow")
@@ -129,30 +128,30 @@ def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
         assert permissions(room) == [("deny", "rule")]
         assert (tmp_path / "script.toml").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
+async def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("rm script.toml"), disallowed_tools=("Bash(rm:*)",)) as room:
             said = specific(updatedInput={"command": "true"}, permissionDecision="allow")
             await play(room, {"PreToolUse": said})
         assert permissions(room) == [("deny", "rule")]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
+async def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH) as room:
             await play(room, {"PreToolUse": specific(updatedInput={"cmd": 1}, permissionDecision="allow")})
         assert "the input a hook gave" in results(room)[0]
         assert permissions(room) == []
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
+async def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
     async def talk() -> None:
         two = (
             "{ name = 'Bash', input = { command = 'touch a.txt' } }, { name = 'Bash', input = { command = 'touch b' } }"
@@ -167,10 +166,10 @@ def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path
         assert texts == ["PreToolUse:Bash says: hello", "PreToolUse:Bash hook stopped the turn: enough"]
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
+async def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("echo one", "exit 3"), **STDIO) as room:
             answers = {
@@ -191,10 +190,10 @@ def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_pa
             "batch",
         ]
 
-    run(talk)
+    await run(talk)
 
 
-def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
+async def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
     async def talk() -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'echo b' } }"
         async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as room:
@@ -203,10 +202,10 @@ def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
         kinds = [block["type"] for block in messages[2]["content"]]
         assert kinds == ["tool_result", "tool_result", "text", "text"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
+async def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("echo secret")) as room:
             new = {"stdout": "replaced", "stderr": "", "interrupted": False, "isImage": False}
@@ -215,7 +214,7 @@ def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path)
         assert (results(room), line["tool_use_result"]) == (["replaced"], new)
         assert "secret" not in room.raw.decode().replace("echo secret", "").replace('"stdout":"secret"', "")
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -233,16 +232,16 @@ def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None
     assert replace_output(ToolOutput(content="old", detail="old"), new) == ToolOutput(content=content, detail=new)
 
 
-def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
+async def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("echo one")) as room:
             result = await play(room, {"PostToolUse": {"continue": False, "stopReason": "enough"}})
         assert (result["terminal_reason"], results(room)) == ("hook_stopped", ["one"])
 
-    run(talk)
+    await run(talk)
 
 
-def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
+async def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("echo one")) as room:
             hooks = [matcher("bash", matcher="Bash"), matcher("edits", matcher="Edit|Write"), matcher("all", "more")]
@@ -252,10 +251,10 @@ def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
         ids = [line["request"]["callback_id"] for line in room.told("control_request")]
         assert ids == ["bash", "all", "more"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
+async def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH) as room:
             await register(room, {"PreToolUse": [matcher(*(f"h{n}" for n in range(32)))]})
@@ -270,7 +269,7 @@ def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: P
             await room.hear("result")
         assert (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
 def success(line: Json, answer: Json) -> Json:
@@ -280,7 +279,7 @@ def success(line: Json, answer: Json) -> Json:
 # Permission questions.
 
 
-def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
+async def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             await play(room, {"PermissionRequest": SILENCE})
@@ -291,7 +290,7 @@ def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tm
         suggestions = questions(room)[0]["permission_suggestions"]
         assert asked(room)[0]["permission_suggestions"] == suggestions
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +301,9 @@ def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tm
         ({"behavior": "deny"}, ("deny", "hook"), "A hook denied the permission."),
     ],
 )
-def test_a_hook_that_is_faster_than_the_host_decides(tmp_path: Path, decision: Json, record: Any, text: str) -> None:
+async def test_a_hook_that_is_faster_than_the_host_decides(
+    tmp_path: Path, decision: Json, record: Any, text: str
+) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             await play(room, {"PermissionRequest": specific(decision=decision)}, permission=SILENCE)
@@ -310,11 +311,11 @@ def test_a_hook_that_is_faster_than_the_host_decides(tmp_path: Path, decision: J
         asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
         assert (cancelled, permissions(room), results(room)) == ([asks["can_use_tool"]], [record], [text])
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize("first", ["hook_callback", "can_use_tool"])
-def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
+async def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             await register(room, {"PermissionRequest": [matcher("h")]})
@@ -327,10 +328,10 @@ def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: st
             await room.hear("result")
         assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
+async def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
     async def talk() -> None:
         room = Room(tmp_path, TOUCH, **STDIO)
         room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
@@ -339,10 +340,10 @@ def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_pa
         states = [line["state"] for line in room.told("system") if line["subtype"] == "session_state_changed"]
         assert states == ["running", "requires_action", "running", "idle"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
+async def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, skip_permissions=True) as room:
             await register(room, {"PreToolUse": [matcher("h"), matcher("h", matcher="Bash")]})
@@ -350,20 +351,20 @@ def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> N
             await until_result(room, {"h": {}})
         assert (len(asked(room)), (tmp_path / "a.txt").exists(), room.complaints) == (2, True, [])
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(("said", "source"), [(specific(decision={"behavior": "allow"}), "hook"), ({}, "nobody")])
-def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
+async def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH) as room:
             await play(room, {"PermissionRequest": said})
         assert permissions(room) == [("allow" if source == "hook" else "deny", source)]
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             await register(room, {"PermissionRequest": [matcher("h")]})
@@ -375,10 +376,10 @@ def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
         assert sorted(cancelled) == sorted(line["request_id"] for line in room.told("control_request"))
         assert result["terminal_reason"] == "aborted_tools"
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_hooks, "NOTIFICATION_SECONDS", 0)
 
     async def talk() -> None:
@@ -394,7 +395,7 @@ def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.
             await room.hear("result")
         assert line["request"]["input"]["message"] == "Your permission is needed to use Bash"
 
-    run(talk)
+    await run(talk)
 
 
 # Failures.
@@ -412,7 +413,7 @@ def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.
     ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
 )
 @pytest.mark.parametrize("policy", ["continue", "block", None])
-def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
+async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
     tmp_path: Path, answer: Any, told: str, policy: str | None
 ) -> None:
     async def talk() -> None:
@@ -428,7 +429,7 @@ def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
         assert (response["outcome"], told in response["stderr"]) == ("error", True)
         assert len(list(room.told("control_cancel_request"))) == (answer is SILENCE)
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +441,7 @@ def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
         ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),
     ],
 )
-def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
+async def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
     tmp_path: Path, event: str, answer: Json, record: Any, key: str
 ) -> None:
     async def talk() -> None:
@@ -451,10 +452,10 @@ def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
         assert [(key in text, f"{event}:Bash (callback {event})" in text) for text in told] == [(True, True)]
         assert told[0] in room.complaints
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
             await register(room, {"PreToolUse": [matcher("h")]})
@@ -470,10 +471,10 @@ def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
         assert (response["outcome"], result["terminal_reason"]) == ("cancelled", "aborted_tools")
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
+async def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("echo it ran"), skip_permissions=True) as room:
             await register(room, {"PostToolUse": [matcher("h")]})
@@ -488,10 +489,10 @@ def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_
         assert told["message"]["content"][0]["content"] == "it ran"
         assert told["tool_use_result"]["stdout"] == "it ran"
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
+async def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "a.txt").write_text("first")
         (tmp_path / "b.txt").write_text("second")
@@ -508,11 +509,11 @@ def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> N
         told = [line["message"]["content"][0]["content"] for line in room.told("user") if "tool_use_result" in line]
         assert ["first" in told[0], "second" in told[1], len(told)] == [True, True, 2]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize("by", ["interrupt", "interrupt after a second initialize", "hang up", "failure"])
-def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
+async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("the secret")
         async with Room(tmp_path, script("cat notes.txt"), skip_permissions=True) as room:
@@ -533,10 +534,10 @@ def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str
         assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")
         assert "the secret" not in transcript(room).read_text()
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
+async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("the secret")
         call = "{ name = 'Agent', input = { description = 'd', prompt = 'look', subagent_type = 'general-purpose' } }"
@@ -549,12 +550,12 @@ def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
             await room.ask("stop_task", task_id=task)
             await room.hear("control_cancel_request")
 
-    run(talk)
+    await run(talk)
     (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
     assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
 
 
-def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
+async def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
     async def talk() -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'sleep 600' } }"
         async with Room(tmp_path, f"[[turn]]\ntools = [{two}]", skip_permissions=True) as room:
@@ -578,10 +579,10 @@ def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next
             ["seen"],
         )
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
+async def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("buy milk")
         async with Room(tmp_path, script()) as room:
@@ -589,10 +590,10 @@ def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> 
             (said, _) = room.session.journal.history.render()
         assert [word in str(said["content"]) for word in ("buy milk", "is old")] == [True, True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
+async def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("buy milk")
         async with Room(tmp_path, script()) as room:
@@ -603,10 +604,10 @@ def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
         texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
         assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
+async def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO, skip_permissions=True) as room:
             await register(room, {"PreToolUse": [matcher("h")]})
@@ -617,10 +618,10 @@ def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tm
             await until_result(room, {}, permission={"behavior": "deny", "message": "no"})
         assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "host")], False)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
+async def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TOUCH, **STDIO) as room:
             said = {"continue": False, "stopReason": "enough"}
@@ -629,19 +630,19 @@ def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_
         assert results(room) == ["PermissionRequest:Bash hook error: a hook ended the turn: enough"]
         assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
+async def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, script("echo a"), skip_permissions=True) as room:
             await play(room, {"PostToolUse": specific(additionalContext="a\0b")})
         assert [text.splitlines()[1] for text in contexts(room)] == ["a\ufffdb"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
+async def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
     async def talk() -> None:
         room = Room(tmp_path, TOUCH, permission_mode="acceptEdits")
         async with room:
@@ -651,7 +652,7 @@ def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
         assert permissions(room) == [("deny", "hook")]
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
 # Tools of MCP servers.
@@ -663,7 +664,7 @@ MCP_ANSWERS = {
 }
 
 
-def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
+async def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
     async def talk() -> None:
         calling = "[[turn]]\ntools = [{ name = 'mcp__s__look', input = {} }]\n[[turn]]\ntext = 'Done.'"
         async with Room(tmp_path, calling, permission_prompt_tool="stdio") as room:
@@ -676,7 +677,7 @@ def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> Non
         assert results(room) == ["hidden"]
         assert asked(room)[0]["tool_name"] == "mcp__s__look"
 
-    run(talk)
+    await run(talk)
 
 
 def serve_or(react: Any, room: Room, line: Json) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,8 @@ TWO = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'\n[[turn]]\ntext = 'Three
 BLOCK = {"decision": "block", "reason": "not this"}
 
 
-def run(talk: Any) -> None:
-    asyncio.run(talk())
+async def run(talk: Any) -> None:
+    await talk()
 
 
 def kinds(room: Room) -> list[str]:
@@ -40,7 +39,7 @@ def kinds(room: Room) -> list[str]:
     return [str(word) for word in words[1:]]
 
 
-def test_a_prompt_is_asked_about_before_the_turn_is_announced(tmp_path: Path) -> None:
+async def test_a_prompt_is_asked_about_before_the_turn_is_announced(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await play(room, {"UserPromptSubmit": specific(additionalContext="mind the gap")}, prompt="Hi")
@@ -52,10 +51,10 @@ def test_a_prompt_is_asked_about_before_the_turn_is_announced(tmp_path: Path) ->
             ["<hook-context from='UserPromptSubmit'>", "mind the gap"],
         ]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None:
+async def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
             result = await play(room, {"UserPromptSubmit": BLOCK}, prompt="Hi")
@@ -71,10 +70,10 @@ def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None
             "One.",
         ]
 
-    run(talk)
+    await run(talk)
 
 
-def test_no_line_about_a_hook_is_too_long_for_a_client(tmp_path: Path) -> None:
+async def test_no_line_about_a_hook_is_too_long_for_a_client(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
             long = "x" * 2_000_000
@@ -83,10 +82,10 @@ def test_no_line_about_a_hook_is_too_long_for_a_client(tmp_path: Path) -> None:
         assert max(map(len, room.raw.splitlines())) < LINE_CAP_BYTES
         assert (result["num_turns"], any("is cut" in complaint for complaint in room.complaints)) == (0, True)
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_ends_the_asking_and_the_turn_has_its_result(tmp_path: Path) -> None:
+async def test_an_interrupt_ends_the_asking_and_the_turn_has_its_result(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
             await register(room, {"UserPromptSubmit": [matcher("h")]})
@@ -99,10 +98,10 @@ def test_an_interrupt_ends_the_asking_and_the_turn_has_its_result(tmp_path: Path
         assert (result["subtype"], result["num_turns"]) == ("error_during_execution", 0)
         assert (second["result"], len(list(room.told("control_cancel_request")))) == ("One.", 1)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_prompt_that_joins_a_turn_is_asked_about_too(tmp_path: Path) -> None:
+async def test_a_prompt_that_joins_a_turn_is_asked_about_too(tmp_path: Path) -> None:
     async def talk() -> None:
         calls = "[[turn]]\ntools = [{ name = 'Bash', input = { command = 'true' } }]\n"
         async with Room(tmp_path, calls + TWO, permission_prompt_tool="stdio") as room:
@@ -118,7 +117,7 @@ def test_a_prompt_that_joins_a_turn_is_asked_about_too(tmp_path: Path) -> None:
         said = [block.get("text") for message in room.session.journal.history.render() for block in message["content"]]
         assert "bad" not in said
 
-    run(talk)
+    await run(talk)
 
 
 def answer_and_wait(room: Room, answers: Json, callback_id: str) -> Any:
@@ -131,7 +130,7 @@ def answer_and_wait(room: Room, answers: Json, callback_id: str) -> Any:
     return wanted
 
 
-def test_a_hook_may_want_more_before_a_turn_ends(tmp_path: Path) -> None:
+async def test_a_hook_may_want_more_before_a_turn_ends(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
             result = await play(room, {"Stop": lambda told: {} if told["stop_hook_active"] else BLOCK})
@@ -140,10 +139,10 @@ def test_a_hook_may_want_more_before_a_turn_ends(tmp_path: Path) -> None:
         assert told == [(False, "One."), (True, "Two.")]
         assert ["not this" in text for text in contexts(room)] == [True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_that_never_lets_go_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_that_never_lets_go_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_hooks, "MAX_STOPS", 2)
 
     async def talk() -> None:
@@ -152,29 +151,29 @@ def test_a_hook_that_never_lets_go_is_overruled(tmp_path: Path, monkeypatch: pyt
         assert (result["result"], result["terminal_reason"]) == ("Three.", "completed")
         assert any("kept the turn from ending 2 times" in complaint for complaint in room.complaints)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_that_stops_what_stops_anyway_leaves_the_answer(tmp_path: Path) -> None:
+async def test_a_hook_that_stops_what_stops_anyway_leaves_the_answer(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
             result = await play(room, {"Stop": {"continue": False, **BLOCK}})
         assert (result["result"], result["terminal_reason"]) == ("One.", "hook_stopped")
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_hears_of_a_text_before_the_host_does(tmp_path: Path) -> None:
+async def test_a_hook_hears_of_a_text_before_the_host_does(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await play(room, {"MessageDisplay": {}})
         assert kinds(room) == ["init", "MessageDisplay", "assistant", "success"]
         assert [(input["delta"], input["final"], input["index"]) for input in asked(room)] == [("One.", True, 0)]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_hears_of_a_turn_that_the_model_failed(tmp_path: Path) -> None:
+async def test_a_hook_hears_of_a_turn_that_the_model_failed(tmp_path: Path) -> None:
     async def talk() -> None:
         failing = "[[turn]]\nerror = { status = 400, type = 'invalid_request_error', message = 'bad' }"
         async with Room(tmp_path, failing) as room:
@@ -184,19 +183,19 @@ def test_a_hook_hears_of_a_turn_that_the_model_failed(tmp_path: Path) -> None:
         ]
         assert (kinds(room)[-2:], result["is_error"]) == (["StopFailure", "success"], True)
 
-    run(talk)
+    await run(talk)
 
 
-def test_callbacks_are_not_asked_about_the_beginning_nor_about_an_end_they_cannot_hear_of(tmp_path: Path) -> None:
+async def test_callbacks_are_not_asked_about_the_beginning_nor_about_an_end_they_cannot_hear_of(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await play(room, {"SessionStart": {}, "SessionEnd": {}})
         assert (asked(room), room.complaints) == ([], [])
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_ended_session_is_told_to_a_host_that_is_still_there(tmp_path: Path) -> None:
+async def test_an_ended_session_is_told_to_a_host_that_is_still_there(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await play(room, {"SessionEnd": {}})
@@ -205,10 +204,10 @@ def test_an_ended_session_is_told_to_a_host_that_is_still_there(tmp_path: Path) 
             room.say(reply(line, {}))
         assert [input["reason"] for input in asked(room)] == ["other"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_that_hold_up_the_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_that_hold_up_the_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_hooks, "SESSION_END_SECONDS", 0)
 
     async def talk() -> None:
@@ -217,13 +216,13 @@ def test_hooks_that_hold_up_the_end_are_ended(tmp_path: Path, monkeypatch: pytes
             await room.ask("end_session")
         assert any("hooks of SessionEnd were ended" in complaint for complaint in room.complaints)
 
-    run(talk)
+    await run(talk)
 
 
 # Registration.
 
 
-def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> None:
+async def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, TWO) as room:
             await play(room, {"UserPromptSubmit": {}})
@@ -232,7 +231,7 @@ def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> N
             await until_result(room, {})
         assert [input["hook_event_name"] for input in asked(room)] == ["UserPromptSubmit", "Stop"]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> N
         ({"TaskCreated": [matcher("h", onFailure="block")]}, False),
     ],
 )
-def test_a_host_hears_whether_it_can_rely_on_its_hooks(tmp_path: Path, hooks: Any, applied: bool | None) -> None:
+async def test_a_host_hears_whether_it_can_rely_on_its_hooks(tmp_path: Path, hooks: Any, applied: bool | None) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             answer = await register(room, hooks)
@@ -253,10 +252,10 @@ def test_a_host_hears_whether_it_can_rely_on_its_hooks(tmp_path: Path, hooks: An
             "TaskCreated" in (hooks or {})
         )
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_handshake_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+async def test_a_handshake_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             answer = await room.ask("initialize", hooks={"Stop": [matcher("h")]}, jsonSchema={"type": 5})
@@ -264,10 +263,10 @@ def test_a_handshake_that_is_refused_changes_nothing(tmp_path: Path) -> None:
             result = await room.hear("result")
         assert (answer["response"]["subtype"], result["result"], asked(room)) == ("error", "One.", [])
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_hooks_are_listed(tmp_path: Path) -> None:
+async def test_the_hooks_are_listed(tmp_path: Path) -> None:
     async def talk() -> None:
         command = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}'
         async with Room(tmp_path, ONE, settings=command) as room:
@@ -280,10 +279,10 @@ def test_the_hooks_are_listed(tmp_path: Path) -> None:
         ]
         assert {"name": "PreToolUse", "matchField": "tool_name"}.items() <= listing["eventCatalog"][0].items()
 
-    run(talk)
+    await run(talk)
 
 
-def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
+async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
     async def talk() -> None:
         async with Room(tmp_path, ONE) as room:
             await register(room, None)
@@ -292,4 +291,4 @@ def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
             live = room.session.hooks.dispatcher
         assert (live, texts(room.told("assistant")), questions(room), results(room)) == (None, ["One."], [], [])
 
-    run(talk)
+    await run(talk)

@@ -26,7 +26,7 @@ from tests.helpers.session import Json, Room
 QUICK = {"MCP_TIMEOUT": "700"}
 
 
-def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_words(tmp_path: Path) -> None:
+async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_words(tmp_path: Path) -> None:
     servers = config(
         mute=own("plain.py", "mute", required=False),
         deaf=own("plain.py", "deaf", required=False),
@@ -48,7 +48,7 @@ def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_
         assert told["odd"]["error"].startswith("its type 'pigeon' is none of")
 
     limits = {"MCP_TIMEOUT": "3000"}
-    room = visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
+    room = await visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
     failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
     assert states(room) == {**failed, "plain": "connected"}
     assert {change["name"]: change["status"] for change in news(room)} == failed
@@ -56,7 +56,7 @@ def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_
     assert any("MCP server mute: failed: did not answer" in complaint for complaint in room.complaints)
 
 
-def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
+async def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("result")
@@ -76,12 +76,12 @@ def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path)
 
     turns = script([("mcp__plain__which", {})], "Done.", [("mcp__plain__which", {})], "Done.")
     servers = config(plain=own("plain.py", "once"))
-    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
     first, second = (int(content[0]["text"]) for content in results(room))
     assert first != second
 
 
-def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
+async def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         for prompt in ("first", "second"):
             room.prompt(prompt)
@@ -92,24 +92,24 @@ def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_pat
         await room.hear("result")
 
     server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
-    room = visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
+    room = await visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
     prompts = [json.dumps(turn) for turn in room.session.journal.history.render() if turn["role"] == "user"]
     assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
     assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
 
 
-def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
+async def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio"))
     turns = script([("mcp__workshop__collapse", {})], "Done.")
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     assert results(room) == ["MCP server 'workshop': ended with exit code 3"]
     assert news(room)[0]["stderr"] == "the roof came down\n"
 
 
-def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_path: Path) -> None:
+async def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio"))
     turns = script([("mcp__workshop__flood", {"megabytes": 3})], [("mcp__workshop__flood", {"megabytes": 33})], "Done.")
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     [short], lost = results(room)
     assert "Output too large (3145728 characters). Full output saved to: " in short["text"]
     assert len(short["text"]) < 5_000
@@ -119,15 +119,15 @@ def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_pat
     assert max(len(line) for line in room.raw.splitlines()) < 1_000_000
 
 
-def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
+async def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
     servers = config(plain=own("plain.py", "well"))
     turns = script([("mcp__plain__echo", {"text": "y" * 5000})], "Done.")
     limit = {"MAX_MCP_OUTPUT_TOKENS": "100"}
-    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
     assert "Output too large" in results(room)[0][0]["text"]
 
 
-def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
+async def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         result = await room.hear("result")
@@ -141,17 +141,17 @@ def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) 
         assert (await room.hear("result"))["result"] == "Done."
 
     servers = config(plain=own("plain.py", "mute", required=True))
-    visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
 
 
-def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         [reason] = (await room.hear("result"))["errors"]
         assert "'nowhere' is not there (failed): the server cannot be reached: " in reason
 
     servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
-    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
 
 class Closed(http.server.BaseHTTPRequestHandler):
@@ -169,20 +169,20 @@ class Closed(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_path: Path) -> None:
+async def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_path: Path) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Closed) as closed:
         threading.Thread(target=closed.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{closed.server_port}/"
         servers = config(
             new={"type": "http", "url": url, "required": True}, old={"type": "sse", "url": url, "required": True}
         )
-        room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+        room = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
         closed.shutdown()
     assert states(room) == {"new": "needs-auth", "old": "needs-auth"}
     assert {change["error"] for change in news(room)} == {"the server wants authorization (HTTP 401)"}
 
 
-def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
+async def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await asyncio.sleep(0)
@@ -190,10 +190,10 @@ def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Pat
         assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
 
     servers = config(plain=own("plain.py", "mute", required=True))
-    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
 
-def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
+async def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         asked = (await room.hear("control_request"))["request"]
@@ -211,7 +211,7 @@ def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is
 
     servers = config(plain=own("plain.py", "well"))
     turns = script([("mcp__plain__echo", {"a": 1})], [("mcp__plain__which", {})], "Done.")
-    room = visit(
+    room = await visit(
         tmp_path,
         turns,
         talk,
@@ -222,7 +222,7 @@ def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is
     assert results(room)[0] == [{"type": "text", "text": '{"a": 1}'}]
 
 
-def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
+async def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("result")
@@ -234,7 +234,7 @@ def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -
         assert (await room.hear("result"))["result"] == "Two."
 
     servers = config(plain=own("plain.py", "silent"))
-    visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
+    await visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
 
 
 def added(line: Json) -> list[str]:
@@ -242,30 +242,30 @@ def added(line: Json) -> list[str]:
     return line.get("mcp_server", {}).get("tools_added") or []
 
 
-def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
+async def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("result")
         # A quick server has said it all before the turn begins: then `init` has the tools, and there is no news.
         await seen(room, lambda line: "mcp__plain__tool4" in (line.get("tools") or added(line)))
 
-    room = visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
+    room = await visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
     assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(room.session.config.tools)
 
 
-def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         [reason] = (await room.hear("result"))["errors"]
         assert "'plain' is not there (failed): the variable NOWHERE is not set" in reason
 
     servers = config(plain=own("plain.py", "well", env={"TOKEN": "${NOWHERE}"}))
-    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
 
-def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
+async def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
     servers = config(plain={"command": "/bin/sh", "args": ["-c", "echo no licence; exit 3"]})
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    room = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
     [change] = news(room)
     assert (change["error"], change["stderr"]) == ("ended with exit code 3", "no licence\n")
     assert "MCP server plain: failed: ended with exit code 3 (no licence)" in room.complaints
@@ -275,7 +275,7 @@ def answers_to(request_id: str) -> Callable[[Json], bool]:
     return lambda line: bool(line.get("response", {}).get("request_id") == request_id)
 
 
-def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp_path: Path) -> None:
+async def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp_path: Path) -> None:
     well = own("plain.py", "well", required=False)
     sets = [{"a": well, "b": well, "c": well}, {}, {"a": well, "d": well}, {"d": well}]
 
@@ -299,10 +299,10 @@ def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp
         told = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
         assert [(server["name"], server["status"]) for server in told] == [("d", "connected")]
 
-    visit(tmp_path, script("Done."), talk)
+    await visit(tmp_path, script("Done."), talk)
 
 
-def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
+async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     turns = script([("mcp__plain__echo", {"text": "one"})], "Done.")
 
@@ -317,18 +317,18 @@ def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp
     # Nothing here may be the work of a limit.
     limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
     servers = config(plain=own("plain.py", "shut", str(mark)))
-    room = visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
 
     assert results(room) == ["MCP server 'plain': has closed its output"]
 
 
-def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
+async def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         await one_turn(room)
         assert (await status(room))[0]["error"] == "has closed its output"
 
     servers = config(plain=own("plain.py", "closed", required=False))
-    room = visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
+    room = await visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
 
     assert states(room) == {"plain": "failed"}
 
@@ -337,7 +337,7 @@ CLASHES = [("a.b", "a b"), ("a", "a__b"), ("a__b", "a"), ("a", "a.")]
 
 
 @pytest.mark.parametrize(("first", "second"), CLASHES)
-def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
+async def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
     tmp_path: Path, first: str, second: str
 ) -> None:
     optional = own("plain.py", "well", required=False)
@@ -348,7 +348,7 @@ def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
         [failed] = [one for one in (await status(room)) if one["name"] == second]
         assert (failed["status"], f"those of the server '{first}'" in failed["error"]) == ("failed", True)
 
-    room = visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    room = await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
     assert states(room) == {first: "connected", second: "failed", "c": "connected"}
     assert [(f"MCP server {second}: failed" in text, repr(first) in text) for text in room.complaints] == [(True, True)]
@@ -360,7 +360,7 @@ async def status(room: Room) -> list[Json]:
 
 
 @pytest.mark.parametrize(("first", "second"), CLASHES)
-def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
+async def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
     async def talk(room: Room) -> None:
         one = own("plain.py", "well", required=False)
         answer = (await room.ask("mcp_set_servers", servers={second: one}))["response"]["response"]
@@ -369,15 +369,15 @@ def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: s
         assert (answer["added"], list(answer["errors"])) == (["x_y"], ["x.y"])
         assert "those of the server 'x_y'" in answer["errors"]["x.y"]
 
-    visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
+    await visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
 
 
-def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
+async def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         await room.ask("initialize", sdkMcpServers=["a_b"])
         await one_turn(room)
 
-    room = visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
+    room = await visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
 
     assert states(room) == {"a.b": "connected", "a_b": "failed"}
 
@@ -399,13 +399,13 @@ def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
         ("trusted.", "mcp__trusted_", True),
     ],
 )
-def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
+async def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
     tmp_path: Path, server: str, rule: str, runs: bool
 ) -> None:
     name = qualify(server, "echo")
     turns = script([(name, {"text": "x"})], "Done.")
 
-    room = visit(
+    room = await visit(
         tmp_path, turns, one_turn, mcp_config=config(**{server: own("plain.py", "well")}), allowed_tools=(rule,)
     )
 
@@ -422,12 +422,12 @@ def write(folder: Path, name: str, **servers: object) -> None:
     path.write_text(json.dumps({"mcpServers": servers}))
 
 
-def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> None:
+async def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> None:
     touch = {"command": "/usr/bin/touch", "args": [str(tmp_path / "ran")]}
     write(tmp_path, ".mcp.json", evil=touch)
     write(tmp_path, ".claude/settings.json", worse=touch)
 
-    room = visit(tmp_path, script("Done."), one_turn)
+    room = await visit(tmp_path, script("Done."), one_turn)
 
     assert states(room) == {}
     assert not (tmp_path / "ran").exists()
@@ -435,7 +435,9 @@ def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> No
     assert any(complaint in one for one in room.complaints)
 
 
-def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(tmp_path: Path) -> None:
+async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, ".mcp.json", tree=own("plain.py", "well"), both={"command": "x"}, off={"command": "x"})
     write(tmp_path, ".claude/settings.json", taking=own("plain.py", "well", env={"STOLEN": "${ANTHROPIC_API_KEY}"}))
     write(tmp_path, "home/.claude/settings.json", mine=own("plain.py", "well", env={"A": "${ANTHROPIC_API_KEY}"}))
@@ -445,7 +447,7 @@ def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_
     options = {"mcp_config": given, "setting_sources": ("user", "project")}
     keys = {"ANTHROPIC_API_KEY": "sk-secret"}
 
-    room = visit(tmp_path, script("Done."), one_turn, keys, **options)
+    room = await visit(tmp_path, script("Done."), one_turn, keys, **options)
     init = next(line for line in room.told("system") if line["subtype"] == "init")
     assert {server["name"]: (server["status"], server["source"]) for server in init["mcp_servers"]} == {
         "both": ("connected", "dynamic"),
@@ -455,7 +457,7 @@ def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_
     }
     assert any("the variable ANTHROPIC_API_KEY is not set" in complaint for complaint in room.complaints)
 
-    room = visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
+    room = await visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
     assert states(room) == {"both": "connected"}
 
 

@@ -54,7 +54,7 @@ def check_everything(room: Room) -> None:
     assert states(room) == {"workshop": "connected"}
 
 
-def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_path: Path) -> None:
+async def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         await one_turn(room)
         answer = (await room.ask("mcp_status"))["response"]["response"]
@@ -70,7 +70,9 @@ def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_p
         }
         assert server["tools"][0] == {"name": "add", "annotations": {"readOnly": True}}
 
-    room = visit(tmp_path, EVERYTHING, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
+    room = await visit(
+        tmp_path, EVERYTHING, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+    )
     check_everything(room)
     assert next(line["tool_use_meta"] for line in room.told("assistant") if "tool_use_meta" in line) == [
         {"id": "t1", "display_name": "Add", "server_display_name": "workshop", "tool_name": "add"}
@@ -98,14 +100,14 @@ def listening(transport: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
-def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) -> None:
+async def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) -> None:
     with listening(transport) as url:
         servers = config(workshop={"type": transport, "url": url, "headers": {"X-From": "parley"}, "required": True})
-        room = visit(tmp_path, EVERYTHING, one_turn, mcp_config=servers, allowed_tools=ALL)
+        room = await visit(tmp_path, EVERYTHING, one_turn, mcp_config=servers, allowed_tools=ALL)
     check_everything(room)
 
 
-def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_path: Path) -> None:
+async def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         await room.ask("initialize")
         room.prompt("go")
@@ -127,11 +129,13 @@ def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_pat
 
     greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
     turns = script(greet, greet, greet, "Done.")
-    room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
+    room = await visit(
+        tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+    )
     assert [content[0]["text"] for content in results(room)] == ["Hello, Ada.", "(cancel)", "(cancel)"]
 
 
-def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
+async def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("/mcp__workshop__plan 'a chair' by next week")
         assert "mcp__workshop__plan" in (await room.hear("system", "init"))["slash_commands"]
@@ -148,7 +152,7 @@ def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
         assert failed["errors"][0].startswith("/mcp__workshop__plan could not be expanded: MCP server 'workshop': ")
 
     turns = script("Yes.", "Yes.")
-    room = visit(
+    room = await visit(
         tmp_path,
         turns,
         talk,
@@ -161,26 +165,28 @@ def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
     assert echoes[0] == "/mcp__workshop__plan 'a chair' by next week"
 
 
-def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(tmp_path: Path) -> None:
+async def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.until(lambda line: "tools_added" in line.get("mcp_server", {}))
         await room.hear("result")
 
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
-    room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
+    room = await visit(
+        tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+    )
     assert [change["tools_added"] for change in news(room)] == [["mcp__workshop__plane"]]
     assert "mcp__workshop__plane" in room.session.config.tools
 
 
-def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
+async def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__plane", {})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     assert results(room)[1] == [{"type": "text", "text": "planed"}]
 
 
-def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path: Path) -> None:
+async def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("assistant")
@@ -189,26 +195,26 @@ def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path:
 
     turns = script([("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
     heard = json.dumps(room.session.journal.history.render())
     assert "Plan how to build a chair by next week." in heard
     assert "/mcp__workshop__plan" not in heard
     assert len(list(room.told("result"))) == 1
 
 
-def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Path) -> None:
+async def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Path) -> None:
     uris = ("workshop://stock", "workshop://rules")
     turns = script([("ReadMcpResourceTool", {"server": "workshop", "uri": uri}) for uri in uris], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
     limit = {"MAX_MCP_OUTPUT_TOKENS": "2"}
-    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
     [stock], [rules] = map(json.loads, results(room))
     assert "Output too large (13 characters). Full output saved to: " in rules["text"]
     assert Path(stock["blobSavedTo"]).read_bytes() == bytes(range(256))
     assert "blob" not in stock
 
 
-def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
+async def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
     tools = [{"name": "one", "inputSchema": {"type": "object"}}]
 
     def serve(asked: Json) -> Json:
@@ -238,7 +244,7 @@ def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path
         refused = await room.ask("mcp_message", server_name="nobody", message=changed)
         assert refused["response"]["error"] == "Server not found: nobody"
 
-    room = visit(tmp_path, script("Done."), talk)
+    room = await visit(tmp_path, script("Done."), talk)
     kinds = [
         line["request"]["message"]["method"] if line["type"] == "control_request" else line["response"]["request_id"]
         for line in room.lines
@@ -252,7 +258,7 @@ def ask(request_id: str, subtype: str, **fields: object) -> Json:
     return {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
 
 
-def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path) -> None:
+async def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         async def told(subtype: str, **fields: object) -> Json:
             response: Json = (await room.ask(subtype, **fields))["response"]
@@ -278,12 +284,12 @@ def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path
         assert (left["added"], left["removed"], left["errors"]) == ([], ["gone", "plain"], {})
         assert (await told("mcp_status"))["response"] == {"mcpServers": []}
 
-    visit(tmp_path, script("Done."), talk, disallowed_tools=("mcp__plain__which",))
+    await visit(tmp_path, script("Done."), talk, disallowed_tools=("mcp__plain__which",))
 
 
-def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
+async def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
     servers = config(zoo=own("plain.py", "well"), ape=own("plain.py", "well"))
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers, disallowed_tools=("mcp__ape__which",))
+    room = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers, disallowed_tools=("mcp__ape__which",))
 
     init = next(line for line in room.told("system") if line["subtype"] == "init")
     assert init["tools"][-3:] == ["mcp__zoo__echo", "mcp__zoo__which", "mcp__ape__echo"]
@@ -294,7 +300,7 @@ def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_one
     assert said in (room.session.journal.system_text or "")
 
 
-def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
+async def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio", timeout=1000))
     turns = script(
         [("mcp__workshop__build", {"steps": 2, "seconds": 0.1})],
@@ -302,7 +308,7 @@ def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_pa
         [("mcp__workshop__add", {"a": 1, "b": 1})],
         "Done.",
     )
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     built, stalled, added = results(room)
     assert built == [{"type": "text", "text": "built"}]
     assert stalled == "MCP server 'workshop': tools/call got no answer and no sign of progress for 1 s"
@@ -310,7 +316,7 @@ def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_pa
     assert [line["tool_use_id"] for line in room.told("tool_progress")] != []
 
 
-def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("assistant")
@@ -322,21 +328,21 @@ def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) ->
 
     turns = script([("mcp__workshop__stall", {})], [("mcp__workshop__add", {"a": 1, "b": 1})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
     assert results(room)[-1] == [{"type": "text", "text": "2"}]
 
 
-def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> None:
+async def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio", env={"COLOUR": "${PAINT:-red}"}))
     turns = script(
         [("mcp__workshop__environment", {"name": name}) for name in ("COLOUR", "ANTHROPIC_API_KEY", "PATH")], "Done."
     )
     keys = {"ANTHROPIC_API_KEY": "sk-secret"}
-    room = visit(tmp_path, turns, one_turn, keys, mcp_config=servers, allowed_tools=ALL)
+    room = await visit(tmp_path, turns, one_turn, keys, mcp_config=servers, allowed_tools=ALL)
     assert [content[0]["text"] for content in results(room)] == ["red", "(not set)", "/usr/bin:/bin"]
 
 
-def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None:
+async def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None:
     hidden = "\u200b\u2066\ufeff"
     listed = {"name": f"wipe{hidden}_all", "description": f"Wipes{hidden}", "inputSchema": {"type": "object"}}
     answers: Json = {
@@ -364,12 +370,12 @@ def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None
         assert [tool["name"] for tool in server["tools"]] == ["wipe_all"]
 
     turns = script([("mcp__calc__wipe____all", {"command": f"touch{hidden} x"})], "Done.")
-    visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+    await visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
 
 
-def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -> None:
+async def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -> None:
     servers = config(**{"git\u200bhub": own("plain.py", "well", required=False)})
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    room = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
 
     assert list(states(room).values()) == ["failed"]
     assert "its name has characters in it that are not seen: 'git\\u200bhub'" in room.complaints[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,13 +15,10 @@ HELLO = "[[turn]]\ntext = 'Hello.'\n"
 TOUCH = "[[turn]]\ntools = [{ name = 'Bash', id = 't1', input = { command = 'touch made' } }]\n" + HELLO
 
 
-def visit(folder: Path, script: str, client: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
-    async def run() -> Room:
-        async with Room(folder, script, **options) as room:
-            await client(room)
-        return room
-
-    return asyncio.run(run())
+async def visit(folder: Path, script: str, client: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
+    async with Room(folder, script, **options) as room:
+        await client(room)
+    return room
 
 
 async def one_turn(room: Room) -> None:
@@ -34,10 +30,10 @@ def events(room: Room) -> list[Json]:
     return [line["event"] for line in room.told("stream_event")]
 
 
-def test_the_fragments_of_thinking_are_the_finished_block(tmp_path: Path) -> None:
+async def test_the_fragments_of_thinking_are_the_finished_block(tmp_path: Path) -> None:
     thought = "Let me analyze this code carefully, step by step."
     script = f"[[turn]]\nthinking = '{thought}'\ntext = 'So.'\nchunk_chars = 7\n"
-    room = visit(tmp_path, script, one_turn, include_partial_messages=True)
+    room = await visit(tmp_path, script, one_turn, include_partial_messages=True)
 
     deltas = [event["delta"] for event in events(room) if event["type"] == "content_block_delta"]
     fragments = [delta["thinking"] for delta in deltas if delta["type"] == "thinking_delta"]
@@ -48,8 +44,8 @@ def test_the_fragments_of_thinking_are_the_finished_block(tmp_path: Path) -> Non
     assert "".join(fragments) == finished["thinking"] == thought
 
 
-def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Path) -> None:
-    room = visit(tmp_path, TOUCH, one_turn, include_partial_messages=True)
+async def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Path) -> None:
+    room = await visit(tmp_path, TOUCH, one_turn, include_partial_messages=True)
 
     [start] = [event for event in events(room) if event.get("content_block", {}).get("type") == "tool_use"]
     pieces = [event["delta"] for event in events(room) if event.get("delta", {}).get("type") == "input_json_delta"]
@@ -57,7 +53,7 @@ def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Path) ->
     assert json.loads("".join(piece["partial_json"] for piece in pieces)) == {"command": "touch made"}
 
 
-def test_hooks_and_servers_of_the_client_are_asked_in_their_own_words(tmp_path: Path) -> None:
+async def test_hooks_and_servers_of_the_client_are_asked_in_their_own_words(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         hooks = {"UserPromptSubmit": [{"matcher": None, "hookCallbackIds": ["hook_0"]}]}
         request = {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": ["calc"]}
@@ -73,7 +69,7 @@ def test_hooks_and_servers_of_the_client_are_asked_in_their_own_words(tmp_path: 
         assert {"subtype", "callback_id", "input"} <= set(hook["request"])
         assert {"hook_name", "hook_data", "tool_name"}.isdisjoint(hook["request"])
 
-    visit(tmp_path, HELLO, client)
+    await visit(tmp_path, HELLO, client)
 
 
 def success(question: Json, response: Json) -> Json:
@@ -86,41 +82,39 @@ def failure(question: Json) -> Json:
     return {"type": "control_response", "response": inner}
 
 
-def test_the_handshake_alone_does_not_make_a_client_answer_questions(tmp_path: Path) -> None:
+async def test_the_handshake_alone_does_not_make_a_client_answer_questions(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await room.ask("initialize", protocolVersion="1.0", features=[])
         await one_turn(room)
 
-    room = visit(tmp_path, TOUCH, client)
+    room = await visit(tmp_path, TOUCH, client)
 
     assert list(room.told("control_request")) == []
     assert not (tmp_path / "made").exists()
 
 
-def test_a_line_of_ten_megabytes_is_a_prompt_like_any_other(tmp_path: Path) -> None:
+async def test_a_line_of_ten_megabytes_is_a_prompt_like_any_other(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         room.prompt("A" * 10_000_000)
         assert (await room.hear("result"))["result"] == "Hello."
 
-    room = visit(tmp_path, HELLO, client)
+    room = await visit(tmp_path, HELLO, client)
 
     assert len(room.session.journal.history.render()[0]["content"][0]["text"]) == 10_000_000
 
 
-def test_the_log_says_which_client_it_was(tmp_path: Path) -> None:
-    async def run() -> None:
-        room = Room(tmp_path, HELLO)
-        room.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-ts"
-        async with room:
-            await one_turn(room)
+async def test_the_log_says_which_client_it_was(tmp_path: Path) -> None:
+    room = Room(tmp_path, HELLO)
+    room.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-ts"
+    async with room:
+        await one_turn(room)
 
-    asyncio.run(run())
     [log] = (tmp_path / "home").glob(".claude/projects/*/*.jsonl")
     kept = [json.loads(line) for line in log.read_text().splitlines()]
     assert {line["entrypoint"] for line in kept if line["type"] in ("user", "assistant")} == {"sdk-ts"}
 
 
-def test_a_server_may_choose_the_older_version_of_its_protocol(tmp_path: Path) -> None:
+async def test_a_server_may_choose_the_older_version_of_its_protocol(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         room.say({"type": "control_request", "request_id": "i", "request": {"subtype": "initialize", **SERVERS}})
         asked = await room.hear("control_request")
@@ -134,7 +128,7 @@ def test_a_server_may_choose_the_older_version_of_its_protocol(tmp_path: Path) -
         assert "mcp__calc__add" in (await room.hear("system", "init"))["tools"]
         assert asked["request"]["message"]["params"]["protocolVersion"] > "2024-11-05"
 
-    visit(tmp_path, HELLO, client)
+    await visit(tmp_path, HELLO, client)
 
 
 SERVERS = {"sdkMcpServers": ["calc"]}

@@ -38,21 +38,19 @@ async def is_beside(room: Room) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_run_that_waits_behind_a_background_task_is_taken_back_and_then_the_task_is_cancelled(tmp_path: Path) -> None:
-    async def go() -> Room:
-        async with Room(tmp_path, BACKGROUND, dialect="jsonrpc", permission_mode="bypassPermissions") as room:
-            room.say(call("run", "r1", prompt="Work"))
-            await room.hear("result")
-            (tmp_path / "go").touch()
-            await is_beside(room)
-            room.say(call("run", "r2", prompt="More"), call("cancel", "c1"))
-            assert (await answer(room, "r2"))["error"]["code"] == -32003
-            assert (await answer(room, "c1"))["result"]["request_id"] == "r1"
-            room.say(call("cancel", "c2"))
-            assert (await answer(room, "c2"))["result"]["running"] is False
-        return room
-
-    room = asyncio.run(go())
+async def test_a_run_that_waits_behind_a_background_task_is_taken_back_and_then_the_task_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    async with Room(tmp_path, BACKGROUND, dialect="jsonrpc", permission_mode="bypassPermissions") as room:
+        room.say(call("run", "r1", prompt="Work"))
+        await room.hear("result")
+        (tmp_path / "go").touch()
+        await is_beside(room)
+        room.say(call("run", "r2", prompt="More"), call("cancel", "c1"))
+        assert (await answer(room, "r2"))["error"]["code"] == -32003
+        assert (await answer(room, "c1"))["result"]["request_id"] == "r1"
+        room.say(call("cancel", "c2"))
+        assert (await answer(room, "c2"))["result"]["running"] is False
 
     assert not (tmp_path / "ran").exists()
     ends = [(line["id"], line["result"]["subtype"]) for line in room.told("result")]

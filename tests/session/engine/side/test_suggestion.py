@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,19 @@ ANSWER = "[[turn]]\nwhen = 'go'\ntext = 'I mended it.'\n"
 NEXT = "[[turn]]\nwhen = 'type next'\ntext = '{}'\n"
 
 
-def visit(folder: Path, script: str, hear: str, **options: Any) -> Room:
-    async def run() -> Room:
-        async with Room(folder, script, **options) as room:
-            room.prompt("go")
-            await room.hear(hear)
-        return room
-
-    return asyncio.run(run())
+async def visit(folder: Path, script: str, hear: str, **options: Any) -> Room:
+    async with Room(folder, script, **options) as room:
+        room.prompt("go")
+        await room.hear(hear)
+    return room
 
 
 def suggestions(room: Room) -> list[Json]:
     return list(room.told("prompt_suggestion"))
 
 
-def test_a_suggestion_comes_behind_the_result_and_is_on_the_bill(tmp_path: Path) -> None:
-    room = visit(tmp_path, ANSWER + NEXT.format('"run the tests"'), "prompt_suggestion", prompt_suggestions="")
+async def test_a_suggestion_comes_behind_the_result_and_is_on_the_bill(tmp_path: Path) -> None:
+    room = await visit(tmp_path, ANSWER + NEXT.format('"run the tests"'), "prompt_suggestion", prompt_suggestions="")
 
     [told] = suggestions(room)
     assert told["suggestion"] == "run the tests"
@@ -38,64 +34,56 @@ def test_a_suggestion_comes_behind_the_result_and_is_on_the_bill(tmp_path: Path)
     assert len(room.session.journal.history.render()) == 2
 
 
-def test_nobody_is_asked_unless_it_is_wanted(tmp_path: Path) -> None:
+async def test_nobody_is_asked_unless_it_is_wanted(tmp_path: Path) -> None:
     for wanted in ({}, {"prompt_suggestions": "false"}):
-        room = visit(tmp_path, ANSWER + NEXT.format("x"), "result", **wanted)
+        room = await visit(tmp_path, ANSWER + NEXT.format("x"), "result", **wanted)
 
         assert suggestions(room) == []
 
 
-def test_the_handshake_may_ask_for_it(tmp_path: Path) -> None:
-    async def run() -> Json:
-        async with Room(tmp_path, ANSWER + NEXT.format("run it")) as room:
-            await room.ask("initialize", promptSuggestions=True)
-            room.prompt("go")
-            return await room.hear("prompt_suggestion")
+async def test_the_handshake_may_ask_for_it(tmp_path: Path) -> None:
+    async with Room(tmp_path, ANSWER + NEXT.format("run it")) as room:
+        await room.ask("initialize", promptSuggestions=True)
+        room.prompt("go")
+        result = await room.hear("prompt_suggestion")
 
-    assert asyncio.run(run())["suggestion"] == "run it"
+    assert result["suggestion"] == "run it"
 
 
 @pytest.mark.parametrize("answer", ["NONE", "None.", "x" * 500])
-def test_what_is_no_suggestion_is_not_told(tmp_path: Path, answer: str) -> None:
-    async def run() -> Room:
-        async with Room(tmp_path, ANSWER + NEXT.format(answer), prompt_suggestions="") as room:
-            room.prompt("go")
-            await room.hear("result")
-            assert room.session.suggester is not None
-            await room.session.suggester.wait()
-        return room
+async def test_what_is_no_suggestion_is_not_told(tmp_path: Path, answer: str) -> None:
+    async with Room(tmp_path, ANSWER + NEXT.format(answer), prompt_suggestions="") as room:
+        room.prompt("go")
+        await room.hear("result")
+        assert room.session.suggester is not None
+        await room.session.suggester.wait()
 
-    assert suggestions(asyncio.run(run())) == []
+    assert suggestions(room) == []
 
 
-def test_a_model_that_cannot_answer_costs_the_suggestion_only(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_answer_costs_the_suggestion_only(tmp_path: Path) -> None:
     failing = "[[turn]]\nwhen = 'type next'\nerror = { status = 529 }\n"
 
-    async def run() -> Room:
-        async with Room(tmp_path, ANSWER + failing, prompt_suggestions="") as room:
-            room.prompt("go")
-            await room.hear("result")
-            assert room.session.suggester is not None
-            await room.session.suggester.wait()
-        return room
+    async with Room(tmp_path, ANSWER + failing, prompt_suggestions="") as room:
+        room.prompt("go")
+        await room.hear("result")
+        assert room.session.suggester is not None
+        await room.session.suggester.wait()
 
-    room = asyncio.run(run())
     assert suggestions(room) == []
     assert any("no prompt can be suggested" in complaint for complaint in room.complaints)
     [result] = room.told("result")
     assert result["is_error"] is False
 
 
-def test_a_prompt_ends_the_search_for_one(tmp_path: Path) -> None:
+async def test_a_prompt_ends_the_search_for_one(tmp_path: Path) -> None:
     slow = "[[turn]]\nwhen = 'type next'\ntext = 'never'\ndelay_ms = 600000\n"
     second = "[[turn]]\nwhen = 'more'\nerror = { status = 400 }\n"
 
-    async def run() -> Room:
-        async with Room(tmp_path, ANSWER + slow + second, prompt_suggestions="") as room:
-            room.prompt("go")
-            await room.hear("result")
-            room.prompt("more")
-            assert (await room.hear("result"))["is_error"] is True  # a bad end suggests nothing
-        return room
+    async with Room(tmp_path, ANSWER + slow + second, prompt_suggestions="") as room:
+        room.prompt("go")
+        await room.hear("result")
+        room.prompt("more")
+        assert (await room.hear("result"))["is_error"] is True  # a bad end suggests nothing
 
-    assert suggestions(asyncio.run(run())) == []
+    assert suggestions(room) == []

@@ -28,42 +28,42 @@ def result_of(room: Room) -> Json:
     return next(line for line in room.told("user") if "tool_use_result" in line)
 
 
-def test_a_command_that_takes_long_is_told_as_a_task_and_so_is_its_end(tmp_path: Path, at_once: None) -> None:
+async def test_a_command_that_takes_long_is_told_as_a_task_and_so_is_its_end(tmp_path: Path, at_once: None) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("system", "task_started")
         (tmp_path / "go.txt").touch()
         await room.hear("result")
 
-    room = visit(tmp_path, script([BASH], "Done."), talk, skip_permissions=True)
+    room = await visit(tmp_path, script([BASH], "Done."), talk, skip_permissions=True)
     started, ended = tasks(room)
     assert (started["is_backgrounded"], started["tool_use_id"], started["task_type"]) == (False, "t1", "local_bash")
     assert (ended["status"], ended["summary"], ended["output_file"]) == ("completed", "A long job", "")
     assert result_of(room)["message"]["content"][0]["content"] == "early\nlate"
 
 
-def test_a_short_command_is_not_told(tmp_path: Path) -> None:
+async def test_a_short_command_is_not_told(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("result")
 
-    room = visit(tmp_path, script([("Bash", {"command": "echo hi"})], "Done."), talk, skip_permissions=True)
+    room = await visit(tmp_path, script([("Bash", {"command": "echo hi"})], "Done."), talk, skip_permissions=True)
     assert tasks(room) == []
 
 
-def test_an_interrupt_ends_a_command_that_was_told(tmp_path: Path, at_once: None) -> None:
+async def test_an_interrupt_ends_a_command_that_was_told(tmp_path: Path, at_once: None) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         await room.hear("system", "task_started")
         await room.ask("interrupt")
         await room.hear("result")
 
-    room = visit(tmp_path, script([BASH]), talk, skip_permissions=True)
+    room = await visit(tmp_path, script([BASH]), talk, skip_permissions=True)
     assert [line.get("status") for line in tasks(room)] == [None, "stopped"]
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_the_host_sends_a_command_to_the_background(
+async def test_the_host_sends_a_command_to_the_background(
     tmp_path: Path, is_told: bool, request: pytest.FixtureRequest
 ) -> None:
     if is_told:
@@ -80,7 +80,7 @@ def test_the_host_sends_a_command_to_the_background(
         assert [first["result"], second["result"]] == ["Sent.", "Done."]
         assert second["origin"]["kind"] == "task-notification"
 
-    room = visit(tmp_path, script([BASH], "Sent.", "Done."), talk, skip_permissions=True)
+    room = await visit(tmp_path, script([BASH], "Sent.", "Done."), talk, skip_permissions=True)
     detail = result_of(room)["tool_use_result"]
     assert detail["backgroundedByUser"] is True
     notice = next(line for line in tasks(room) if line["subtype"] == "task_notification")
@@ -90,7 +90,7 @@ def test_the_host_sends_a_command_to_the_background(
     assert [line["is_backgrounded"] for line in began] == [not is_told]
 
 
-def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: Path, at_once: None) -> None:
+async def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: Path, at_once: None) -> None:
     command = "head -c 100000 /dev/zero | tr '\\0' x; " + UNTIL
 
     async def talk(room: Room) -> None:
@@ -102,13 +102,15 @@ def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: Path, a
         (tmp_path / "go.txt").touch()
         await room.hear("result")
 
-    room = visit(tmp_path, script([("Bash", {"command": command})], "Sent.", "Done."), talk, skip_permissions=True)
+    room = await visit(
+        tmp_path, script([("Bash", {"command": command})], "Sent.", "Done."), talk, skip_permissions=True
+    )
     notice = next(line for line in tasks(room) if line["subtype"] == "task_notification")
     text = Path(notice["output_file"]).read_text()
     assert (len(text), text[-11:]) == (100_011, "early\nlate\n")
 
 
-def test_where_nothing_may_run_in_the_background_everything_is_waited_for(tmp_path: Path) -> None:
+async def test_where_nothing_may_run_in_the_background_everything_is_waited_for(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         assert (await room.hear("result"))["result"] == "Done."
@@ -116,6 +118,6 @@ def test_where_nothing_may_run_in_the_background_everything_is_waited_for(tmp_pa
     agent = ("Agent", {"description": "d", "prompt": "work", "run_in_background": True})
     calls = script([("Bash", {"command": "echo hi", "run_in_background": True})], [agent], "Report.", "Done.")
     closed = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
-    room = visit(tmp_path, calls, talk, closed, skip_permissions=True)
+    room = await visit(tmp_path, calls, talk, closed, skip_permissions=True)
     bash, report = [line["tool_use_result"] for line in room.told("user") if "tool_use_result" in line]
     assert (bash["stdout"], report["status"]) == ("hi", "completed")

@@ -51,14 +51,11 @@ def background(command: str, **input: Any) -> tuple[str, Json]:
     return "Bash", {"command": command, "description": "A job", "run_in_background": True, **input}
 
 
-def at(folder: Path, turns: str, talk: Callable[[Room], Awaitable[None]], **environment: str) -> None:
-    async def bounded() -> None:
-        room = Room(folder, turns, allowed_tools=ALLOWED)
-        room.environment |= environment
-        async with asyncio.timeout(30), room:
-            await talk(room)
-
-    asyncio.run(bounded())
+async def at(folder: Path, turns: str, talk: Callable[[Room], Awaitable[None]], **environment: str) -> None:
+    room = Room(folder, turns, allowed_tools=ALLOWED)
+    room.environment |= environment
+    async with asyncio.timeout(30), room:
+        await talk(room)
 
 
 def kinds(lines: list[Json]) -> list[str]:
@@ -85,7 +82,7 @@ def text_of(room: Room, tool_use_id: str) -> str:
     return str(result_of(room, tool_use_id)["message"]["content"][0]["content"])
 
 
-def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
+async def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
@@ -132,10 +129,10 @@ def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
         }
 
     turns = script(background("until [ -e go ]; do sleep 0.01; done; echo done"), "Started.", "It is over.")
-    at(tmp_path, turns, talk)
+    await at(tmp_path, turns, talk)
 
 
-def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) -> None:
+async def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
@@ -144,10 +141,10 @@ def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) ->
         assert "(A job) failed with exit code 3" in prompt
         assert told_of(room, "task_notification")[0]["output_file"] in prompt
 
-    at(tmp_path, script(background("exit 3"), "Started.", "It failed."), talk)
+    await at(tmp_path, script(background("exit 3"), "Started.", "It failed."), talk)
 
 
-def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_path: Path) -> None:
+async def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
@@ -161,10 +158,10 @@ def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_pat
             "result of a task",
         ]
 
-    at(tmp_path, script(background("sleep 0.3"), "Started.", "It is over."), talk)
+    await at(tmp_path, script(background("sleep 0.3"), "Started.", "It is over."), talk)
 
 
-def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> None:
+async def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
@@ -173,10 +170,10 @@ def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> None:
         assert kinds(room.lines)[-1] == "system/background_tasks_changed"
 
     turns = script(background("sleep 600"), "Started.")
-    at(tmp_path, turns, talk, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="200")
+    await at(tmp_path, turns, talk, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="200")
 
 
-def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> None:
+async def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         started = await room.hear("system", "task_started")
@@ -199,10 +196,10 @@ def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> None:
         await room.leave()
         assert len(list(room.told("result"))) == 1
 
-    at(tmp_path, script(background("sleep 600"), "Started."), talk)
+    await at(tmp_path, script(background("sleep 600"), "Started."), talk)
 
 
-def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         started = await room.hear("system", "task_started")
@@ -211,7 +208,7 @@ def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
         await room.ask("stop_task", task_id=started["task_id"])
         await eventually(lambda: not alive(int(text_in(tmp_path / "pid"))))
 
-    at(tmp_path, script(background("setsid sleep 600 & echo $! > pid; wait"), "Started."), talk)
+    await at(tmp_path, script(background("setsid sleep 600 & echo $! > pid; wait"), "Started."), talk)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -236,7 +233,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
+async def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         tasks = room.session.tasks
         order = CommandOrder(
@@ -253,10 +250,10 @@ def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) 
         assert task.process.over.done()
         await room.hear("system", "task_notification")
 
-    at(tmp_path, script(), talk)
+    await at(tmp_path, script(), talk)
 
 
-def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
+async def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         started = await room.hear("system", "task_started")
@@ -268,10 +265,10 @@ def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
         unknown = await room.ask("get_task_output", task_id="nope")
         assert unknown["response"]["subtype"] == "error"
 
-    at(tmp_path, script(background("seq 1 20000"), "Started.", "Over."), talk)
+    await at(tmp_path, script(background("seq 1 20000"), "Started.", "Over."), talk)
 
 
-def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> None:
+async def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         result = await room.hear("result")
@@ -296,12 +293,12 @@ def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> 
         }
 
     # Ids are counted, so the first task has the same id in every run.
-    id = first_task_id(tmp_path)
+    id = await first_task_id(tmp_path)
     turns = script(background("sleep 0.2; echo made it"), ("TaskOutput", {"task_id": id}), "I saw it.")
-    at(tmp_path / "room", turns, talk)
+    await at(tmp_path / "room", turns, talk)
 
 
-def first_task_id(folder: Path) -> str:
+async def first_task_id(folder: Path) -> str:
     """The id that the first task of a session gets in a room."""
     found = []
 
@@ -311,11 +308,11 @@ def first_task_id(folder: Path) -> str:
 
     for name in ("before", "room"):
         (folder / name).mkdir()
-    at(folder / "before", script(background("true"), "Started.", "Over."), talk)
+    await at(folder / "before", script(background("true"), "Started.", "Over."), talk)
     return str(found[0])
 
 
-def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path) -> None:
+async def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
@@ -327,7 +324,7 @@ def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path)
         assert "is not running: its status is killed" in text_of(room, "toolu_4")
         assert "There is no task 'nope'. The tasks of this session are: b" in text_of(room, "toolu_5")
 
-    id = first_task_id(tmp_path)
+    id = await first_task_id(tmp_path)
     turns = script(
         background("sleep 600"),
         ("TaskOutput", {"task_id": id, "block": False}),
@@ -337,10 +334,10 @@ def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path)
         ("TaskStop", {"task_id": "nope"}),
         "Done.",
     )
-    at(tmp_path / "room", turns, talk)
+    await at(tmp_path / "room", turns, talk)
 
 
-def test_a_task_has_its_time_too(tmp_path: Path) -> None:
+async def test_a_task_has_its_time_too(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
@@ -349,21 +346,21 @@ def test_a_task_has_its_time_too(tmp_path: Path) -> None:
         assert notification["summary"] == 'Background command "A job" was ended after 0.2 s: its time was up'
         assert (await room.hear("result"))["result"] == "It took too long."
 
-    at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), talk)
+    await at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), talk)
 
 
-def test_a_task_that_cannot_be_started_is_an_error_and_no_task(tmp_path: Path) -> None:
+async def test_a_task_that_cannot_be_started_is_an_error_and_no_task(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("Go")
         await room.hear("result")
         assert result_of(room, "toolu_0")["message"]["content"][0]["is_error"] is True
         assert told_of(room, "task_started") == []
 
-    at(tmp_path, script(background("echo a\0b"), "It failed."), talk)
+    await at(tmp_path, script(background("echo a\0b"), "It failed."), talk)
     assert list(tmp_path.glob("claude-*/**/*.output")) == []
 
 
-def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp_path: Path) -> None:
+async def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp_path: Path) -> None:
     (tmp_path / f"claude-{os.getuid()}").symlink_to(tmp_path)
 
     async def talk(room: Room) -> None:
@@ -373,53 +370,44 @@ def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp
         assert output.is_relative_to(tmp_path / "home" / ".claude" / "projects")
         assert text_in(output) == "kept\n"
 
-    at(tmp_path, script(background("echo kept"), "Started.", "Over."), talk)
+    await at(tmp_path, script(background("echo kept"), "Started.", "Over."), talk)
 
 
-def test_the_notification_of_a_task_is_never_joined_with_what_a_person_said() -> None:
-    async def talk() -> None:
-        inbox = PromptQueue()
-        said = [Prompt(content=[{"type": "text", "text": text}], uuid=text) for text in "abcd"]
-        notices = [Prompt(content=[], uuid=f"n{at}", origin={"kind": NOTIFICATION}) for at in range(2)]
-        for prompt in (said[0], said[1], *notices, said[2], said[3]):
-            inbox.put(prompt)
-        taken = [await inbox.take(merge=True) for _ in range(4)]
-        assert taken == [said[:2], notices[:1], notices[1:], said[2:]]
-
-    asyncio.run(talk())
+async def test_the_notification_of_a_task_is_never_joined_with_what_a_person_said() -> None:
+    inbox = PromptQueue()
+    said = [Prompt(content=[{"type": "text", "text": text}], uuid=text) for text in "abcd"]
+    notices = [Prompt(content=[], uuid=f"n{at}", origin={"kind": NOTIFICATION}) for at in range(2)]
+    for prompt in (said[0], said[1], *notices, said[2], said[3]):
+        inbox.put(prompt)
+    taken = [await inbox.take(merge=True) for _ in range(4)]
+    assert taken == [said[:2], notices[:1], notices[1:], said[2:]]
 
 
-def test_a_prompt_that_nobody_typed_is_not_replayed(tmp_path: Path) -> None:
-    async def bounded() -> None:
-        turns = script(background("true"), "Started.", "Over.")
-        async with asyncio.timeout(30), Room(tmp_path, turns, allowed_tools=ALLOWED, replay_user_messages=True) as room:
-            room.prompt("Go")
-            await room.hear("result")
-            await room.hear("result")
-            replayed = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
-            assert replayed == ["Go"]
-
-    asyncio.run(bounded())
+async def test_a_prompt_that_nobody_typed_is_not_replayed(tmp_path: Path) -> None:
+    turns = script(background("true"), "Started.", "Over.")
+    async with asyncio.timeout(30), Room(tmp_path, turns, allowed_tools=ALLOWED, replay_user_messages=True) as room:
+        room.prompt("Go")
+        await room.hear("result")
+        await room.hear("result")
+        replayed = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
+        assert replayed == ["Go"]
 
 
-def test_a_long_call_gives_signs_of_life() -> None:
+async def test_a_long_call_gives_signs_of_life() -> None:
     call = ToolUse({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}})
     told: list[Message] = []
 
-    async def talk() -> None:
-        enough = asyncio.Event()
+    enough = asyncio.Event()
 
-        def tell(message: Message) -> None:
-            told.append(message)
-            if len(told) == 2:
-                enough.set()
+    def tell(message: Message) -> None:
+        told.append(message)
+        if len(told) == 2:
+            enough.set()
 
-        async with asyncio.timeout(60):
-            with ToolHeartbeat(tell, call, every_seconds=0.25):
-                await enough.wait()
-        await asyncio.sleep(0)
-
-    asyncio.run(talk())
+    async with asyncio.timeout(60):
+        with ToolHeartbeat(tell, call, every_seconds=0.25):
+            await enough.wait()
+    await asyncio.sleep(0)
     assert told == [
         ToolProgress(
             tool_use_id=f"toolu_1-heartbeat-{beat}",
@@ -448,20 +436,17 @@ class Nobody:
         return []
 
 
-def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
-    async def bounded() -> None:
-        turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
-        room = Room(tmp_path, turns, allowed_tools=ALLOWED)
-        setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).make_config(room.complaints.append)
-        session = Session(setup, Nobody())
-        session.handle(User(message=UserContent(content="Go")))
-        running = asyncio.create_task(session.run_turns())
-        async with asyncio.timeout(30):
-            await eventually(lambda: all(text_in(tmp_path / name).endswith("\n") for name in ("task", "call")))
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-        setup.storage.log.close()
-
-    asyncio.run(bounded())
+async def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
+    room = Room(tmp_path, turns, allowed_tools=ALLOWED)
+    setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).make_config(room.complaints.append)
+    session = Session(setup, Nobody())
+    session.handle(User(message=UserContent(content="Go")))
+    running = asyncio.create_task(session.run_turns())
+    async with asyncio.timeout(30):
+        await eventually(lambda: all(text_in(tmp_path / name).endswith("\n") for name in ("task", "call")))
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    setup.storage.log.close()
     assert [name for name in ("task", "call") if alive(int(text_in(tmp_path / name)))] == []

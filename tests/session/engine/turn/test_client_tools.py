@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -36,17 +35,14 @@ def results(*answers: tuple[str, Any], **fields: Any) -> Json:
     return {"type": "user", "message": {"role": "user", "content": content}, **fields}
 
 
-def talk(folder: Path, turns: str, client: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
+async def talk(folder: Path, turns: str, client: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
     """One session in which the client declares its tools, says its prompt and then does as it is told."""
 
-    async def run() -> Room:
-        async with Room(folder, turns, **options) as room:
-            await room.ask("initialize", clientTools=[WEATHER, LAMP])
-            room.prompt("go")
-            await client(room)
-        return room
-
-    return asyncio.run(run())
+    async with Room(folder, turns, **options) as room:
+        await room.ask("initialize", clientTools=[WEATHER, LAMP])
+        room.prompt("go")
+        await client(room)
+    return room
 
 
 async def called(room: Room, call: str) -> Json:
@@ -72,7 +68,7 @@ def notes(folder: Path, session_id: str) -> list[Json]:
     return [line for line in lines if line["type"] == "parley"]
 
 
-def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_every_tool(tmp_path: Path) -> None:
+async def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_every_tool(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         room.say(results(("t1", "sunny"), session_id="default", tool_use_result={"degrees": 31}))
@@ -80,7 +76,7 @@ def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_every_too
         assert result["result"] == "Done."
         assert result["num_turns"] == 2
 
-    room = talk(tmp_path, script(CALL), client)
+    room = await talk(tmp_path, script(CALL), client)
 
     [line] = room.told("user")
     assert line["message"]["content"] == [{"type": "tool_result", "tool_use_id": "t1", "content": "sunny"}]
@@ -92,22 +88,24 @@ def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_every_too
     ("given", "content"),
     [([5], "[5]"), ([{"type": "text", "text": 5}], [{"type": "text", "text": "5"}]), ([{"odd": 1}], '[{"odd":1}]')],
 )
-def test_a_result_that_no_model_can_read_becomes_one_that_it_can(tmp_path: Path, given: Any, content: Any) -> None:
+async def test_a_result_that_no_model_can_read_becomes_one_that_it_can(
+    tmp_path: Path, given: Any, content: Any
+) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         room.say(results(("t1", given)))
         assert (await room.hear("result"))["result"] == "Done."
 
-    assert [block["content"] for block in told_results(talk(tmp_path, script(CALL), client))] == [content]
+    assert [block["content"] for block in told_results(await talk(tmp_path, script(CALL), client))] == [content]
 
 
-def test_the_decision_and_the_wait_are_on_record_before_the_client_answers(tmp_path: Path) -> None:
+async def test_the_decision_and_the_wait_are_on_record_before_the_client_answers(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         room.say(results(("t1", "sunny")))
         await room.hear("result")
 
-    room = talk(tmp_path, script(CALL), client)
+    room = await talk(tmp_path, script(CALL), client)
     kept = [note for note in notes(tmp_path, room.session.id) if note["kind"] in ("permission", "question")]
 
     assert [note["kind"] for note in kept] == ["permission", "question"]
@@ -117,30 +115,30 @@ def test_the_decision_and_the_wait_are_on_record_before_the_client_answers(tmp_p
     assert kept[1]["message"] == {"request_id": "t1", "tool_use_id": "t1", "waits_for": "client"}
 
 
-def test_a_failure_of_the_client_is_an_error_for_the_model(tmp_path: Path) -> None:
+async def test_a_failure_of_the_client_is_an_error_for_the_model(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         block = {"type": "tool_result", "tool_use_id": "t1", "content": "no such place", "is_error": True}
         room.say({"type": "user", "message": {"role": "user", "content": [block]}})
         await room.hear("result")
 
-    [block] = told_results(talk(tmp_path, script(CALL), client))
+    [block] = told_results(await talk(tmp_path, script(CALL), client))
 
     assert block == {"type": "tool_result", "tool_use_id": "t1", "content": "no such place", "is_error": True}
 
 
-def test_several_calls_wait_together_and_one_line_answers_them_in_any_order(tmp_path: Path) -> None:
+async def test_several_calls_wait_together_and_one_line_answers_them_in_any_order(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t2")
         room.say(results(("t2", "on"), ("t1", "sunny")))
         await room.hear("result")
 
-    room = talk(tmp_path, script(f"{CALL}, {SECOND}"), client)
+    room = await talk(tmp_path, script(f"{CALL}, {SECOND}"), client)
 
     assert {block["tool_use_id"]: block["content"] for block in told_results(room)} == {"t1": "sunny", "t2": "on"}
 
 
-def test_a_result_that_comes_before_its_call_is_waited_for_is_not_lost(tmp_path: Path) -> None:
+async def test_a_result_that_comes_before_its_call_is_waited_for_is_not_lost(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")  # told, but another call stands before it and asks
         question = await room.hear("control_request")
@@ -149,12 +147,12 @@ def test_a_result_that_comes_before_its_call_is_waited_for_is_not_lost(tmp_path:
         room.say({"type": "control_response", "response": response})
         await room.hear("result")
 
-    room = talk(tmp_path, script(f"{TOUCH}, {CALL}"), client, permission_prompt_tool="stdio")
+    room = await talk(tmp_path, script(f"{TOUCH}, {CALL}"), client, permission_prompt_tool="stdio")
 
     assert [block["content"] for block in told_results(room)][1] == "sunny"
 
 
-def test_words_beside_a_result_join_the_turn(tmp_path: Path) -> None:
+async def test_words_beside_a_result_join_the_turn(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         line = results(("t1", "sunny"))
@@ -162,30 +160,33 @@ def test_words_beside_a_result_join_the_turn(tmp_path: Path) -> None:
         room.say(line)
         await room.hear("result")
 
-    room = talk(tmp_path, script(CALL), client)
+    room = await talk(tmp_path, script(CALL), client)
     *_, answered, _ = room.session.journal.history.render()
 
     assert [block.get("content") or block.get("text") for block in answered["content"]] == ["sunny", "and hurry"]
     assert len(list(room.told("result"))) == 1
 
 
-def test_while_a_call_waits_the_session_requires_action(tmp_path: Path) -> None:
-    async def run() -> list[str]:
-        room = Room(tmp_path, script(CALL))
-        room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
-        async with room:
-            await room.ask("initialize", clientTools=[WEATHER])
-            room.prompt("go")
-            await room.until(lambda line: line.get("state") == "requires_action")
-            assert room.session.state == "requires_action"
-            room.say(results(("t1", "sunny")))
-            await room.hear("result")
-        return [line["state"] for line in room.lines if line.get("subtype") == "session_state_changed"]
+async def test_while_a_call_waits_the_session_requires_action(tmp_path: Path) -> None:
+    room = Room(tmp_path, script(CALL))
+    room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
+    async with room:
+        await room.ask("initialize", clientTools=[WEATHER])
+        room.prompt("go")
+        await room.until(lambda line: line.get("state") == "requires_action")
+        assert room.session.state == "requires_action"
+        room.say(results(("t1", "sunny")))
+        await room.hear("result")
 
-    assert asyncio.run(run()) == ["running", "requires_action", "running", "idle"]
+    assert [line["state"] for line in room.lines if line.get("subtype") == "session_state_changed"] == [
+        "running",
+        "requires_action",
+        "running",
+        "idle",
+    ]
 
 
-def test_an_interrupt_ends_the_wait_and_a_late_result_is_dropped(tmp_path: Path) -> None:
+async def test_an_interrupt_ends_the_wait_and_a_late_result_is_dropped(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         await room.ask("interrupt")
@@ -195,14 +196,14 @@ def test_an_interrupt_ends_the_wait_and_a_late_result_is_dropped(tmp_path: Path)
         room.say(results(("t1", "too late")))
         await room.hear("result")
 
-    room = talk(tmp_path, script(CALL), client)
+    room = await talk(tmp_path, script(CALL), client)
 
     assert [block["tool_use_id"] for block in told_results(room)] == ["t1"]
     assert len(list(room.told("result"))) == 2
     assert any("no call of a client tool waits for the result of t1" in complaint for complaint in room.complaints)
 
 
-def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_bad_result(tmp_path: Path) -> None:
+async def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_bad_result(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await room.hear("result")
         room.say(results(("t9", "for whom?")))
@@ -210,28 +211,28 @@ def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_bad_resu
         assert refused["is_error"] is True
         assert "t9" in refused["errors"][0]
 
-    talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
+    await talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
 
 
-def test_results_for_nothing_that_come_together_have_a_bad_result_each(tmp_path: Path) -> None:
+async def test_results_for_nothing_that_come_together_have_a_bad_result_each(tmp_path: Path) -> None:
     late = [results((name, "for whom?")) for name in ("t7", "t8", "t9")]
 
     async def client(room: Room) -> None:
         await room.hear("result")
         room.say(b"\n".join(json.dumps(line).encode() for line in late))
 
-    room = talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
+    room = await talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
 
     refused = [line["errors"][0] for line in room.told("result") if line["is_error"]]
     assert [name in error for name, error in zip(("t7", "t8", "t9"), refused, strict=True)] == [True] * 3
 
 
-def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_goes_on(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         await called(room, "t1")
         await room.leave()
 
-    room = talk(tmp_path, script(CALL), client)
+    room = await talk(tmp_path, script(CALL), client)
 
     [block] = told_results(room)
     assert block["content"] == CLIENT_CLOSED
@@ -240,17 +241,17 @@ def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_goes_on(tmp_path: Pat
     assert result["result"] == "Done."
 
 
-def test_a_rule_that_denies_a_client_tool_is_kept(tmp_path: Path) -> None:
+async def test_a_rule_that_denies_a_client_tool_is_kept(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         result = await room.hear("result")
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ["weather"]
 
-    [block] = told_results(talk(tmp_path, script(CALL), client, disallowed_tools=("weather(*)", "weather")))
+    [block] = told_results(await talk(tmp_path, script(CALL), client, disallowed_tools=("weather(*)", "weather")))
 
     assert block["is_error"] is True
 
 
-def test_a_guard_is_asked_before_a_client_tool_is_waited_for(tmp_path: Path) -> None:
+async def test_a_guard_is_asked_before_a_client_tool_is_waited_for(tmp_path: Path) -> None:
     async def client(room: Room) -> None:
         question = await room.hear("control_request")
         assert question["request"]["tool_name"] == "weather"
@@ -259,27 +260,24 @@ def test_a_guard_is_asked_before_a_client_tool_is_waited_for(tmp_path: Path) -> 
         room.say({"type": "control_response", "response": response})
         await room.hear("result")
 
-    [block] = told_results(talk(tmp_path, script(CALL), client, guard=True, permission_prompt_tool="stdio"))
+    [block] = told_results(await talk(tmp_path, script(CALL), client, guard=True, permission_prompt_tool="stdio"))
 
     assert block["content"] == "Not now"
 
 
-def test_a_client_tool_goes_before_one_of_ours_until_it_is_withdrawn(tmp_path: Path) -> None:
+async def test_a_client_tool_goes_before_one_of_ours_until_it_is_withdrawn(tmp_path: Path) -> None:
     read = "{ name = 'Read', id = 't1', input = { file_path = '/nowhere' } }"
 
-    async def run() -> list[Json]:
-        async with Room(tmp_path, script(read) + script(read.replace("t1", "t2"))) as room:
-            await room.ask("initialize", clientTools=[{"name": "Read"}])
-            room.prompt("go")
-            await called(room, "t1")
-            room.say(results(("t1", "read by the client")))
-            await room.hear("result")
-            await room.ask("initialize", clientTools=[])
-            room.prompt("again")
-            await room.hear("result")
-        return told_results(room)
-
-    first, second = asyncio.run(run())
+    async with Room(tmp_path, script(read) + script(read.replace("t1", "t2"))) as room:
+        await room.ask("initialize", clientTools=[{"name": "Read"}])
+        room.prompt("go")
+        await called(room, "t1")
+        room.say(results(("t1", "read by the client")))
+        await room.hear("result")
+        await room.ask("initialize", clientTools=[])
+        room.prompt("again")
+        await room.hear("result")
+    first, second = told_results(room)
     assert first["content"] == "read by the client"
     assert second["is_error"] is True
 
@@ -297,7 +295,7 @@ async def left_waiting(folder: Path) -> tuple[str, Json]:
     return room.session.id, line
 
 
-def test_a_call_that_waits_is_told_again_in_a_dialect_of_whole_answers_too(tmp_path: Path) -> None:
+async def test_a_call_that_waits_is_told_again_in_a_dialect_of_whole_answers_too(tmp_path: Path) -> None:
     """Such a dialect holds an answer until it is complete; this one was complete before."""
 
     async def resumed(session_id: str) -> Json:
@@ -308,11 +306,11 @@ def test_a_call_that_waits_is_told_again_in_a_dialect_of_whole_answers_too(tmp_p
             await room.hear("result")
         return again
 
-    session_id, _ = asyncio.run(left_waiting(tmp_path))
-    assert "uuid" not in asyncio.run(resumed(session_id))
+    session_id, _ = await left_waiting(tmp_path)
+    assert "uuid" not in await resumed(session_id)
 
 
-def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp_path: Path) -> None:
+async def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp_path: Path) -> None:
     async def second(session_id: str) -> tuple[Json, Room]:
         async with Room(tmp_path, "[[turn]]\ntext = 'Now done.'\n", resume=session_id) as room:
             await room.ask("initialize", clientTools=[WEATHER])
@@ -321,8 +319,8 @@ def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp
             await room.hear("result")
         return again, room
 
-    session_id, line = asyncio.run(left_waiting(tmp_path))
-    again, room = asyncio.run(second(session_id))
+    session_id, line = await left_waiting(tmp_path)
+    again, room = await second(session_id)
 
     assert again == line
     assert [block["content"] for block in told_results(room)] == ["sunny"]
@@ -344,32 +342,28 @@ def test_declarations_that_are_none_are_refused_in_clear_words(tools: Any, words
         parse_client_tools(tools)
 
 
-def test_a_bad_declaration_fails_the_handshake_and_not_the_session(tmp_path: Path) -> None:
-    async def run() -> Json:
-        async with Room(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as room:
-            answer = await room.ask("initialize", clientTools=[{"name": "no good"}])
-            room.prompt("go")
-            assert (await room.hear("result"))["result"] == "Hello."
-        return answer
+async def test_a_bad_declaration_fails_the_handshake_and_not_the_session(tmp_path: Path) -> None:
+    async with Room(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as room:
+        answer = await room.ask("initialize", clientTools=[{"name": "no good"}])
+        room.prompt("go")
+        assert (await room.hear("result"))["result"] == "Hello."
 
-    assert asyncio.run(run())["response"]["subtype"] == "error"
+    assert answer["response"]["subtype"] == "error"
 
 
 @pytest.mark.parametrize("given", ["inline", "file"])
-def test_the_command_line_declares_client_tools_inline_or_in_a_file(tmp_path: Path, given: str) -> None:
+async def test_the_command_line_declares_client_tools_inline_or_in_a_file(tmp_path: Path, given: str) -> None:
     text = json.dumps([WEATHER])
     (tmp_path / "tools.json").write_text(text)
 
-    async def run() -> Json:
-        option = text if given == "inline" else "tools.json"
-        async with Room(tmp_path, script(CALL), client_tools=option, input_format="stream-json", tools=()) as room:
-            room.prompt("go")
-            await called(room, "t1")
-            room.say(results(("t1", "sunny")))
-            await room.hear("result")
-        return next(room.told("system"))
+    option = text if given == "inline" else "tools.json"
+    async with Room(tmp_path, script(CALL), client_tools=option, input_format="stream-json", tools=()) as room:
+        room.prompt("go")
+        await called(room, "t1")
+        room.say(results(("t1", "sunny")))
+        await room.hear("result")
 
-    assert asyncio.run(run())["tools"] == ["weather"]
+    assert next(room.told("system"))["tools"] == ["weather"]
 
 
 def test_client_tools_without_a_stream_to_answer_on_are_refused(tmp_path: Path) -> None:
@@ -403,9 +397,9 @@ def schedule(seed: int) -> Callable[[Room], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_a_client_does_every_call_has_one_result_and_every_turn_too(tmp_path: Path, seed: int) -> None:
+async def test_whatever_a_client_does_every_call_has_one_result_and_every_turn_too(tmp_path: Path, seed: int) -> None:
     both = f"[[turn]]\ntools = [{', '.join(CALLS)}]\n" + 5 * "[[turn]]\ntext = 'Done.'\n"
-    room = talk(tmp_path, both, schedule(seed))
+    room = await talk(tmp_path, both, schedule(seed))
 
     ids = [block["tool_use_id"] for block in told_results(room)]
     assert sorted(ids) == ["c0", "c1", "c2", "c3"]

@@ -133,7 +133,7 @@ def test_the_time_limit_comes_from_the_environment(value: str, seconds: float) -
     assert timeout_seconds({"CLAUDE_CODE_GLOB_TIMEOUT_SECONDS": value}) == seconds
 
 
-def test_a_cancelled_search_is_told_to_stop(desk: Desk) -> None:
+async def test_a_cancelled_search_is_told_to_stop(desk: Desk) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     class Endless(LocalSearch):
@@ -147,14 +147,11 @@ def test_a_cancelled_search_is_told_to_stop(desk: Desk) -> None:
 
     desk.context.search = Endless({})
 
-    async def cancelled() -> None:
-        tool = GlobTool()
-        running = tool.run(read_input(tool, {"pattern": "*"}), desk.context, desk.reach)
-        task = asyncio.create_task(running)
-        assert await asyncio.to_thread(begun.wait, 5)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(ended.wait, 5)
-
-    asyncio.run(cancelled())
+    tool = GlobTool()
+    running = tool.run(read_input(tool, {"pattern": "*"}), desk.context, desk.reach)
+    task = asyncio.create_task(running)
+    assert await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 5)
