@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.helpers.sdk import Stage
+    from tests.helpers.sdk import ClientHarness
 
 # The asserts of helpers explain themselves, as those of tests do.
 pytest.register_assert_rewrite("tests.helpers", "tests.stress", "tests.compat")
@@ -55,11 +55,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def harness(tmp_path: Path) -> ClientHarness:
     """A folder and the options for an engine of either kind; tests of the SDK in several tiers use it."""
-    from tests.helpers.sdk import Stage
+    from tests.helpers.sdk import ClientHarness
 
-    return Stage(tmp_path)
+    return ClientHarness(tmp_path)
 
 
 def pass_default_signals_to_children() -> None:

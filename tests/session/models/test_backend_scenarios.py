@@ -15,7 +15,7 @@ import pytest
 from parley.models.fake.script import read_script
 from parley.protocol.base import Struct
 from parley.testing.model_server import ModelServer
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
@@ -162,13 +162,13 @@ class Seen(Struct):
 
 async def played(folder: Path, scenario: Scenario, environment: dict[str, str], **options: Any) -> list[Json]:
     """The lines of a session with these prompts."""
-    room = Room(folder, "", **{"no_session_persistence": True, **scenario.options, **options})
-    room.environment = {**room.environment, **environment}
-    async with room:
+    harness = SessionHarness(folder, "", **{"no_session_persistence": True, **scenario.options, **options})
+    harness.environment = {**harness.environment, **environment}
+    async with harness:
         for number, prompt in enumerate(scenario.prompts):
-            room.prompt(prompt, uuid=f"10000000-0000-4000-8000-{number:012d}")
-            await room.hear("result")
-    return room.lines
+            harness.prompt(prompt, uuid=f"10000000-0000-4000-8000-{number:012d}")
+            await harness.receive("result")
+    return harness.lines
 
 
 async def over_http(folder: Path, scenario: Scenario, kind: str, **options: Any) -> Seen:

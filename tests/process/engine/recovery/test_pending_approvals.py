@@ -12,7 +12,7 @@ from typing import Any
 
 from parley.engine.recovery import interrupted_calls
 from tests.helpers.mcp import own
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 ARGV = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -207,15 +207,15 @@ async def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -
     home, cwd = tmp_path / "home", tmp_path / "a"
     session_id, _ = left_waiting(home, cwd)
 
-    room = Room(cwd, "[[turn]]\ntext = 'On.'\n", resume=session_id, permission_prompt_tool="stdio")
-    room.environment["HOME"] = str(home)
-    async with room:
-        room.prompt("a note", shouldQuery=False)
-        asked = await room.hear("control_request")
+    harness = SessionHarness(cwd, "[[turn]]\ntext = 'On.'\n", resume=session_id, permission_prompt_tool="stdio")
+    harness.environment["HOME"] = str(home)
+    async with harness:
+        harness.prompt("a note", shouldQuery=False)
+        asked = await harness.receive("control_request")
         response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-        room.say({"type": "control_response", "response": response})
-        await room.hear("result")
-        _, calling, result, said, note = room.session.journal.history.render()
+        harness.send({"type": "control_response", "response": response})
+        await harness.receive("result")
+        _, calling, result, said, note = harness.session.journal.history.render()
 
     assert calling["content"][-1]["id"] == result["content"][0]["tool_use_id"] == "t1"
     assert said["content"][0]["text"] == "On."

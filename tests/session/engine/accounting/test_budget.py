@@ -18,7 +18,7 @@ from parley.models.catalog import ModelRef
 from parley.models.event_synthesis import event_objects, message_json, synthesize_events
 from parley.models.prices import Prices
 from tests.helpers.http_server import loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 WORK = """
 [[turn]]
@@ -73,12 +73,12 @@ def test_what_is_nearly_spent_is_said_once() -> None:
 async def talk(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
     """The lines of a session with one prompt."""
 
-    room = Room(folder, script, permission_mode="bypassPermissions", **options)
-    room.environment |= environment or {}
-    async with room:
-        room.prompt("go")
-        await room.hear("result")
-    return room.lines
+    harness = SessionHarness(folder, script, permission_mode="bypassPermissions", **options)
+    harness.environment |= environment or {}
+    async with harness:
+        harness.prompt("go")
+        await harness.receive("result")
+    return harness.lines
 
 
 def results_of_calls(lines: list[Json]) -> int:
@@ -176,11 +176,11 @@ async def test_a_task_budget_is_told_to_a_model_that_understands_it(tmp_path: Pa
     sse = [f"data: {json.dumps(event)}\n\n".encode() for event in event_objects(message, 40)]
 
     async with loopback(stream(*sse)) as server:
-        room = Room(tmp_path, "", model=model, task_budget=64_000)
-        room.environment["ANTHROPIC_BASE_URL"] = server.url
-        async with room:
-            room.prompt("go")
-            await room.hear("result")
+        harness = SessionHarness(tmp_path, "", model=model, task_budget=64_000)
+        harness.environment["ANTHROPIC_BASE_URL"] = server.url
+        async with harness:
+            harness.prompt("go")
+            await harness.receive("result")
         [request] = server.heard
         body, betas = json.loads(request.body), request.headers.get("anthropic-beta", "")
 

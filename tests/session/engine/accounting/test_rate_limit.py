@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.http_server import Answer, loopback, stream, whole
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PREFIX = "anthropic-ratelimit-unified-"
 EVENTS = (
@@ -21,14 +21,14 @@ async def told(folder: Path, *answers: Answer, **environment: str) -> list[Json]
     """The lines of so many turns, without the systems' own."""
 
     async with loopback(*answers) as server:
-        room = Room(folder, "", model="sonnet")
+        harness = SessionHarness(folder, "", model="sonnet")
         gateway = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_AUTH_TOKEN": "t"}
-        room.environment = {**room.environment, **gateway, **environment}
-        async with room:
+        harness.environment = {**harness.environment, **gateway, **environment}
+        async with harness:
             for _ in answers:
-                room.prompt("go")
-                await room.hear("result")
-        return [line for line in room.lines if line["type"] != "system"]
+                harness.prompt("go")
+                await harness.receive("result")
+        return [line for line in harness.lines if line["type"] != "system"]
 
 
 def answer(number: int, status: str) -> Answer:

@@ -10,24 +10,24 @@ from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.system import Status
 from parley.tools.delegation.calls import AgentInput
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 
 async def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_sessions_own(tmp_path: Path) -> None:
     told: list[Message] = []
 
-    async with Room(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as room:
+    async with SessionHarness(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as harness:
         task = AgentTask(
             id="a1",
             run_id="r1",
             description="Look",
             tool_use_id="t1",
-            record=room.session.tasks.new_output("a1"),
+            record=harness.session.tasks.new_output("a1"),
             call=AgentInput(description="Look", prompt="Look around", subagent_type="general-purpose"),
             depth=1,
             parent_id=None,
             in_background=True,
-            clock=room.stamp.monotonic,
+            clock=harness.stamp.monotonic,
         )
         voice = SubagentForwarder(told.append, task, forwards_text=lambda: True)
         voice.forward(AnswerComplete(message_id="m1"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.mcp import alive, own, results, visit
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 from tests.session.engine.commands.test_commands import put, saying
 
 CALL = '[[turn]]\nwhen = "go"\ntools = [{ name = "Agent", id = "t1", input = { description = "d", %s } }]\n'
@@ -36,10 +36,10 @@ async def test_a_skill_that_an_agent_is_given_is_in_its_context_from_the_start(t
     skill(tmp_path, "secret", "---\ndescription: S\ndisable-model-invocation: true\n---\nHush.")
     script = CALL % KIND + '[[turn]]\nwhen = "crumbs"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
     given = helper(skills=["tidy", "nobody", "secret"])
-    room = await visit(tmp_path, script, saying("go"), agents=given)
+    harness = await visit(tmp_path, script, saying("go"), agents=given)
     assert "Leave no crumbs." in transcript(tmp_path)
     assert "Hush." not in transcript(tmp_path)
-    assert [next(room.told("result"))["result"], *room.complaints] == [
+    assert [next(harness.messages("result"))["result"], *harness.warnings] == [
         "Done.",
         "agent 'helper': there is no skill 'nobody' that a model may use",
         "agent 'helper': there is no skill 'secret' that a model may use",
@@ -85,20 +85,20 @@ async def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path:
         + '[[turn]]\ntext = "Done."\n'
     )
     given = helper(mcpServers=[{"shop": own("plain.py", "well")}], tools=["Read"])
-    room = await visit(tmp_path, script, saying("go"), agents=given, allowed_tools=("mcp__shop",))
-    _, [pid], refusal = results(room)
+    harness = await visit(tmp_path, script, saying("go"), agents=given, allowed_tools=("mcp__shop",))
+    _, [pid], refusal = results(harness)
     assert "No such tool available: mcp__shop__which" in refusal
-    assert not any("mcp__shop__which" in line.get("tools", ()) for line in room.told("system"))
+    assert not any("mcp__shop__which" in line.get("tools", ()) for line in harness.messages("system"))
     assert not alive(int(pid["text"]))
 
 
 async def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path: Path) -> None:
     script = CALL % KIND + '[[turn]]\nwhen = "some are missing"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
     given = helper(mcpServers=[{"gone": {"command": "/nowhere/at-all"}, "odd": {"type": "what"}}])
-    room = await visit(tmp_path, script, saying("go"), agents=given)
-    assert next(room.told("result"))["result"] == "Done."
+    harness = await visit(tmp_path, script, saying("go"), agents=given)
+    assert next(harness.messages("result"))["result"] == "Done."
     assert "the MCP server 'gone' is not there" in transcript(tmp_path)
-    assert ["cannot be used" in room.complaints[0], "is not there (failed)" in room.complaints[1]] == [True, True]
+    assert ["cannot be used" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])
@@ -112,10 +112,10 @@ async def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path
 
 
 async def test_a_smaller_window_makes_an_agent_compact_earlier(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
+    async def talk(harness: SessionHarness) -> None:
         from parley.engine.agents.setup import agent_compaction
 
-        policy = room.session.config.compaction
+        policy = harness.session.config.compaction
         assert [agent_compaction(policy, 1000, wish).window for wish in (500, 2000, 0, "x")] == [500, None, None, None]
 
     await visit(tmp_path, "", talk)
@@ -145,12 +145,12 @@ mcpServers:
 You help."""
     put(tmp_path, ".claude/agents/helper.md", head)
     put(tmp_path, ".claude/skills/trap/SKILL.md", f"---\ndescription: T\n---\n!`{traps[3]}`")
-    room = await visit(tmp_path, CALL % KIND + BASH + END, saying("go"), skip_permissions=True)
-    assert next(room.told("result"))["result"] == "Done."
+    harness = await visit(tmp_path, CALL % KIND + BASH + END, saying("go"), skip_permissions=True)
+    assert next(harness.messages("result"))["result"] == "Done."
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
     assert list(tmp_path.glob("sprung-*")) == []
-    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in room.complaints)
-    assert any("the skill 'trap' is left out" in words for words in room.complaints)
+    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
+    assert any("the skill 'trap' is left out" in words for words in harness.warnings)
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)
     assert len(list(tmp_path.glob("sprung-*"))) == len(traps)
@@ -160,5 +160,5 @@ async def test_a_variable_says_the_model_of_agents_that_name_none(tmp_path: Path
     (tmp_path / "small.toml").write_text('[[turn]]\ntext = "Small answer."\n')
     script = CALL % 'prompt = "SUBTASK"' + '[[turn]]\nwhen = "Small answer."\ntext = "Done."\n'
     small = {"CLAUDE_CODE_SUBAGENT_MODEL": f"scripted:{tmp_path}/small.toml"}
-    room = await visit(tmp_path, script, saying("go"), small)
-    assert next(room.told("result"))["result"] == "Done."
+    harness = await visit(tmp_path, script, saying("go"), small)
+    assert next(harness.messages("result"))["result"] == "Done."

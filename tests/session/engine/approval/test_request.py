@@ -8,7 +8,7 @@ from pathlib import Path
 
 from parley.engine.approval.input_digest import input_digest
 from tests.helpers import paths
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PROGRAM = paths.MCP_SERVERS / "gatekeeper.py"
 NAME = "mcp__gate__decide"
@@ -19,9 +19,9 @@ async def test_a_question_about_a_tool_of_a_server_names_the_server(tmp_path: Pa
     call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ input = {{ a = 1 }} }} }}]\n"
 
     given = {"permission_prompt_tool": "stdio", "mcp_config": (json.dumps({"mcpServers": {"gate": gate}}),)}
-    async with Room(tmp_path, call + "[[turn]]\ntext = 'Done.'\n", **given) as room:
-        room.prompt("go")
-        asked: Json = (await room.hear("control_request"))["request"]
+    async with SessionHarness(tmp_path, call + "[[turn]]\ntext = 'Done.'\n", **given) as harness:
+        harness.prompt("go")
+        asked: Json = (await harness.receive("control_request"))["request"]
 
     assert asked == {
         "subtype": "can_use_tool",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.engine.context.history_repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, find_blamed, repair_messages
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PNG = "iVBORw0KGgo="
 REFUSAL = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "Could not process image" }\n'
@@ -119,13 +119,13 @@ def test_calls_of_another_backend_are_spelled_as_the_api_spells_them() -> None:
 async def heard(folder: Path, script: str, *prompts: object) -> tuple[list[Json], list[Json], list[Json]]:
     """The results, the notices, and the conversation as it is sent."""
 
-    async with Room(folder, script) as room:
+    async with SessionHarness(folder, script) as harness:
         results = []
         for prompt in prompts:
-            room.say({"type": "user", "message": {"role": "user", "content": prompt}})
-            results.append(await room.hear("result"))
-        notices = [line for line in room.told("system") if line["subtype"] == "informational"]
-        return results, notices, room.session.journal.history.render()
+            harness.send({"type": "user", "message": {"role": "user", "content": prompt}})
+            results.append(await harness.receive("result"))
+        notices = [line for line in harness.messages("system") if line["subtype"] == "informational"]
+        return results, notices, harness.session.journal.history.render()
 
 
 async def test_a_refused_conversation_is_repaired_and_tried_again(tmp_path: Path) -> None:

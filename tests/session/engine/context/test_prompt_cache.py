@@ -17,7 +17,7 @@ import pytest
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import Answer, loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 DAY_SECONDS = 86_400
@@ -54,19 +54,23 @@ class Walk:
 
     async def part(self, *prompts: str, days: int = 0) -> None:
         resumed = {"resume": self.session_id} if self.session_id else {}
-        room = Room(self.folder, "", model="claude-opus-5-5", permission_mode="bypassPermissions", **resumed)
-        room.environment["ANTHROPIC_BASE_URL"] = self.url
-        earlier = room.stamp.seconds
-        new_uuid = room.stamp.new_uuid
-        room.stamp = msgspec.structs.replace(
-            room.stamp, seconds=lambda: earlier() + days * DAY_SECONDS, new_uuid=lambda: f"{new_uuid()[:-4]}{days:04d}"
+        harness = SessionHarness(
+            self.folder, "", model="claude-opus-5-5", permission_mode="bypassPermissions", **resumed
         )
-        async with room:
+        harness.environment["ANTHROPIC_BASE_URL"] = self.url
+        earlier = harness.stamp.seconds
+        new_uuid = harness.stamp.new_uuid
+        harness.stamp = msgspec.structs.replace(
+            harness.stamp,
+            seconds=lambda: earlier() + days * DAY_SECONDS,
+            new_uuid=lambda: f"{new_uuid()[:-4]}{days:04d}",
+        )
+        async with harness:
             for prompt in prompts:
-                room.prompt(prompt)
-                result = await room.hear("result")
+                harness.prompt(prompt)
+                result = await harness.receive("result")
                 assert not result["is_error"], result
-        self.session_id = room.session.id
+        self.session_id = harness.session.id
 
 
 async def walked(folder: Path) -> list[Json]:
@@ -109,11 +113,11 @@ async def test_a_new_day_is_told_once_and_behind_what_was_said(tmp_path: Path) -
 )
 async def test_what_every_request_carries_is_bounded(tmp_path: Path, options: Json, most_tokens: int) -> None:
     async with loopback(answer(1, {"type": "text", "text": "Hi."})) as server:
-        room = Room(tmp_path, "", model="claude-opus-5-5", permission_prompt_tool="stdio", **options)
-        room.environment["ANTHROPIC_BASE_URL"] = server.url
-        async with room:
-            room.prompt("Hi")
-            await room.hear("result")
+        harness = SessionHarness(tmp_path, "", model="claude-opus-5-5", permission_prompt_tool="stdio", **options)
+        harness.environment["ANTHROPIC_BASE_URL"] = server.url
+        async with harness:
+            harness.prompt("Hi")
+            await harness.receive("result")
         body: Json = json.loads(server.heard[0].body)
 
     chars = {part: len(text_of(body.get(part, []))) for part in ("system", "tools", "messages")}

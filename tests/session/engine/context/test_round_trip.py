@@ -10,7 +10,7 @@ import pytest
 
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 SEARCH: Json = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 FOUND: Json = {
@@ -48,13 +48,13 @@ async def played(folder: Path, *turns: ScriptedTurn, prompts: int = 1) -> tuple[
     """The results of so many prompts, and the messages of every request."""
 
     async with ModelServer(Script(turn=list(turns))) as server:
-        room = Room(folder, "", model="sonnet")
-        room.environment = {**room.environment, "ANTHROPIC_BASE_URL": server.url}
+        harness = SessionHarness(folder, "", model="sonnet")
+        harness.environment = {**harness.environment, "ANTHROPIC_BASE_URL": server.url}
         results = []
-        async with room:
+        async with harness:
             for _ in range(prompts):
-                room.prompt("go")
-                results.append(await room.hear("result"))
+                harness.prompt("go")
+                results.append(await harness.receive("result"))
         return results, [exchange.body["messages"] for exchange in server.exchanges]
 
 

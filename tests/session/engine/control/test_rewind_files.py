@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 FIRST, SECOND = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
 WRITES = """
@@ -19,7 +19,7 @@ text = "Done."
 """
 
 
-class Work(Room):
+class Work(SessionHarness):
     """A room in which two prompts have a file written each."""
 
     def __init__(self, folder: Path, *, may_rewind: bool = True, **options: object) -> None:
@@ -33,11 +33,11 @@ class Work(Room):
 
     async def write(self, uuid: str) -> None:
         self.prompt("go", uuid=uuid)
-        await self.hear("result")
+        await self.receive("result")
 
     async def rewind(self, uuid: str, **fields: object) -> Json:
         """The answer, without what differs from question to question."""
-        answer = (await self.ask("rewind_files", user_message_id=uuid, **fields))["response"]
+        answer = (await self.request("rewind_files", user_message_id=uuid, **fields))["response"]
         return {name: value for name, value in answer.items() if name != "request_id"}
 
 
@@ -138,10 +138,10 @@ async def test_what_a_command_changed_is_rewound_where_the_tree_is_watched(tmp_p
     command = "rm gone.txt; echo made > made.txt"
     script = f'[[turn]]\ntools = [{{name = "Bash", input = {{command = "{command}"}}}}]\n[[turn]]\ntext = "Done."\n'
     (tmp_path / "script.toml").write_text(script)
-    async with work as room:
-        await room.write(FIRST)
+    async with work as harness:
+        await harness.write(FIRST)
         assert files(tmp_path) == {"made.txt"}
-        assert (await room.rewind(FIRST))["subtype"] == "success"
+        assert (await harness.rewind(FIRST))["subtype"] == "success"
 
     assert files(tmp_path) == {"gone.txt"}
     assert (tmp_path / "gone.txt").read_text() == "old"

@@ -12,14 +12,14 @@ from parley.memory.base import Summary
 from parley.memory.database import MemoryDatabase
 from parley.memory.summaries import Summaries
 from parley.models.base import ModelRequest
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 from tests.session.engine.memory.test_worker import CREATE, Held, Remembering, says, told
 
 BUDGET = 2_000
 REPEATS = 'at_end = "repeat"\n'
 
 
-def room(folder: Path, script: str, summaries: str, wishes: Json | None = None, **options: Any) -> Remembering:
+def harness(folder: Path, script: str, summaries: str, wishes: Json | None = None, **options: Any) -> Remembering:
     """A room whose model reads little; who writes summaries has a script, who looks after knowledge has none."""
     (folder / "summaries.toml").write_text(summaries)
     more = {"summaryModel": f"scripted:{folder / 'summaries.toml'}", "viewTokens": BUDGET, "consolidate": False}
@@ -30,15 +30,15 @@ def size(request: ModelRequest) -> int:
     return sum(estimate_tokens(block) for message in request.messages for block in message["content"])
 
 
-def boundaries(room: Room) -> list[Json]:
-    return [line["compact_metadata"] for line in room.told("system") if line["subtype"] == "compact_boundary"]
+def boundaries(harness: SessionHarness) -> list[Json]:
+    return [line["compact_metadata"] for line in harness.messages("system") if line["subtype"] == "compact_boundary"]
 
 
-async def prompted(room: Room, *texts: str) -> Json:
+async def prompted(harness: SessionHarness, *texts: str) -> Json:
     result: Json = {}
     for text in texts:
-        room.prompt(text)
-        result = await room.hear("result")
+        harness.prompt(text)
+        result = await harness.receive("result")
     return result
 
 
@@ -49,7 +49,7 @@ def numbered(count: int) -> list[str]:
 async def test_every_request_fits_and_what_is_old_is_told_in_summaries_of_rising_order(tmp_path: Path) -> None:
     script = REPEATS + says("Yes. " * 60)
 
-    async with room(tmp_path, script, REPEATS + says("So it was. " * 30)) as here:
+    async with harness(tmp_path, script, REPEATS + says("So it was. " * 30)) as here:
         await prompted(here, *numbered(60))
         row = boundaries(here)[-1]["distilled"]
         requests = here.asked("script.toml")
@@ -60,11 +60,11 @@ async def test_every_request_fits_and_what_is_old_is_told_in_summaries_of_rising
     assert all(one["order"] >= other["order"] for one, other in pairwise(row))
     assert "memory_search" in first[0]["text"]
     assert first[1]["text"].startswith(f"[Summary of order {row[0]['order']}, of the messages #0 to #")
-    assert len(boundaries(here)) == len([line for line in here.told("user") if line.get("isSynthetic")])
+    assert len(boundaries(here)) == len([line for line in here.messages("user") if line.get("isSynthetic")])
 
 
 async def test_between_distillations_each_request_begins_with_the_one_before(tmp_path: Path) -> None:
-    async with room(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So it was.")) as here:
+    async with harness(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So it was.")) as here:
         await prompted(here, *numbered(30))
         requests = [plain(request) for request in here.asked("script.toml")]
         broken = sum(
@@ -84,10 +84,10 @@ def plain(request: ModelRequest) -> Json:
 
 
 async def test_a_resumed_session_sees_what_it_saw(tmp_path: Path) -> None:
-    async with room(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So it was.")) as here:
+    async with harness(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So it was.")) as here:
         await prompted(here, *numbered(25))
         before = here.session.conversation.build_request()
-    async with room(tmp_path, REPEATS + says("Yes."), REPEATS + says("It was."), resume=here.session.id) as again:
+    async with harness(tmp_path, REPEATS + says("Yes."), REPEATS + says("It was."), resume=here.session.id) as again:
         assert again.session.conversation.build_request() == before
         await prompted(again, *numbered(25))
         row = boundaries(again)[-1]["distilled"]
@@ -97,12 +97,12 @@ async def test_a_resumed_session_sees_what_it_saw(tmp_path: Path) -> None:
 
 async def test_so_it_does_in_the_layout_of_the_original_and_without_a_memory(tmp_path: Path) -> None:
     place: Json = {"database": None, "memory": str(tmp_path / "other.db")}
-    async with room(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So."), **place) as here:
+    async with harness(tmp_path, REPEATS + says("Yes. " * 40), REPEATS + says("So."), **place) as here:
         await prompted(here, *numbered(25))
         before = here.session.conversation.build_request()
-    async with room(tmp_path, says("x"), says("x"), resume=here.session.id, **place) as again:
+    async with harness(tmp_path, says("x"), says("x"), resume=here.session.id, **place) as again:
         assert again.session.conversation.build_request() == before
-    async with room(tmp_path, says("x"), says("x"), resume=here.session.id, database=None) as other:
+    async with harness(tmp_path, says("x"), says("x"), resume=here.session.id, database=None) as other:
         assert other.session.conversation.build_request().messages == before.messages
 
 
@@ -110,10 +110,10 @@ async def test_summaries_can_be_searched_and_followed_down_to_what_was_said(tmp_
     search = '[[turn]]\nwhen = "look"\ntools = [{name = "memory_search", input = {query = "number3"}}]\n'
     script = REPEATS + search + says("Yes. " * 60)
 
-    async with room(tmp_path, script, REPEATS + says("Of number3 among others. " * 9)) as here:
+    async with harness(tmp_path, script, REPEATS + says("Of number3 among others. " * 9)) as here:
         await prompted(here, *numbered(60), "look it up")
         kept = Summaries(MemoryDatabase(here.place), str)
-        [detail] = [line["tool_use_result"] for line in here.told("user") if "tool_use_result" in line]
+        [detail] = [line["tool_use_result"] for line in here.messages("user") if "tool_use_result" in line]
         hit = detail["messages"][0]
         said = here.session.config.open_memory().recall.messages(hit["seq"], hit["seq"])  # type: ignore[misc]
     assert [line.text[:29] for line in said] == ["This is fact number3. Some wo"]
@@ -125,7 +125,7 @@ async def test_summaries_can_be_searched_and_followed_down_to_what_was_said(tmp_
 
 
 async def test_on_request_all_but_the_last_group_is_distilled_heeding_what_the_person_says(tmp_path: Path) -> None:
-    async with room(tmp_path, says("one", "two", "three"), says("Counted.")) as here:
+    async with harness(tmp_path, says("one", "two", "three"), says("Counted.")) as here:
         await prompted(here, "first", "second")
         result = await prompted(here, "/compact heed the numbers")
         await prompted(here, "third")
@@ -141,7 +141,7 @@ async def test_on_request_all_but_the_last_group_is_distilled_heeding_what_the_p
 async def test_a_summary_that_is_too_long_is_cut_and_one_without_words_is_made_without_a_model(tmp_path: Path) -> None:
     script = says("word " * 2_000, "") + says("ok")
 
-    async with room(tmp_path, REPEATS + says("Yes. " * 60), script) as here:
+    async with harness(tmp_path, REPEATS + says("Yes. " * 60), script) as here:
         await prompted(here, *numbered(12))
         requests = here.asked("script.toml")
         texts = [block["text"] for block in requests[-1].messages[0]["content"]]
@@ -152,7 +152,7 @@ async def test_a_summary_that_is_too_long_is_cut_and_one_without_words_is_made_w
 async def test_a_backend_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
     refused = '[[turn]]\nerror = {status = 403, type = "permission_error", message = "no"}\n'
 
-    async with room(tmp_path, REPEATS + says("Yes. " * 300), refused * 2) as here:
+    async with harness(tmp_path, REPEATS + says("Yes. " * 300), refused * 2) as here:
         result: Json = {}
         for text in numbered(12):
             result = await prompted(here, text)
@@ -168,12 +168,12 @@ async def test_a_backend_that_does_not_answer_changes_nothing(tmp_path: Path) ->
 async def test_an_interrupt_gives_it_up_and_nothing_has_changed(tmp_path: Path) -> None:
     slow = says("never", delay_ms=60_000)
 
-    async with room(tmp_path, says(*["Yes. " * 900] * 2, "on"), slow + says("So it was.")) as here:
+    async with harness(tmp_path, says(*["Yes. " * 900] * 2, "on"), slow + says("So it was.")) as here:
         await prompted(here, *numbered(2))
         here.prompt("and?")
-        await here.until(lambda line: line.get("status") == "compacting")
-        await here.ask("interrupt")
-        result = await here.hear("result")
+        await here.receive_until(lambda line: line.get("status") == "compacting")
+        await here.request("interrupt")
+        result = await here.receive("result")
         assert boundaries(here) == []
         after = await prompted(here, "go on")
     assert result["terminal_reason"] == "aborted_streaming"
@@ -195,13 +195,13 @@ async def test_before_it_begins_what_was_not_looked_through_is_and_nobody_waits(
         await here.waits.wait()
         assert not [line for line in here.lines if line.get("subtype") == "consolidation"]
         here.free.set()
-        line = await here.hear("system", "consolidation")
+        line = await here.receive("system", "consolidation")
     assert told(line)["entries_created"] == 1
 
 
 async def test_tools_that_are_not_there_are_not_spoken_of(tmp_path: Path) -> None:
     denied: Json = {"disallowed_tools": ("memory_search",)}
-    async with room(tmp_path, says("one", "two", "three"), says("Counted."), **denied) as here:
+    async with harness(tmp_path, says("one", "two", "three"), says("Counted."), **denied) as here:
         await prompted(here, "first", "second", "/compact", "third")
         *_, last = here.asked("script.toml")
     assert "memory_search" not in last.messages[0]["content"][0]["text"]
@@ -211,11 +211,11 @@ async def test_tools_that_are_not_there_are_not_spoken_of(tmp_path: Path) -> Non
 async def test_a_memory_that_cannot_be_written_does_not_end_the_turn(tmp_path: Path) -> None:
     place: Json = {"database": None, "memory": str(tmp_path / "broken.db")}
     (tmp_path / "broken.db").write_text("no database " * 100)
-    async with room(tmp_path, REPEATS + says("Yes. " * 60), REPEATS + says("So."), **place) as here:
+    async with harness(tmp_path, REPEATS + says("Yes. " * 60), REPEATS + says("So."), **place) as here:
         result = await prompted(here, *numbered(20))
     assert not result["is_error"]
     assert boundaries(here)
-    assert any("broken.db cannot be used" in text for text in here.complaints)
+    assert any("broken.db cannot be used" in text for text in here.warnings)
 
 
 def test_a_session_that_is_deleted_is_forgotten(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from parley.engine.recovery import interrupted_calls
 from parley.workspace.base import Scope
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 BYPASS = {"permission_mode": "bypassPermissions"}
 
@@ -59,8 +59,8 @@ def call(name: str, **input: str) -> str:
 async def left_behind(folder: Path, script: str, at: str) -> str:
     """A session whose engine ended when a call had come to a certain point; returns its id."""
 
-    async with Room(folder, script, **BYPASS) as room:
-        log = room.session.config.storage.log
+    async with SessionHarness(folder, script, **BYPASS) as harness:
+        log = harness.session.config.storage.log
         kept, append = [], log.append
 
         def dying(entry: Any) -> None:
@@ -71,16 +71,16 @@ async def left_behind(folder: Path, script: str, at: str) -> str:
             kept.append(entry.kind)
 
         log.append = dying  # type: ignore[method-assign]
-        room.prompt("go")
-        await room.hear("result")
-    return room.session.id
+        harness.prompt("go")
+        await harness.receive("result")
+    return harness.session.id
 
 
 async def result_after_resume(folder: Path, session_id: str) -> Json:
-    async with Room(folder, "[[turn]]\ntext = 'On.'\n", resume=session_id, **BYPASS) as room:
-        room.prompt("go on")
-        assert (await room.hear("result"))["result"] == "On."
-        [*_, message, _] = room.session.journal.history.render()
+    async with SessionHarness(folder, "[[turn]]\ntext = 'On.'\n", resume=session_id, **BYPASS) as harness:
+        harness.prompt("go on")
+        assert (await harness.receive("result"))["result"] == "On."
+        [*_, message, _] = harness.session.journal.history.render()
     block, prompt = message["content"]
     assert prompt["text"] == "go on"
     return dict(block)
@@ -115,8 +115,8 @@ async def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) ->
 
 
 async def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:
-    async with Room(tmp_path, "") as room:
-        files = room.session.config.tool_context.files
+    async with SessionHarness(tmp_path, "") as harness:
+        files = harness.session.config.tool_context.files
         files.begin_message("m")
         files.write(str(tmp_path / "a"), b"1", Scope(anywhere=True, call="t1"), replacing=None)
         files.write(str(tmp_path / "b"), b"2", Scope(anywhere=True, call="t2"), replacing=None)

@@ -10,7 +10,7 @@ from parley.engine.recovery.orphaned_tasks import OrphanedTasks, TaskLog
 from parley.engine.tasks.delivery import PendingNotifications
 from parley.protocol.base import Message, to_builtins
 from parley.stores.base import Entry
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 BEGUN: Json = {"task_id": "b1", "run_id": "r1", "description": "A job", "status": "running", "output_file": "/o"}
 
@@ -105,21 +105,21 @@ async def test_what_ended_in_the_moment_of_a_kill_is_told_by_the_next_engine(tmp
     job = '{ name = "Bash", input = { command = "true", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
 
-    died = Room(tmp_path, script, skip_permissions=True)
+    died = SessionHarness(tmp_path, script, skip_permissions=True)
     async with died:
         died.prompt("begin")
-        await died.hear("result")
+        await died.receive("result")
     [told] = [line for line in died.lines if line.get("subtype") == "task_notification"]
     [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
     lines = log.read_text().splitlines(keepends=True)
     [end] = [number for number, line in enumerate(lines) if '"lines":' in line]
     log.write_text("".join(lines[: end + 1]))  # as a kill behind the record, and before the line, leaves it
     for expected in ([told["uuid"]], []):
-        room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id)
-        async with room:
-            room.prompt("on")
-            await room.hear("result")
-        ends = [line for line in room.lines if line.get("subtype") == "task_notification"]
+        harness = SessionHarness(tmp_path, script, skip_permissions=True, resume=died.session.id)
+        async with harness:
+            harness.prompt("on")
+            await harness.receive("result")
+        ends = [line for line in harness.lines if line.get("subtype") == "task_notification"]
         assert [line["uuid"] for line in ends] == expected
         assert all(line == {**told, "session_id": line["session_id"]} for line in ends)
 
@@ -132,14 +132,14 @@ async def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_pat
     )
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "go"\ntools = [{calls}]\n[[turn]]\ntext = "Noted."\n'
 
-    room = Room(tmp_path, script, skip_permissions=True)
-    async with room:
-        room.prompt("go")
+    harness = SessionHarness(tmp_path, script, skip_permissions=True)
+    async with harness:
+        harness.prompt("go")
         for _ in range(21):
-            await room.hear("result")
-    notices = [line["task_id"] for line in room.lines if line.get("subtype") == "task_notification"]
-    runs = {line["run_id"]: line["task_id"] for line in room.lines if line.get("subtype") == "task_started"}
-    turns = [runs[line["origin"]["runId"]] for line in room.told("result") if "origin" in line]
+            await harness.receive("result")
+    notices = [line["task_id"] for line in harness.lines if line.get("subtype") == "task_notification"]
+    runs = {line["run_id"]: line["task_id"] for line in harness.lines if line.get("subtype") == "task_started"}
+    turns = [runs[line["origin"]["runId"]] for line in harness.messages("result") if "origin" in line]
     assert len(set(notices)) == len(notices) == 20
     assert turns == notices
 
@@ -148,20 +148,20 @@ async def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_o
     job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}, {job}]\n[[turn]]\ntext = "Noted."\n'
 
-    died = Room(tmp_path, script, skip_permissions=True)
+    died = SessionHarness(tmp_path, script, skip_permissions=True)
     async with died:
         died.prompt("begin")
-        await died.hear("result")
+        await died.receive("result")
         [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
         left = log.read_bytes()  # as a kill would leave it: the end below writes more
         died.session.tasks.end()
     log.write_bytes(left)
     for expected in (2, 0):
-        room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id)
-        async with room:
-            room.prompt("on")
-            await room.hear("result")
-        lost = [line for line in room.lines if line.get("subtype") == "task_notification"]
+        harness = SessionHarness(tmp_path, script, skip_permissions=True, resume=died.session.id)
+        async with harness:
+            harness.prompt("on")
+            await harness.receive("result")
+        lost = [line for line in harness.lines if line.get("subtype") == "task_notification"]
         assert [line["status"] for line in lost] == ["failed"] * expected
 
 
@@ -169,21 +169,21 @@ async def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_
     job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
 
-    died = Room(tmp_path, script, skip_permissions=True)
+    died = SessionHarness(tmp_path, script, skip_permissions=True)
     async with died:
         died.prompt("begin")
-        await died.hear("result")
+        await died.receive("result")
         [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
         left = log.read_bytes()
         died.session.tasks.end()
     log.write_bytes(left)
     blocking = {"hooks": [{"type": "command", "command": "grep -q blocked && exit 2 || exit 0"}]}
     hooks = json.dumps({"hooks": {"UserPromptSubmit": [blocking]}})
-    room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id, settings=hooks)
-    async with room:
+    harness = SessionHarness(tmp_path, script, skip_permissions=True, resume=died.session.id, settings=hooks)
+    async with harness:
         for prompt in ("this is blocked", "this is not", "nor is this"):
-            room.prompt(prompt)
-            await room.hear("result")
-    spoken = room.session.journal.history.render()
+            harness.prompt(prompt)
+            await harness.receive("result")
+    spoken = harness.session.journal.history.render()
     texts = [block.get("text", "") for one in spoken if one["role"] == "user" for block in one["content"]]
     assert sum("was lost" in text for text in texts) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.session.extension_fields import thinking_level
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 TODO = (
     "[[turn]]\ntools = [{ name = 'TodoWrite', id = 't1', input = { todos = ["
@@ -19,10 +19,10 @@ TODO = (
 
 
 async def answers(folder: Path, **options: Any) -> list[Json]:
-    async with Room(folder, TODO, **options) as room:
-        room.prompt("go")
-        await room.hear("result")
-    return list(room.told("assistant"))
+    async with SessionHarness(folder, TODO, **options) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+    return list(harness.messages("assistant"))
 
 
 async def test_an_answer_tells_the_level_of_thought_and_the_list_of_work_with_ids_by_place(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from parley.errors import SessionError, UsageError
 from parley.settings.env_vars import sync_policy
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 SCRIPT = """
 [[turn]]
@@ -21,8 +21,8 @@ text = 'Done.'
 """
 
 
-def room(folder: Path, policy: str) -> Room:
-    made = Room(folder, SCRIPT, permission_mode="bypassPermissions")
+def harness(folder: Path, policy: str) -> SessionHarness:
+    made = SessionHarness(folder, SCRIPT, permission_mode="bypassPermissions")
     made.environment["PARLEY_FSYNC"] = policy
     return made
 
@@ -30,11 +30,11 @@ def room(folder: Path, policy: str) -> Room:
 async def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
     """What stood last in the log each time the device was waited for."""
 
-    async with room(folder, policy) as live:
+    async with harness(folder, policy) as live:
         log, synced = live.session.config.storage.log, []
         log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
         live.prompt("go")
-        await live.hear("result")
+        await live.receive("result")
         return synced
 
 
@@ -55,7 +55,7 @@ async def test_off_never_waits(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
-    async with room(tmp_path, "turn") as live:
+    async with harness(tmp_path, "turn") as live:
         log = live.session.config.storage.log
         sync = log.sync
 
@@ -64,10 +64,10 @@ async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
 
         log.sync = broken  # type: ignore[method-assign]
         live.prompt("go")
-        first = await live.hear("result")
+        first = await live.receive("result")
         log.sync = sync  # type: ignore[method-assign]
         live.prompt("go on")
-        result = first["is_error"], (await live.hear("result"))["result"]
+        result = first["is_error"], (await live.receive("result"))["result"]
 
     assert result == (True, "Done.")
     assert not (tmp_path / "made").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 USAGE = {"input_tokens": 1, "output_tokens": 1}
 
@@ -26,13 +26,13 @@ async def test_a_call_behind_which_the_stream_broke_gets_a_result_and_the_next_t
     whole = message({"type": "text", "text": "Fine."})
 
     async with loopback(stream(*sse(*cut)), stream(*sse(*whole))) as server:
-        room = Room(tmp_path, "", model="claude-opus-5-5", permission_mode="bypassPermissions")
-        room.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": "0"}
-        async with room:
-            room.prompt("go")
-            failed = await room.hear("result")
-            room.prompt("again")
-            result = await room.hear("result")
+        harness = SessionHarness(tmp_path, "", model="claude-opus-5-5", permission_mode="bypassPermissions")
+        harness.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": "0"}
+        async with harness:
+            harness.prompt("go")
+            failed = await harness.receive("result")
+            harness.prompt("again")
+            result = await harness.receive("result")
         sent = json.loads(server.heard[1].body)["messages"]
     assert (failed["is_error"], failed["terminal_reason"]) == (True, "api_error")
     assert result["result"] == "Fine."

@@ -12,7 +12,7 @@ import msgspec
 
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import Answer, cut_off, loopback, stream
-from tests.helpers.session import Json, Room, texts
+from tests.helpers.session import Json, SessionHarness, texts
 
 CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "echo once >> ran"}}
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
@@ -57,13 +57,13 @@ class Talk:
 
     async def run(self) -> Talk:
         async with loopback(*self.answers) as server:
-            room = Room(self.folder, "", **self.options)
-            room.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": str(self.retries)}
-            room.stamp = msgspec.structs.replace(room.stamp, sleep=lambda seconds: asyncio.sleep(0))
-            async with room:
-                room.prompt("go")
-                self.result = await room.hear("result")
-            self.lines = room.lines
+            harness = SessionHarness(self.folder, "", **self.options)
+            harness.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": str(self.retries)}
+            harness.stamp = msgspec.structs.replace(harness.stamp, sleep=lambda seconds: asyncio.sleep(0))
+            async with harness:
+                harness.prompt("go")
+                self.result = await harness.receive("result")
+            self.lines = harness.lines
             self.sent = [json.loads(request.body)["messages"] for request in server.heard]
         return self
 

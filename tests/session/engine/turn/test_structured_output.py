@@ -12,7 +12,7 @@ from parley.engine.turn.structured_output import OutputSchema, parse_output_sche
 from parley.errors import UsageError
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 NUMBER = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
 GIVES = """
@@ -32,13 +32,13 @@ def gives(toml: str) -> str:
 async def results(folder: Path, script: str, *, prompts: int = 1, tries: int = 3, **options: Any) -> list[Json]:
     """The results of as many prompts."""
 
-    room = Room(folder, script, json_schema=json.dumps(NUMBER), **options)
-    room.environment["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(tries)
+    harness = SessionHarness(folder, script, json_schema=json.dumps(NUMBER), **options)
+    harness.environment["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(tries)
     found = []
-    async with room:
+    async with harness:
         for _ in range(prompts):
-            room.prompt("go")
-            found.append(await room.hear("result"))
+            harness.prompt("go")
+            found.append(await harness.receive("result"))
     return found
 
 
@@ -176,12 +176,12 @@ async def test_limits_end_a_turn_before_its_answer_as_they_do_otherwise(tmp_path
 
 
 async def test_a_schema_can_come_with_initialize_and_a_bad_one_is_refused(tmp_path: Path) -> None:
-    async with Room(tmp_path, gives("{ answer = 5 }")) as room:
-        bad = await room.ask("initialize", jsonSchema={"type": "nubmer"})
-        good = await room.ask("initialize", jsonSchema=NUMBER)
-        room.prompt("go")
-        first = await room.hear("system", "init")
-        result = await room.hear("result")
+    async with SessionHarness(tmp_path, gives("{ answer = 5 }")) as harness:
+        bad = await harness.request("initialize", jsonSchema={"type": "nubmer"})
+        good = await harness.request("initialize", jsonSchema=NUMBER)
+        harness.prompt("go")
+        first = await harness.receive("system", "init")
+        result = await harness.receive("result")
     assert "is not a schema" in bad["response"]["error"]
     assert good["response"]["subtype"] == "success"
     assert "StructuredOutput" in first["tools"]
@@ -194,11 +194,11 @@ async def asked_over_http(folder: Path, model: str, block: Json) -> tuple[Json, 
     sse = [f"data: {json.dumps(event)}\n\n".encode() for event in event_objects(message, 40)]
 
     async with loopback(stream(*sse)) as server:
-        room = Room(folder, "", model=model, json_schema=json.dumps(NUMBER), tools=())
-        room.environment["ANTHROPIC_BASE_URL"] = server.url
-        async with room:
-            room.prompt("go")
-            result = await room.hear("result")
+        harness = SessionHarness(folder, "", model=model, json_schema=json.dumps(NUMBER), tools=())
+        harness.environment["ANTHROPIC_BASE_URL"] = server.url
+        async with harness:
+            harness.prompt("go")
+            result = await harness.receive("result")
         return json.loads(server.heard[0].body), result
 
 

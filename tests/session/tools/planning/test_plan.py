@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 from parley.protocol.base import Json
 from parley.tools.base import Context, ToolOutput
 from parley.tools.planning.plan import EnterPlanMode, ExitPlanMode
-from tests.helpers.session import Room
-from tests.helpers.tools import Desk
+from tests.helpers.session import SessionHarness
+from tests.helpers.tools import ToolHarness
 
 EXIT = "[[turn]]\ntools = [{ name = 'ExitPlanMode', id = 'toolu_p', input = { plan = '1. do' } }]\n"
 EXIT_EMPTY = "[[turn]]\ntools = [{ name = 'ExitPlanMode', id = 'toolu_p', input = { allowedPrompts = [1] } }]\n"
@@ -26,14 +26,16 @@ def allow(request: Json) -> Json:
     return {"behavior": "allow", "updatedInput": request["input"]}
 
 
-async def turn(room: Room, answer: Callable[[Json], Json] = allow) -> list[Json]:
+async def turn(harness: SessionHarness, answer: Callable[[Json], Json] = allow) -> list[Json]:
     """One turn in which the host answers every permission request; the lines of the turn."""
-    begun = len(room.lines)
-    room.prompt("go")
-    while (line := await room.until(lambda line: line["type"] in ("control_request", "result")))["type"] != "result":
+    begun = len(harness.lines)
+    harness.prompt("go")
+    while (line := await harness.receive_until(lambda line: line["type"] in ("control_request", "result")))[
+        "type"
+    ] != "result":
         success = {"subtype": "success", "request_id": line["request_id"], "response": answer(line["request"])}
-        room.say({"type": "control_response", "response": success})
-    return room.lines[begun:]
+        harness.send({"type": "control_response", "response": success})
+    return harness.lines[begun:]
 
 
 def modes(lines: list[Json]) -> list[str]:
@@ -55,8 +57,8 @@ def write(path: str, text: str) -> None:
 
 async def in_plan_mode(folder: Path, script: str, answer: Callable[[Json], Json] = allow, **options: Any) -> list[Json]:
     given = {"permission_prompt_tool": "stdio", "permission_mode": "plan", **options}
-    async with Room(folder, script + END, **given) as room:
-        return await turn(room, answer)
+    async with SessionHarness(folder, script + END, **given) as harness:
+        return await turn(harness, answer)
 
 
 async def test_an_approved_plan_ends_plan_mode_before_its_result(tmp_path: Path) -> None:
@@ -107,10 +109,10 @@ async def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Pat
 async def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None:
     async def talk() -> tuple[list[Json], str]:
         given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
-        async with Room(tmp_path, EXIT_EMPTY + END, **given) as room:
-            path = str(room.session.config.tool_context.plan_file)
+        async with SessionHarness(tmp_path, EXIT_EMPTY + END, **given) as harness:
+            path = str(harness.session.config.tool_context.plan_file)
             write(path, "# From the file\n")
-            return await turn(room), path
+            return await turn(harness), path
 
     lines, path = await talk()
     assert path == str(tmp_path / "home/.claude/plans" / Path(path).name)
@@ -138,9 +140,9 @@ async def test_without_a_plan_the_host_is_asked_all_the_same(tmp_path: Path) -> 
 
 async def test_a_model_that_begins_in_plan_mode_is_told_so(tmp_path: Path) -> None:
     given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
-    async with Room(tmp_path, END, **given) as room:
-        await turn(room)
-        result = str(room.session.conversation.build_request().system)
+    async with SessionHarness(tmp_path, END, **given) as harness:
+        await turn(harness)
+        result = str(harness.session.conversation.build_request().system)
 
     assert "plan mode" in result
 
@@ -156,9 +158,9 @@ async def test_plan_mode_is_entered_and_left_for_the_mode_before_it(tmp_path: Pa
 
 async def test_the_mode_before_is_also_known_when_the_host_set_plan_mode(tmp_path: Path) -> None:
     given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "acceptEdits"}
-    async with Room(tmp_path, EXIT + END, **given) as room:
-        await room.ask("set_permission_mode", mode="plan")
-        result = await turn(room)
+    async with SessionHarness(tmp_path, EXIT + END, **given) as harness:
+        await harness.request("set_permission_mode", mode="plan")
+        result = await turn(harness)
 
     assert modes(result) == ["acceptEdits"]
 
@@ -170,15 +172,15 @@ async def test_a_plan_presented_outside_plan_mode_changes_no_mode(tmp_path: Path
 
 
 def test_a_plan_file_that_cannot_be_read_is_no_plan(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.context.plan_file = str(desk.folder)
-    assert ExitPlanMode().prepare({"plan": ""}, desk.context) == {}
+    harness = ToolHarness(tmp_path)
+    harness.context.plan_file = str(harness.folder)
+    assert ExitPlanMode().prepare({"plan": ""}, harness.context) == {}
 
 
 def test_without_a_session_no_mode_can_be_entered(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert "cannot be changed" in desk.refusal(EnterPlanMode())
-    left = desk.call(ExitPlanMode())
+    harness = ToolHarness(tmp_path)
+    assert "cannot be changed" in harness.refusal(EnterPlanMode())
+    left = harness.call(ExitPlanMode())
     assert left == ToolOutput(
         content="The user agreed to leave plan mode. You may make changes now.",
         detail={"plan": None, "isAgent": False},

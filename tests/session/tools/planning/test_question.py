@@ -12,7 +12,7 @@ from parley.engine.approval.input_digest import input_digest
 from parley.protocol.base import Json
 from parley.tools.base import InvalidInput, read_input, tool_schema
 from parley.tools.planning.question import AskUserQuestion
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 A, B = {"label": "A", "description": "first"}, {"label": "B", "description": "second"}
 ONE = {"question": "Which one?", "header": "Pick", "options": [A, B], "multiSelect": False}
@@ -36,13 +36,13 @@ def toml(value: Any) -> str:
 async def asked(folder: Path, input: Json, answer: Json, **options: Any) -> tuple[Json, Json]:
     """The permission request the host got, and the line with the tool's result."""
 
-    async with Room(folder, script(input), permission_prompt_tool="stdio", **options) as room:
-        room.prompt("go")
-        question = await room.hear("control_request")
+    async with SessionHarness(folder, script(input), permission_prompt_tool="stdio", **options) as harness:
+        harness.prompt("go")
+        question = await harness.receive("control_request")
         success = {"subtype": "success", "request_id": question["request_id"], "response": answer}
-        room.say({"type": "control_response", "response": success})
-        await room.hear("result")
-        return question["request"], next(room.told("user"))
+        harness.send({"type": "control_response", "response": success})
+        await harness.receive("result")
+        return question["request"], next(harness.messages("user"))
 
 
 def content(line: Json) -> str:
@@ -151,10 +151,10 @@ def test_questions_that_cannot_be_asked_are_refused(input: Json) -> None:
 
 async def test_a_question_that_cannot_be_asked_does_not_bother_the_host(tmp_path: Path) -> None:
     async def talk() -> tuple[list[str], Json]:
-        async with Room(tmp_path, script({"questions": []}), permission_prompt_tool="stdio") as room:
-            room.prompt("go")
-            await room.hear("result")
-            return [line["type"] for line in room.lines], next(room.told("user"))
+        async with SessionHarness(tmp_path, script({"questions": []}), permission_prompt_tool="stdio") as harness:
+            harness.prompt("go")
+            await harness.receive("result")
+            return [line["type"] for line in harness.lines], next(harness.messages("user"))
 
     kinds, line = await talk()
     assert "control_request" not in kinds
@@ -162,10 +162,10 @@ async def test_a_question_that_cannot_be_asked_does_not_bother_the_host(tmp_path
 
 
 async def test_without_a_host_that_answers_it_is_not_offered(tmp_path: Path) -> None:
-    async with Room(tmp_path, script({"questions": [ONE]}), permission_mode="bypassPermissions") as room:
-        room.prompt("go")
-        await room.hear("result")
-        init, line = next(room.told("system")), next(room.told("user"))
+    async with SessionHarness(tmp_path, script({"questions": [ONE]}), permission_mode="bypassPermissions") as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        init, line = next(harness.messages("system")), next(harness.messages("user"))
 
     assert "AskUserQuestion" not in init["tools"]
     assert "No such tool available: AskUserQuestion" in content(line)
@@ -173,10 +173,10 @@ async def test_without_a_host_that_answers_it_is_not_offered(tmp_path: Path) -> 
 
 async def test_a_rule_that_denies_it_takes_it_off_the_list(tmp_path: Path) -> None:
     options: Json = {"permission_prompt_tool": "stdio", "disallowed_tools": ("AskUserQuestion",)}
-    async with Room(tmp_path, script({"questions": [ONE]}), **options) as room:
-        room.prompt("go")
-        await room.hear("result")
-        result = next(room.told("user"))
+    async with SessionHarness(tmp_path, script({"questions": [ONE]}), **options) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        result = next(harness.messages("user"))
 
     assert "No such tool available" in content(result)
 

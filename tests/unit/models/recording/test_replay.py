@@ -11,7 +11,7 @@ from parley.errors import ModelError
 from parley.models.recording.format import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader
 from parley.models.recording.replay import Replay
 from tests.helpers.models import asking, heard, refusal, user
-from tests.helpers.virtual_time import played
+from tests.helpers.virtual_time import run_in_virtual_time
 
 STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
@@ -68,6 +68,6 @@ async def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pace", "seconds"), [(0, 0), (1, 20), (0.5, 10)])
 def test_a_tape_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
-    took, _ = played(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
+    took, _ = run_in_virtual_time(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
 
     assert round(took) == seconds
