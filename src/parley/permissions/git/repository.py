@@ -23,8 +23,8 @@ from functools import lru_cache
 
 from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRepository
 from parley.permissions.git import config
-from parley.permissions.memo import SETTLED_NANOSECONDS, recall
-from parley.permissions.paths.filesystem import heed, possible_names, prefetch, signature
+from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
+from parley.permissions.paths.filesystem import watch_folder, possible_names, prefetch, signature
 from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rules import is_within
 from parley.protocol.base import Struct
@@ -169,7 +169,7 @@ def survey(
             for found in find_repositories(folder, fs, created)
         )
 
-    return work(fs) if created else recall(("git", folder, working, hooks, submodules), fs, work)
+    return work(fs) if created else memoize(("git", folder, working, hooks, submodules), fs, work)
 
 
 def inspect_repository(
@@ -248,7 +248,7 @@ class _Inspection:
 
     def _inspect_alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = _join(objects, "info/alternates")
-        heed(self._fs, os.path.dirname(file))
+        watch_folder(self._fs, os.path.dirname(file))
         if not self._fs.exists(file):
             return
         data = self._fs.read(file, MAX_LINE_BYTES)
@@ -272,7 +272,7 @@ class _Inspection:
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
             if self._hook_names == READ_HOOKS:
-                heed(self._fs, folder)
+                watch_folder(self._fs, folder)
             else:
                 prefetch(self._fs, folder)
             there = possible_names(self._fs, folder, self._hook_names)

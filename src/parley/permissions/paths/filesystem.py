@@ -35,7 +35,7 @@ class RealFilesystem:
     def __init__(self, home: str, now: Callable[[], int] = time.time_ns) -> None:
         self.home = home
         self.now = now
-        self.kept: dict[Hashable, Any] | None = {}
+        self.memo: dict[Hashable, Any] | None = {}
         """What memo.py keeps from one decision to the next."""
 
     def readlink(self, path: str) -> str | None:
@@ -236,8 +236,8 @@ class CachedFilesystem:
         found: tuple[int, ...] | None = getattr(self._fs, "signature", _unsupported)(path)
         return found
 
-    def heed(self, folder: str) -> None:
-        getattr(self._fs, "heed", _unsupported)(folder)
+    def watch_folder(self, folder: str) -> None:
+        getattr(self._fs, "watch_folder", _unsupported)(folder)
 
     def state(self, path: str) -> tuple[int, ...] | None:
         found: tuple[int, ...] | None = getattr(self._fs, "state", _unsupported)(path)
@@ -266,10 +266,10 @@ def prefetch(fs: Filesystem, folder: str) -> None:
         fs.prefetch(folder)
 
 
-def heed(fs: Filesystem, folder: str) -> None:
+def watch_folder(fs: Filesystem, folder: str) -> None:
     """Before single names in a folder are looked at: memo.py can tell by the folder that they are as they were."""
     if isinstance(fs, CachedFilesystem):
-        fs.heed(folder)
+        fs.watch_folder(folder)
 
 
 def possible_names(fs: Filesystem, folder: str, names: Collection[str]) -> Collection[str]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from parley.permissions.base import Filesystem
-from parley.permissions.memo import recall
-from parley.permissions.paths.filesystem import MAX_ENTRIES, heed
+from parley.permissions.memo import memoize
+from parley.permissions.paths.filesystem import MAX_ENTRIES, watch_folder
 from parley.permissions.paths.protected import KEYS
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, Step
@@ -70,10 +70,10 @@ def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> 
 
 def keys_in(folder: str, fs: Filesystem) -> list[str]:
     def work(fs: Filesystem) -> list[str]:
-        heed(fs, folder or "/")
+        watch_folder(fs, folder or "/")
         return [path for name in KEYS if fs.exists(path := f"{folder}/{name}")]
 
-    return recall(("keys", folder), fs, work)
+    return memoize(("keys", folder), fs, work)
 
 
 def make_printable(path: str) -> str:
