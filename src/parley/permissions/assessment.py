@@ -1,28 +1,35 @@
-"""What is to be known of a call before anything is decided: which rules fit it, and what it would touch.
+"""Assess a tool call: which rules match it, and what it would touch.
 
-One function a kind of tool; commands have a file of their own (command.py). Nothing is
-decided here: decision.py has the table.
+    assessment = assess(request, rules, mode, fs)
+
+There is one function per kind of tool; Bash has its own module (command.py). The decision is in decision.py.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
 
 import msgspec
 
 from parley.permissions import suggestions, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.base import (
+    ENDLESS,
+    KEYS,
+    OUTSIDE,
+    PROTECTED,
+    RESTRICTING,
+    Assessment,
+    Filesystem,
+    ResolvedPath,
+    ToolRequest,
+)
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import DELEGATE_PARAMETERS, EDIT_TOOLS, READ_TOOLS, RuleSet
-from parley.protocol.base import Json, Struct
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
-Category = Literal["harmless", "edit", "other"]
-RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
 SEARCH_TOOLS = frozenset({"Grep", "Glob", "LS"})
 PATH_PARAMETERS = {
     **dict.fromkeys(SEARCH_TOOLS, "path"),
@@ -30,38 +37,11 @@ PATH_PARAMETERS = {
     "NotebookRead": "notebook_path",
 }
 """Which parameter names the file, where it is not `file_path`."""
-OUTSIDE = "The path is outside of the working directories"
-KEYS = "The path leads to keys or passwords"
-ENDLESS = "The path leads from link to link and never ends"
-PROTECTED = "The file decides what runs later, so no rule or mode approves it in advance"
-LOCAL_HOST = "The host is this machine, a neighbour, or a number that may be one"
-
-
-class Assessment(Struct, frozen=True, kw_only=True):
-    deny: Rule | None = None
-    ask: Rule | None = None
-    critical: str = ""
-    """Why even a session that bypasses permissions has to ask."""
-    hazard: str = ""
-    """Why no allow rule and no mode but bypass is enough."""
-    allow: Rule | None = None
-    allow_type: str = "rule"
-    """What an allow by rule is called on the wire."""
-    category: Category = "other"
-    """What it is apart from rules: harmless, an edit in the working directories, or something else."""
-    can_change: bool = True
-    """Whether it can change anything; plan mode puts that before a person."""
-    reason: str = ""
-    """Why it would be asked about, where the standing alone does not say it."""
-    reason_type: str = ""
-    scope: Scope = Scope(anywhere=True)
-    """How far an allow goes that is about this very call."""
-    blocked_path: str | None = None
-    suggestions: tuple[Json, ...] = ()
+LOCAL_HOST = "The host is, or may be, a local or private address"
 
 
 def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """Everything that counts for a call. Rules for whole tools come before those for some calls."""
+    """Everything that the decision needs. Rules for a whole tool come before rules for some of its calls."""
     assessment = find_assessor(request.tool)(request, rules, mode, fs)
     tool, server = request.tool, request.server
     deny, ask = rules.find_tool_rule("deny", tool, server), rules.find_tool_rule("ask", tool, server)
@@ -141,7 +121,7 @@ def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
 
 
 def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesystem) -> str:
-    """Why no rule and no mode but bypass is enough to write a file."""
+    """Why no rule, and no mode but bypassPermissions, approves writing a file."""
     if resolved.real is None:
         return ENDLESS
     if any(map(is_protected, resolved.names)):
@@ -152,45 +132,45 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
 
 
 def target_paths(request: ToolRequest) -> list[str]:
-    """The absolute paths a file tool is about."""
+    """The absolute paths that a file tool accesses."""
     input = request.input
     value = input.get(PATH_PARAMETERS.get(request.tool, "file_path"))
     given = value if isinstance(value, str) else ""
     path = os.path.join("/", request.cwd, given) if given else request.cwd
     pattern = input.get("pattern")
     if request.tool == "Glob" and isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
-        # A pattern may climb out of its folder, or start anywhere.
+        # A pattern may contain `..` or start at the root.
         return [path, os.path.join(path, prefix)]
     return [path]
 
 
 def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Scope:
-    """Exactly what was judged: a name that leads elsewhere a moment later is not followed."""
+    """Exactly the assessed paths: a name that leads elsewhere a moment later is not followed."""
     reals = tuple(resolved.real for resolved in resolved_paths if resolved.real is not None)
     return Scope(folders=reals, files=reals) if beneath else Scope(files=reals)
 
 
-# The network, delegates, and all the rest.
+# The network, delegates, and all other tools.
 
 
 def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     url = request.input.get("url")
     host = web_hosts.parse_host(url) if isinstance(url, str) else None
     if host is None:
-        return Assessment(hazard="The URL cannot be read", can_change=False)
-    near = web_hosts.is_local(host)
+        return Assessment(hazard="The URL is not valid", can_change=False)
+    is_local = web_hosts.is_local(host)
     return Assessment(
         deny=rules.find_host_rule("deny", request.tool, host),
         ask=rules.find_host_rule("ask", request.tool, host),
-        hazard=LOCAL_HOST if near else "",
+        hazard=LOCAL_HOST if is_local else "",
         allow=rules.find_host_rule("allow", request.tool, host),
         can_change=False,
-        suggestions=() if near else suggestions.suggest_fetch(host),
+        suggestions=() if is_local else suggestions.suggest_fetch(host),
     )
 
 
 def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """Who does the work is judged call by call, so handing it on is harmless; a skill's words are not ours."""
+    """The calls of a subagent get decisions of their own, so starting one is harmless. A skill adds foreign text."""
     assessment = assess_input(request, rules)
     return msgspec.structs.replace(
         assessment,
@@ -202,7 +182,7 @@ def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesys
 
 def assess_other(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     is_mcp = request.tool.startswith("mcp__")
-    # What a server says of its tools is its own claim: it spares the plan, not the question.
+    # A server's own claim that its tool only reads matters in plan mode, but does not replace approval.
     harmless = request.tool in SESSION_TOOLS or (request.reads_only and not is_mcp)
     return msgspec.structs.replace(
         assess_input(request, rules),

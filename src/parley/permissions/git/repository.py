@@ -24,7 +24,7 @@ from functools import lru_cache
 from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRepository
 from parley.permissions.git import config
 from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
-from parley.permissions.paths.filesystem import watch_folder, possible_names, prefetch, signature
+from parley.permissions.paths.filesystem import possible_names, prefetch, signature, watch_folder
 from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rules import is_within
 from parley.protocol.base import Struct
