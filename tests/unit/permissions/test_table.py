@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gen_permissions import RULES, SAMPLES, Sample, verdict
+from gen_permissions import RULES, SAMPLES, Sample, find_verdict
 
 from parley.permissions.decision import MODES
 
@@ -41,7 +41,7 @@ CELLS = [
 
 @pytest.mark.parametrize(("sample", "rule", "mode", "expected"), CELLS)
 def test_a_call_is_decided_as_the_table_says(sample: Sample, rule: object, mode: str, expected: str) -> None:
-    assert verdict(sample, rule, mode) == expected  # type: ignore[arg-type]  # one of RULES
+    assert find_verdict(sample, rule, mode) == expected  # type: ignore[arg-type]  # one of RULES
 
 
 def test_every_kind_has_its_row() -> None:
