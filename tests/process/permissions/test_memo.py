@@ -1,4 +1,4 @@
-"""What is kept from one decision to the next is used only while the file system is as it was."""
+"""A cached result is used only while the file system is unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[Ground], None]
 
 
 def much_later() -> int:
-    """Time enough after any change that a test makes."""
+    """A time long enough after any change that a test makes."""
     return time.time_ns() + 2 * SETTLED_NANOSECONDS
 
 
@@ -38,7 +38,7 @@ def contents(path: Path, view: RealFilesystem, works: list[str] | None = None) -
     return memoize(str(path), CachedFilesystem(view), work)
 
 
-# One look at a time.
+# Single accesses.
 
 
 def test_what_was_read_is_kept(tmp_path: Path, view: RealFilesystem) -> None:
@@ -60,7 +60,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path, view: RealFilesystem, text
 
 
 def rewrite(file: Path, text: str) -> None:
-    """Change a file until the kernel's clock has gone on; all that a program can set back is set back."""
+    """Change a file until the kernel's clock has advanced, and set back every time that a program can set back."""
     before = file.stat()
     while file.stat().st_ctime_ns == before.st_ctime_ns:
         file.write_text(text)

@@ -1,4 +1,4 @@
-"""Every decision has a budget: what would cost more is asked about in every mode, with the reason."""
+"""Every decision has a budget: a call over it needs approval in every mode, with a reason."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TOUCH = ToolRequest(tool="Bash", input={"command": "touch x"}, cwd="/w")
 
 
 class Files:
-    """A keeper that only notes down what it is to write."""
+    """A rule writer that only records its calls."""
 
     def __init__(self, broken: bool = False) -> None:
         self.calls: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""One test a cell of the decision table, against expectations written by hand."""
+"""One test per cell of the decision table, against expectations written by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parley.permissions.decision import MODES
 
 WORDS = {"A": "allow", "?": "ask", "D": "deny"}
 
-# A letter a mode: default, acceptEdits, plan, bypassPermissions, dontAsk, auto. Rows: no rule, allow, ask, deny.
+# One letter per mode: default, acceptEdits, plan, bypassPermissions, dontAsk, auto. Rows: no rule, allow, ask, deny.
 ASKED = "????D?"
 DENIED = "DDDDDD"
 ALWAYS = "AAAAAA"

@@ -1,4 +1,4 @@
-"""The strict tokenizer: what it proves, and what it refuses."""
+"""The strict parser: what it proves, and what it refuses."""
 
 from __future__ import annotations
 
