@@ -86,23 +86,23 @@ Survey = tuple[tuple[Repository, tuple[Finding, ...]], ...]
 def find_repositories(folder: str, fs: Filesystem, created: Collection[str] = ()) -> list[Repository]:
     """The repositories that git may find from a folder, nearest first. `created` are paths that the line creates."""
     found: list[Repository] = []
-    here = fs.resolve(folder).real
-    while here is not None:
-        dot_git = _join(here, DOT_GIT)
+    current = fs.resolve(folder).real
+    while current is not None:
+        dot_git = _join(current, DOT_GIT)
         if fs.exists(dot_git) and (
             not (is_folder := fs.is_folder(dot_git)) or _looks_like_gitdir(dot_git, fs, created)
         ):
             real = fs.resolve(dot_git).real or dot_git
             found.append(
-                _make_repository(here, real, fs, bare=False) if is_folder else _open_dot_git(here, dot_git, fs)
+                _make_repository(current, real, fs, bare=False) if is_folder else _open_dot_git(current, dot_git, fs)
             )
             if found[-1].is_certain:
                 return found
-        if _looks_like_gitdir(here, fs, created):
-            found.append(_make_repository(here, here, fs, bare=True))
+        if _looks_like_gitdir(current, fs, created):
+            found.append(_make_repository(current, current, fs, bare=True))
             if found[-1].is_certain:
                 return found
-        here = os.path.dirname(here) if here != "/" else None
+        current = os.path.dirname(current) if current != "/" else None
     return found
 
 

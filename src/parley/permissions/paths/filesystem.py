@@ -292,7 +292,7 @@ def resolve_path(path: str, readlink: Callable[[str], str | None]) -> ResolvedPa
     if name == path and path.count("/") <= MAX_PARTS and _has_no_link(path, readlink):
         return ResolvedPath((path,), path)
     names = [name]
-    here, rest, links, steps, is_known = "/", split_path(path)[::-1], 0, 0, True
+    current, rest, links, steps, is_known = "/", split_path(path)[::-1], 0, 0, True
     while rest:
         part = rest.pop()
         steps += 1
@@ -301,22 +301,22 @@ def resolve_path(path: str, readlink: Callable[[str], str | None]) -> ResolvedPa
                 describe_excess("The path goes through too many folders", steps + len(rest), MAX_PARTS, "folders")
             )
         if part == "..":
-            here = os.path.dirname(here)
+            current = os.path.dirname(current)
             continue
-        there = f"{here}/{part}" if here != "/" else f"/{part}"
-        target = readlink(there)
+        entry = f"{current}/{part}" if current != "/" else f"/{part}"
+        target = readlink(entry)
         if target is None:
-            here = there
+            current = entry
             continue
         links += 1
-        is_known = is_known and PROCESS_CWD.fullmatch(there) is None
+        is_known = is_known and PROCESS_CWD.fullmatch(entry) is None
         if links > MAX_LINKS:
             return ResolvedPath(tuple(dict.fromkeys(names)), None)
-        names.append(normalize_path("/".join([there, *reversed(rest)])))
-        here = "/" if target.startswith("/") else here
+        names.append(normalize_path("/".join([entry, *reversed(rest)])))
+        current = "/" if target.startswith("/") else current
         rest += reversed(split_path(target))
-        names.append(normalize_path("/".join([here, *reversed(rest)])))
-    return ResolvedPath(tuple(dict.fromkeys([*names, here])), here if is_known else None)
+        names.append(normalize_path("/".join([current, *reversed(rest)])))
+    return ResolvedPath(tuple(dict.fromkeys([*names, current])), current if is_known else None)
 
 
 def _has_no_link(path: str, readlink: Callable[[str], str | None]) -> bool:

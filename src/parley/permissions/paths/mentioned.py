@@ -28,7 +28,7 @@ BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class Restrictions(Struct, frozen=True, kw_only=True):
-    """What speaks against a command: rules, and reasons to ask (see `Assessment`)."""
+    """What denies a command or requires approval, with the fields of `Assessment`."""
 
     deny: Rule | None = None
     ask: Rule | None = None
