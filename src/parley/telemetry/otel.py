@@ -84,7 +84,7 @@ class Span(Observation):
 
 
 class OpenTelemetry(Observer):
-    is_watching = True
+    is_enabled = True
 
     def __init__(
         self,
