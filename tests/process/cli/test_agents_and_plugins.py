@@ -108,7 +108,7 @@ def test_an_agent_file_with_a_broken_head_is_named(tmp_path: Path, tell: Any) ->
     put(tmp_path, ".claude/agents/broken.md", "---\nname: [broken\n---\nx")
     put(tmp_path, ".claude/agents/good.md", "---\ndescription: d\n---\nYou are good.")
     lines, stderr = tell()
-    assert "broken.md: is not used as an agent: line 2: a list in brackets is not closed" in stderr
+    assert "broken.md: not used as an agent: line 2: a list has no closing bracket" in stderr
     assert "good" in lines[0]["agents"]
 
 

@@ -206,9 +206,9 @@ def test_leaving_plan_mode_does_not_return_to_a_bypass_that_was_disabled(
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "'hooks' is there twice"),
-        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "'deny' is there twice"),
-        ('{"env": {"A": "1"}, "env": {}}', "'env' is there twice"),
+        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "duplicate key 'hooks'"),
+        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "duplicate key 'deny'"),
+        ('{"env": {"A": "1"}, "env": {}}', "duplicate key 'env'"),
     ],
 )
 def test_a_key_that_settings_have_twice_is_named(run: Any, settings: str, key: str) -> None:

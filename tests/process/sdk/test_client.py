@@ -167,7 +167,7 @@ def test_a_generator_that_fails_ends_the_prompts_and_not_the_session(
 
     assert isinstance(messages[-1], ResultMessage)
     assert answer == "Hello."
-    assert "the prompts of the program failed" in caplog.text
+    assert "the iterable of prompts raised an exception" in caplog.text
 
 
 def test_partial_messages_are_stream_events(stage: Stage, engine: str) -> None:
@@ -289,7 +289,7 @@ def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
         await client.close()
         return sorted(said)
 
-    assert run(loop, play, stage.options(engine)) == ["connected", "this client is connecting already"]
+    assert run(loop, play, stage.options(engine)) == ["connected", "the client is already connecting"]
 
 
 def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine: str) -> None:
@@ -423,7 +423,7 @@ def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(stage: Sta
 def test_what_is_no_prompt_is_refused_and_the_session_goes_on(stage: Stage, prompt: Any) -> None:
     async def play() -> None:
         async with Client(stage.options("local")) as client:
-            with pytest.raises(TypeError, match="text or a list of content blocks"):
+            with pytest.raises(TypeError, match="a string or a list of content blocks"):
                 await client.ask(prompt)
             assert await (await client.ask([{"type": "text", "text": "Hi"}])).text() == "Hello."
 

@@ -98,7 +98,7 @@ async def cancelled() -> AsyncIterator[Any]:
 @pytest.mark.parametrize(
     ("prompts", "kind", "words", "answers"),
     [
-        (texts, TypeError, "must be messages.*'Hi'", 0),
+        (texts, TypeError, "must be a message.*'Hi'", 0),
         (no_messages, ValueError, "no message", 1),
         (lines_then_failure, LookupError, "the queue is gone", 1),
         (failure, LookupError, "the queue is gone", 0),
@@ -123,12 +123,12 @@ def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered
 @pytest.mark.parametrize("prompt", [None, 3, [said("Hi")], iter([said("Hi")])], ids=["none", "number", "list", "iter"])
 def test_what_is_no_prompt_is_refused_at_once(stage: Stage, prompt: Any) -> None:
     for ask in (query, query_sync):
-        with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
+        with pytest.raises(TypeError, match="prompt must be a string or an async iterable"):
             ask(prompt=prompt, options=stage.options("local"))
 
     async def play() -> None:
         async with Client(stage.options("local")) as client:
-            with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
+            with pytest.raises(TypeError, match="prompt must be a string or an async iterable"):
                 await client.query(prompt)
 
     run("asyncio", play)

@@ -129,7 +129,7 @@ def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) ->
     ],
 )
 def test_a_helper_that_fails_is_told_without_a_word_of_its_output(tmp_path: Path, command: str, reason: str) -> None:
-    assert why(tmp_path, command) == f"apiKeyHelper did not give a key: {reason}"
+    assert why(tmp_path, command) == f"apiKeyHelper failed to print a key: {reason}"
 
 
 # The key itself.
@@ -158,14 +158,14 @@ def refusal(credential: Credential) -> str:
 @pytest.mark.parametrize("key", ["sk-ant-oat01-hush", "  sk-ant-oat01-hush"])
 def test_a_token_of_a_subscription_is_refused_wherever_it_comes_from(header: str, key: str) -> None:
     assert refusal(Credential(header, key, "ANTHROPIC_AUTH_TOKEN")) == (
-        "The key from ANTHROPIC_AUTH_TOKEN is a token of a subscription login. Parley takes API keys only."
+        "The key from ANTHROPIC_AUTH_TOKEN is a token of a subscription login. Parley accepts only API keys."
     )
 
 
 @pytest.mark.parametrize("key", ["hush\nhush", "hush hush", "hüsh", "hush\x00", "hush\r\nx-evil: 1"])
 def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
     assert refusal(Credential("x-api-key", key, "apiKeyHelper")) == (
-        "The key from apiKeyHelper has characters that no key has."
+        "The key from apiKeyHelper contains spaces, control or non-ASCII characters, which no key has."
     )
 
 

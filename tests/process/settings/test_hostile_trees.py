@@ -245,7 +245,7 @@ def test_even_a_trusted_tree_does_not_move_keys_servers_or_commands(hostile: Mac
     as_stream(hostile, "--setting-sources", "project,local")
 
     assert (hostile.foreign.visits, hostile.ran, len(hostile.requests())) == ([], False, 2)
-    assert "no project may set this" in hostile.runs[-1].stderr
+    assert "a project cannot set this" in hostile.runs[-1].stderr
 
 
 def test_variables_of_a_trusted_tree_reach_commands_and_of_an_untrusted_one_do_not(tmp_path: Path) -> None:
@@ -274,17 +274,17 @@ def test_deny_rules_of_the_other_files_hold_beside_a_broken_one(hostile: Machine
 
     assert not hostile.ran
     assert f"{hostile.tree}/{LOCAL}:3: is no JSON" in hostile.runs[-1].stderr
-    assert "deny or ask rules, they do not hold" in hostile.runs[-1].stderr
+    assert "deny or ask rules in it are not enforced" in hostile.runs[-1].stderr
 
 
 def test_what_is_inert_is_said_once_for_each_file_with_the_way_to_change_it(hostile: Machine) -> None:
     TREES["hooks"](hostile)
     as_stream(hostile)
 
-    advice = f"the folder is not trusted (`parley trust {hostile.tree}` trusts it)"
+    advice = f"the folder is not trusted (to trust it, run `parley trust {hostile.tree}`)"
     assert hostile.runs[-1].stderr.splitlines() == [
-        f"settings: {hostile.tree}/{LOCAL}: without effect: hooks: {advice}",
-        f"settings: {hostile.tree}/{SETTINGS}: without effect: hooks: {advice}",
+        f"settings: {hostile.tree}/{LOCAL}: no effect: hooks: {advice}",
+        f"settings: {hostile.tree}/{SETTINGS}: no effect: hooks: {advice}",
     ]
 
 

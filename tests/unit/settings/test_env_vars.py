@@ -32,7 +32,7 @@ def test_children_see_everything_but_keys_and_passwords() -> None:
         ({}, None),
         ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"}, "sdk"),
         ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "0"}, None),
-        ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "true"}, "everybody"),
+        ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "true"}, "all"),
     ],
 )
 def test_session_states_are_told_to_those_who_asked(environment: dict[str, str], expected: str | None) -> None:

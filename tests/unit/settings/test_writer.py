@@ -104,14 +104,14 @@ def test_a_file_keeps_its_mode_and_a_new_one_is_private(store: SettingsWriter, t
 def test_a_file_that_is_not_understood_is_left_alone(store: SettingsWriter, tmp_path: Path, content: str) -> None:
     path = prepare(tmp_path, "userSettings", content)
 
-    with pytest.raises(SettingsWriteError, match="left alone"):
+    with pytest.raises(SettingsWriteError, match="left unchanged"):
         store.add_rules("userSettings", "allow", ["Write"])
 
     assert path.read_text() == content
 
 
 def test_there_are_no_other_places_to_write_to(store: SettingsWriter, tmp_path: Path) -> None:
-    with pytest.raises(SettingsWriteError, match="no place 'session'"):
+    with pytest.raises(SettingsWriteError, match="unknown destination 'session'"):
         store.add_rules("session", "allow", ["Write"])
 
 

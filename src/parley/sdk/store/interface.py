@@ -1,11 +1,11 @@
 """The interface for a program's own session store.
 
-    SessionStore           what a store must and may do
-    InMemorySessionStore   one in memory, for tests
-    fold_session_summary   what a store may keep beside the lines, so that lists need not read them
+    SessionStore           the interface; only two methods are required
+    InMemorySessionStore   an implementation in memory, for tests
+    fold_session_summary   updates a summary that a store may keep, so that listing need not read all entries
 
-A store gets copies of what the engine writes (mirror.py); sessions go on from it on another machine
-(checkout.py).
+A store receives a copy of every transcript line (mirror.py). A session can be resumed from it on another
+machine (checkout.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SessionStore(Protocol):
 
 
 def has_method(store: Any, method: str) -> bool:
-    """Whether a store does more than the least."""
+    """Whether a store implements an optional method."""
     found = getattr(type(store), method, None) or getattr(store, method, None)
     return found is not None and found is not getattr(SessionStore, method)
 
@@ -72,7 +72,7 @@ class InMemorySessionStore(SessionStore):
         lines = self._lines.setdefault(place, [])
         known = {line["uuid"] for line in lines if line.get("uuid")}
         lines += [entry for entry in entries if entry.get("uuid") not in known]
-        # Two appends within a millisecond are two all the same.
+        # Two appends within one millisecond must have different times.
         self._times[place] = max(int(time.time() * 1000), self._times.get(place, 0) + 1)
         if not place[2]:
             summary = fold_session_summary(self._summaries.get(place), key, entries)
@@ -101,8 +101,8 @@ class InMemorySessionStore(SessionStore):
                 self._summaries.pop(place, None)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        wanted = (key["project_key"], key["session_id"])
-        return [place[2] for place in self._lines if place[:2] == wanted and place[2]]
+        session = (key["project_key"], key["session_id"])
+        return [place[2] for place in self._lines if place[:2] == session and place[2]]
 
     # For tests.
 
@@ -121,7 +121,7 @@ class InMemorySessionStore(SessionStore):
 
 
 LAST = {"customTitle": "custom_title", "aiTitle": "ai_title", "gitBranch": "git_branch"}
-"""Keys of lines of which the last one counts."""
+"""Keys whose last value is used, and their names in the summary."""
 
 
 def fold_session_summary(
@@ -145,6 +145,6 @@ def fold_entry(data: Json, entry: Json) -> None:
         data["first_prompt"] = prompt
     if entry.get("type") == "tag":
         data["tag"] = entry.get("tag") or None
-    for name, kept in LAST.items():
+    for name, summary_name in LAST.items():
         if isinstance(entry.get(name), str) and entry[name]:
-            data[kept] = entry[name]
+            data[summary_name] = entry[name]

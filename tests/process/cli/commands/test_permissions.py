@@ -69,7 +69,7 @@ def test_a_question_is_explained_with_what_would_come_of_it_and_what_would_help(
 
     assert (found["decision"], found["outcome"]) == ("ask", "the host is asked")
     assert found["suggestions"][0]["rules"] == [{"toolName": "Bash", "ruleContent": "npm test *"}]
-    assert checked(run, "Bash", "npm test")["outcome"] == "denied, as nobody can be asked"
+    assert checked(run, "Bash", "npm test")["outcome"] == "denied, because there is no one to ask"
     tool = checked(run, "Bash", "npm test", "--permission-prompt-tool", "mcp__gate__decide")
     assert tool["outcome"] == "mcp__gate__decide is asked"
 
@@ -109,16 +109,16 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
     [
         (["check"], "usage:"),
         (["explain", "Bash"], "usage:"),
-        (["check", "Nope", "x"], "there is no tool 'Nope'; there are AskUserQuestion, Bash"),
-        (["check", "Bash", '{"command": '], "INPUT begins like JSON but is none"),
-        (["check", "Bash", '{"command": 3}'], "refused before anything is decided"),
-        (["check", "Bash", "git", "push"], "INPUT must be one word; quote it: 'git push'"),
+        (["check", "Nope", "x"], "unknown tool 'Nope' (choose from AskUserQuestion, Bash"),
+        (["check", "Bash", '{"command": '], "INPUT is not valid JSON"),
+        (["check", "Bash", '{"command": 3}'], "the input is invalid, so there is no decision"),
+        (["check", "Bash", "git", "push"], "INPUT must be one argument; quote it: 'git push'"),
         (["check", "TodoWrite", "x"], "INPUT for TodoWrite must be a JSON object"),
         (["check", "Bash", "ls", "--mode", "lax"], "argument 'lax' is invalid"),
         (["check", "Bash", "ls", "--settings", "/nowhere.json"], "/nowhere.json"),
         (["replay", SESSION, "--settings", "{}"], f"No conversation found with session ID: {SESSION}"),
         (["replay", "../../etc/passwd", "--settings", "{}"], "No conversation found"),
-        (["replay", SESSION], "replay needs rules to compare with"),
+        (["replay", SESSION], "replay requires rules to compare with"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_a_sentence(run: Any, argv: list[str], words: str) -> None:

@@ -78,7 +78,7 @@ def test_a_command_line_that_says_something_else_is_refused(parley: Any, argv: t
 def test_a_folder_that_is_not_there_is_refused(parley: Any, project: Path) -> None:
     assert parley("trust", "none") == (
         "",
-        f"Error: {project}/none is no folder that can be opened: No such file or directory\n",
+        f"Error: cannot open the folder {project}/none: No such file or directory\n",
         1,
     )
 
@@ -124,7 +124,7 @@ def test_a_folder_that_was_given_the_inode_of_a_trusted_one_is_not_trusted(
     record["folders"][str(project)] |= {"device": status.st_dev, "inode": status.st_ino}
     recorded(tmp_path).write_text(json.dumps(record))
 
-    assert f"{project} is another folder than the one on record" in turn(parley)
+    assert f"{project} is not the folder that was trusted" in turn(parley)
     assert not (tmp_path / "ran").exists()
 
 
@@ -155,8 +155,8 @@ def test_what_was_changed_since_is_not_trusted_until_it_is_trusted_again(
     with_hook(project, tmp_path / "second")
     path = project / ".claude" / "settings.json"
     assert turn(parley) == (
-        f"settings: {path}: without effect: hooks: it is new or was changed since the folder was trusted "
-        f"(`parley trust {project}` trusts it)\n"
+        f"settings: {path}: no effect: hooks: it is new or has changed since the folder was trusted "
+        f"(to trust it, run `parley trust {project}`)\n"
     )
     assert not (tmp_path / "second").exists()
 
@@ -174,7 +174,7 @@ def test_a_server_that_was_changed_since_is_not_started(parley: Any, project: Pa
     assert "in effect: .mcp.json.a=" in parley("trust", ".")[0]
     path.write_text(json.dumps({"mcpServers": {"a": server("a"), "b": server("evil"), "c": server("evil")}}))
 
-    assert f"settings: {path}: without effect: MCP servers b, c: it is new or was changed" in turn(parley)
+    assert f"settings: {path}: no effect: MCP servers b, c: it is new or has changed" in turn(parley)
     assert not (tmp_path / "evil").exists()
 
 
@@ -187,8 +187,8 @@ def test_the_record_of_an_older_version_vouches_for_nothing(parley: Any, project
     recorded(tmp_path).chmod(0o600)
 
     said = turn(parley)
-    assert f"the record of {project} is of an older version" in said
-    assert f"`parley trust {project}` trusts it" in said
+    assert f"{project} was trusted by an older version" in said
+    assert f"to trust it, run `parley trust {project}`" in said
     assert parley("trust", "--list") == ("", "", 0)
     assert not (tmp_path / "ran").exists()
 

@@ -285,7 +285,7 @@ def test_a_key_on_the_command_line_is_warned_about_and_reaches_no_child(tmp_path
     [seen] = [line for line in lines(done.stdout) if line["type"] == "user"]
     assert "HOME=" in seen["message"]["content"][0]["content"]
     assert SECRET not in done.stdout
-    assert "--api-key shows the key on the process list" in done.stderr
+    assert "--api-key exposes the key in the process list" in done.stderr
     assert SECRET not in done.stderr
 
 

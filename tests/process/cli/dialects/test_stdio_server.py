@@ -275,7 +275,7 @@ def test_a_prompt_on_the_command_line_of_a_server_is_an_error(run: Any, argv: tu
     done = run(*argv, *OFFLINE, "say x")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "as lines on stdin" in done.stderr
+    assert "send prompts on stdin" in done.stderr
 
 
 def test_the_first_line_under_stdio_chooses_json_rpc(run: Any) -> None:

@@ -149,7 +149,7 @@ You help."""
     assert next(room.told("result"))["result"] == "Done."
     visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
     assert list(tmp_path.glob("sprung-*")) == []
-    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in room.complaints)
+    assert any("no effect: hooks, mcpServers, initialPrompt" in words for words in room.complaints)
     assert any("the skill 'trap' is left out" in words for words in room.complaints)
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)

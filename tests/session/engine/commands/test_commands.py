@@ -261,7 +261,7 @@ def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: Path) 
     user_command(tmp_path, "greet", "Hello.")
     room = visit(tmp_path, script("x"), saying("/greet"))
     assert heard(room) == ["Hello."]
-    assert [text for text in room.complaints if "broken.md" in text and "is not used as a command" in text]
+    assert [text for text in room.complaints if "broken.md" in text and "not used as a command" in text]
 
 
 def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> None:

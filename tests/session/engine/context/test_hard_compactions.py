@@ -219,7 +219,7 @@ def test_a_window_that_can_be_none_is_told_and_ignored(tmp_path: Path) -> None:
         assert usage["maxTokens"] == 200_000
         assert notices(room) == []
         [told] = room.complaints
-        assert "autoCompactWindow must be a whole number from 0 on and is ignored" in told
+        assert "autoCompactWindow must be a whole number, 0 or more; ignored" in told
 
     run(talk)
 

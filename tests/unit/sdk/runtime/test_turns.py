@@ -105,7 +105,7 @@ def test_a_cancelled_prompt_has_no_result_and_no_error() -> None:
 def test_a_turn_that_is_cut_off_says_so() -> None:
     [a], _, _ = played([life("a", "started"), INIT], "a")
 
-    with pytest.raises(ClaudeSDKError, match="before the turn did"):
+    with pytest.raises(ClaudeSDKError, match="before the turn ended"):
         run("asyncio", a.finish_up)
 
 
@@ -120,5 +120,5 @@ def test_two_prompts_that_wait_cannot_have_one_uuid() -> None:
     turns = TurnTracker()
     turns.add(Turn("a"))
 
-    with pytest.raises(ValueError, match="'a' still waits"):
+    with pytest.raises(ValueError, match="'a' is still waiting"):
         turns.add(Turn("a"))
