@@ -24,7 +24,7 @@ def test_a_file_of_its_own_tells_names_sizes_and_times_and_nothing_that_was_said
     assert path.stem in done.stdout  # the session's id
     assert path.stat().st_mode & 0o777 == 0o600
     assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z \[(wire|api|log)\] ", line) for line in text.splitlines())
-    for words in ("[api] offline is asked: 1 messages", "[log] permission: Bash", "[wire] > result/success"):
+    for words in ("[api] offline request: 1 messages", "[log] permission: Bash", "[wire] > result/success"):
         assert words in text
     assert "answered in" in text
     assert SECRET not in text

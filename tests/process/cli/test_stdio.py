@@ -137,7 +137,7 @@ def test_complaints_that_do_not_fit_are_dropped_and_counted() -> None:
 
     whole = first.count(b"\n")
     assert 0 < whole < 100
-    assert second == b"\n(%d earlier complaints were lost: nobody read them)\nthe end\n" % (100 - whole)
+    assert second == b"\n(%d earlier messages were dropped because stderr was not read)\nthe end\n" % (100 - whole)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -197,7 +197,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence_and_exit_1(
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-    assert done.stderr == b"Error: stdout cannot be written: No space left on device\n"
+    assert done.stderr == b"Error: cannot write stdout: No space left on device\n"
     assert done.returncode == 1
 
 
@@ -224,7 +224,7 @@ def test_a_prompt_does_not_wait_for_a_stdin_from_which_nothing_comes(
         assert process.stderr is not None
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stdout.read() == b"Hi\n"
-        assert b"nothing came from stdin" in process.stderr.read()
+        assert b"no data on stdin" in process.stderr.read()
 
 
 def test_ctrl_c_while_stdin_is_read_leaves_no_traceback(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -166,7 +166,7 @@ def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_t
     [block] = run("asyncio", results, stage.options(engine, WRITE, hooks=hooks, permission_mode="acceptEdits"))
 
     assert (block.is_error, "the hook (callback hook_0) failed" in str(block.content)) == (True, True)
-    assert ("not known" in caplog.text) is isinstance(wrong, dict)
+    assert ("unknown keys" in caplog.text) is isinstance(wrong, dict)
 
 
 def no(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:

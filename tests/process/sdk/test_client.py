@@ -289,7 +289,10 @@ def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
         await client.close()
         return sorted(said)
 
-    assert run(loop, play, stage.options(engine)) == ["connected", "the client is already connecting"]
+    assert run(loop, play, stage.options(engine)) == [
+        "connected",
+        "the client is already connecting: connect() was called twice",
+    ]
 
 
 def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine: str) -> None:

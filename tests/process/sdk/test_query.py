@@ -99,7 +99,7 @@ async def cancelled() -> AsyncIterator[Any]:
     ("prompts", "kind", "words", "answers"),
     [
         (texts, TypeError, "must be a message.*'Hi'", 0),
-        (no_messages, ValueError, "no message", 1),
+        (no_messages, ValueError, "not a valid message", 1),
         (lines_then_failure, LookupError, "the queue is gone", 1),
         (failure, LookupError, "the queue is gone", 0),
         (cancelled, RuntimeError, "cancelled", 1),

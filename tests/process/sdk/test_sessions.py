@@ -159,7 +159,7 @@ def test_what_is_not_there_cannot_be_changed(change: Any, stage: Stage, monkeypa
 
     with pytest.raises(FileNotFoundError):
         change(UNKNOWN)
-    with pytest.raises(ValueError, match="no id"):
+    with pytest.raises(ValueError, match="invalid session id"):
         change("../../etc/passwd")
 
 

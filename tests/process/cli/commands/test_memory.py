@@ -110,7 +110,7 @@ def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any
         (("undo", "ada", "x"), "VERSION must be a whole number, not 'x'"),
         (("undo", "people"), "'people' has entries below it: move or archive ada first"),
         (("burn",), "unknown command `parley memory burn` (choose from list, show"),
-        (("show",), "`parley memory show` takes "),
+        (("show",), "`parley memory show` takes 1 to 2 arguments, not 0"),
         (("consolidate", ID, "--model", "offline"), f"No conversation found with session ID: {ID}"),
         (("list", "--memory", "off"), "there is no memory here"),
     ],

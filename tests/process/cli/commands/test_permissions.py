@@ -56,7 +56,7 @@ def test_a_denial_is_explained_with_the_rule_its_file_and_its_line(run: Any, tmp
         "deny: denied",
         "  tool       Bash",
         '  input      {"command":"git push origin"}',
-        "  mode       default (the default)",
+        "  mode       default (default)",
         "  source     rule",
         "  reason     Bash(git push:*) (subcommandResults)",
         f"  rule       deny Bash(git push:*) (flag, {file}:5)",
@@ -241,7 +241,7 @@ def test_a_call_without_a_decision_on_record_is_not_compared(run: Any, tmp_path:
     log.write_text("".join(json.dumps(line) + "\n" for line in theirs))
     done = run("permissions", "replay", session, "--mode", "plan")
 
-    assert "? Bash         not on record        -> allow" in done.stdout
+    assert "? Bash         not recorded         -> allow" in done.stdout
     assert done.stdout.splitlines()[-1] == "3 calls: 0 same, 0 stricter, 0 laxer, 3 unknown"
 
 

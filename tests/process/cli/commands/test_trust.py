@@ -63,7 +63,7 @@ def test_whoever_trusts_a_folder_is_told_what_comes_into_effect(parley: Any, pro
 def test_a_folder_is_forgotten(parley: Any, project: Path) -> None:
     parley("trust", ".")
 
-    assert parley("trust", "--forget", ".") == (f"{project} is not trusted\n", "", 0)
+    assert parley("trust", "--forget", ".") == (f"{project} is no longer trusted\n", "", 0)
     assert parley("trust", "--list") == ("", "", 0)
 
 

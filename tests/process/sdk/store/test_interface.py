@@ -241,7 +241,7 @@ def test_what_is_no_session_is_refused(stage: Stage) -> None:
 
     async def play() -> None:
         for change in (rename_session_via_store(store, "x", "t"), tag_session_via_store(store, "x", "t")):
-            with pytest.raises(ValueError, match="no id"):
+            with pytest.raises(ValueError, match="invalid session id"):
                 await change
         with pytest.raises(FileNotFoundError):
             await fork_session_via_store(store, UNKNOWN)

@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_used_is_told_and_the_rest_goes_on(tmp_path: Path)
     recipes, flaws = load_templates([TemplateFolder(folder=str(tree), source="project", beneath=(str(tree),))])
     assert [recipe.name for recipe in recipes] == ["fine"]
     assert {Path(flaw.path).name: flaw.text.partition(": ")[2][:30] for flaw in flaws} == {
-        "a..b.md": "invalid name 'a..b' (use lett",
+        "a..b.md": "invalid name 'a..b' (use lette",
         "binary.md": "is not UTF-8 text",
         "broken.md": "the frontmatter starts with --",
         "link.md": "is a link that leads out of it",
