@@ -99,9 +99,10 @@ def attach(config: SessionConfig, debug: DebugLog) -> SessionConfig:
         config.warn(text)
 
     def open_model(choice: ModelRef) -> Model:
-        return LoggedModel(config.open_model(choice), choice.display_name, debug, config.clock.monotonic)
+        return LoggedModel(config.model.open(choice), choice.display_name, debug, config.clock.monotonic)
 
-    return msgspec.structs.replace(config, warn=warn, open_model=open_model, log=LoggedLog(config.log, debug))
+    logged = config.with_model_opener(open_model).with_log(LoggedLog(config.storage.log, debug))
+    return msgspec.structs.replace(logged, warn=warn)
 
 
 class LoggedModel:

@@ -130,7 +130,7 @@ def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tu
         folder = LaunchContext(options, dict(os.environ), config.cwd, clock).config / "debug"
         debug = open_debug_log(options, folder, config.session_id, clock, warn)
     except UsageError:
-        config.log.close()
+        config.storage.log.close()
         raise
     return attach(config, debug), debug
 

@@ -108,7 +108,7 @@ def test_the_sources_decide_which_files_are_read(
 
 
 def test_a_source_that_does_not_exist_is_refused(config: Path, project: Path) -> None:
-    with pytest.raises(UsageError, match="unknown source 'projct' .choose from user, project, local"):
+    with pytest.raises(UsageError, match=r"unknown source 'projct' \(choose from user, project, local\)"):
         found(config, project, sources=("user", "projct"))
 
 
