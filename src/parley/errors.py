@@ -54,7 +54,7 @@ class EmptyPrompt(SessionError):
 
 
 class UnknownSession(SessionError):
-    """There is no session with that id."""
+    """No session has that id."""
 
     fault_type = "validation_error"
 
@@ -79,13 +79,13 @@ class SessionBusy(SessionError):
 class DamagedSession(SessionError):
     """Records are missing or altered in the middle of a session's log."""
 
-    def __init__(self, session_id: str, place: str) -> None:
+    def __init__(self, session_id: str, location: str) -> None:
         super().__init__(
-            f"Session {session_id} is damaged at {place}, and valid records follow the damage. "
+            f"Session {session_id} is damaged at {location}, and valid records follow the damage. "
             f"Run `parley sessions repair {session_id}` to keep the records before it and move the rest to a backup."
         )
         self.session_id = session_id
-        self.place = place
+        self.location = location
 
 
 class ToolError(ParleyError):
@@ -121,8 +121,8 @@ class ModelError(ParleyError):
 class BudgetSpent(ParleyError):
     """A budget is exhausted, so no model may be called."""
 
-    def __init__(self, kind: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
         self.kind = kind
         """usd, tokens, calls, seconds or task."""
 

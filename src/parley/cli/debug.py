@@ -53,9 +53,9 @@ class DebugLog:
             self._write(f"{self._now()} [{category}] {text}")
 
 
-def parse_categories(words: str) -> frozenset[str]:
+def parse_categories(text: str) -> frozenset[str]:
     """Return the categories that a filter selects. Clients may name categories that do not exist here."""
-    names = [name for name in map(str.strip, words.split(",")) if name and name != "true"]
+    names = [name for name in map(str.strip, text.split(",")) if name and name != "true"]
     excluded = {name[1:] for name in names if name.startswith("!")}
     included = {name for name in names if not name.startswith("!")}
     return frozenset((included or set(CATEGORIES)) - excluded) & frozenset(CATEGORIES)

@@ -32,8 +32,8 @@ class Controls:
 
     async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
         """Restore files to their state before a prompt; with `dry_run`, only report what would change."""
-        wish = True if dry_run else UNSET
-        return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=wish))
+        flag = True if dry_run else UNSET
+        return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=flag))
 
     rewind = rewind_files
 

@@ -90,8 +90,8 @@ class SettingsProblem(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
     def __str__(self) -> str:
-        place = printable(self.path) if self.line is None else f"{printable(self.path)}:{self.line}"
-        return f"settings: {place}: {self.text}"
+        location = printable(self.path) if self.line is None else f"{printable(self.path)}:{self.line}"
+        return f"settings: {location}: {self.text}"
 
 
 class OutputStyle(Struct, frozen=True, kw_only=True):

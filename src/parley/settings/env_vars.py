@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +12,11 @@ from parley.protocol.base import Json
 from parley.protocol.options import SYNC_POLICIES
 from parley.settings.secret_variables import without_secrets
 from parley.workspace.search_path import with_absolute_path
+
+FIRST_TOLERANT_PYTHON = (0, 1, 50)
+"""The first release of the official Python SDK known to accept unknown message types; 0.1.20 fails on them."""
+STRICT = ("sdk-go", "sdk-go-client")
+"""Clients that end the session after a message of an unknown type."""
 
 
 def child_environment(environment: dict[str, str]) -> dict[str, str]:
@@ -80,3 +86,17 @@ def extra_body(text: str | None) -> Json:
         return msgspec.json.decode(text, type=dict)
     except msgspec.DecodeError as exc:
         raise ModelError(f"CLAUDE_CODE_EXTRA_BODY is not a JSON object: {exc}", kind="no_key") from None
+
+
+def takes_rate_limits(environment: Mapping[str, str]) -> bool:
+    """Whether the client accepts `rate_limit_event` messages."""
+    entrypoint = environment.get("CLAUDE_CODE_ENTRYPOINT")
+    if entrypoint == "sdk-py":
+        return parse_version(environment.get("CLAUDE_AGENT_SDK_VERSION", "")) >= FIRST_TOLERANT_PYTHON
+    return entrypoint not in STRICT
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Parse a release number; (0,) if it is invalid."""
+    parts = text.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else (0,)

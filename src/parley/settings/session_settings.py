@@ -107,14 +107,14 @@ class SessionSettings:
         from parley.settings.files.output_styles import find_style
 
         return find_style(
-            name, self._selection.config, self._selection.project if self._selection.wants("project") else None
+            name, self._selection.config, self._selection.project if self._selection.includes("project") else None
         )
 
     def templates(self, plugins: Sequence[Plugin] = ()) -> tuple[Sequence[PromptTemplate], Sequence[SettingsProblem]]:
         """The commands and skills of the enabled sources and of plugins, and the problems of their files."""
         selection, trusted = self._selection, "project" in self.trust.sources
         tree = os.path.join(selection.project, ".claude")
-        folders = [str(selection.config)] * selection.wants("user") + [tree] * selection.wants("project")
+        folders = [str(selection.config)] * selection.includes("user") + [tree] * selection.includes("project")
         paths = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
         if not plugins and not any(map(os.path.isdir, paths)):
             return (), ()
@@ -140,17 +140,17 @@ class SessionSettings:
         from parley.settings.files.output_styles import list_styles
 
         return list_styles(
-            self._selection.config if self._selection.wants("user") else None,
-            self._selection.project if self._selection.wants("project") else None,
+            self._selection.config if self._selection.includes("user") else None,
+            self._selection.project if self._selection.includes("project") else None,
         )
 
     def agents(self) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
         """The subagents defined in files, the project's before the user's, and the problems of the files."""
         config, project = self._selection.config, self._selection.project
         folders: list[tuple[Path, tuple[str, ...] | None, bool, Callable[[bytes], str | None]]] = []
-        if self._selection.wants("user"):
+        if self._selection.includes("user"):
             folders.append((config / "agents", None, True, lambda data: None))
-        if self._selection.wants("project"):
+        if self._selection.includes("project"):
             trusted = "project" in self.trust.sources
             folder = Path(project, ".claude", "agents")
             folders.append((folder, (project,), trusted, lambda data: self.trust.find_obstacle("project", data)))
@@ -196,16 +196,16 @@ class SessionSettings:
             config=self._selection.config,
             home=sources.home(self._base),
             more_roots=more_roots,
-            user=self._selection.wants("user"),
-            project=self._selection.wants("project"),
-            local=self._selection.wants("local"),
+            user=self._selection.includes("user"),
+            project=self._selection.includes("project"),
+            local=self._selection.includes("local"),
         )
 
     def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[ServerDeclaration], list[str]]:
         """The declared MCP servers, highest precedence first, and warnings. Raises UsageError."""
         merged = self.merged
         path = os.path.join(self._selection.project, MCP_FILE)
-        has_file = not strict and self._selection.wants("project") and os.path.lexists(path)
+        has_file = not strict and self._selection.includes("project") and os.path.lexists(path)
         if not given and not has_file and (strict or not merged.servers):
             return [], []
         from parley.settings import mcp_files
@@ -244,7 +244,7 @@ class SessionSettings:
         self.trust, _ = trust.evaluate(self._selection.config, self._selection.project, self._selection.sources)
         source = SOURCE_OF[destination]
         problems: list[SettingsProblem] = []
-        layer = sources.load_file_layer(self._selection, source, problems) if self._selection.wants(source) else None
+        layer = sources.load_file_layer(self._selection, source, problems) if self._selection.includes(source) else None
         return self._replace_layer(source, layer)
 
     def _replace_layer(self, source: Source, new: SettingsLayer | None) -> MergedSettings:

@@ -43,7 +43,7 @@ class SourceSelection(Struct, frozen=True, kw_only=True):
     """Whether only hooks of managed settings are used."""
     managed_file: Path = MANAGED_FILE
 
-    def wants(self, source: str) -> bool:
+    def includes(self, source: str) -> bool:
         return not self.bare and (self.sources is None or source in self.sources)
 
 
@@ -78,7 +78,7 @@ def load_layers(selection: SourceSelection) -> LoadedLayers:
         load_managed_file(selection.managed_file, problems),
         parse_given("managed", "--managed-settings", selection.managed, selection.project),
         parse_given("flag", "--settings", selection.given, selection.project),
-        *(load_file_layer(selection, source, problems) for source in AMBIENT if selection.wants(source)),
+        *(load_file_layer(selection, source, problems) for source in AMBIENT if selection.includes(source)),
     ]
     return LoadedLayers(layers=tuple(layer for layer in layers if layer is not None), problems=tuple(problems))
 

@@ -201,22 +201,22 @@ LINKS = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssis
 def fork_lines(lines: list[Json], session_id: str, up_to: str | None) -> list[Json]:
     """Copy lines with new ids, up to and including the line `up_to`. Raises ValueError."""
     new_uuid = Clock().new_uuid
-    kept = [line for line in lines if not line.get("isSidechain") and line.get("type") not in ("custom-title", "tag")]
+    copied = [line for line in lines if not line.get("isSidechain") and line.get("type") not in ("custom-title", "tag")]
     if up_to is not None:
-        at = next((number for number, line in enumerate(kept) if line.get("uuid") == up_to), None)
+        at = next((number for number, line in enumerate(copied) if line.get("uuid") == up_to), None)
         if at is None:
             raise ValueError(f"session {session_id} has no message {up_to!r}")
-        kept = kept[: at + 1]
-    if not any(line.get("type") in ("user", "assistant") for line in kept):
+        copied = copied[: at + 1]
+    if not any(line.get("type") in ("user", "assistant") for line in copied):
         raise ValueError(f"session {session_id} has no messages to fork")
-    renamed = {line["uuid"]: new_uuid() for line in kept if isinstance(line.get("uuid"), str)}
+    renamed = {line["uuid"]: new_uuid() for line in copied if isinstance(line.get("uuid"), str)}
     return [
         {
             **line,
             **{name: renamed.get(line[name], line[name]) for name in LINKS if isinstance(line.get(name), str)},
             **({"forkedFrom": {"sessionId": session_id, "messageUuid": line["uuid"]}} if "uuid" in line else {}),
         }
-        for line in kept
+        for line in copied
     ]
 
 

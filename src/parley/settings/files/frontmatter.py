@@ -38,7 +38,7 @@ class HeadLine:
 
 
 def split_frontmatter(text: str) -> tuple[Json, str]:
-    """Return the frontmatter (empty if there is none) and the rest of the text. Raises FrontmatterError."""
+    """Return the frontmatter (empty if missing) and the rest of the text. Raises FrontmatterError."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or not FENCE.match(lines[0]):
         return {}, text

@@ -43,7 +43,7 @@ def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
 
 
 def list_styles(config: Path | None, project: str | None) -> list[str]:
-    """The styles there are, the default one first."""
+    """Return the names of the available styles, the default first."""
     folders = [config / "output-styles"] if config is not None else []
     folders += [Path(project, ".claude", "output-styles")] if project is not None else []
     found: set[str] = set()
