@@ -158,7 +158,7 @@ class Parameters:
     def values(self, arguments: Json) -> dict[str, Any]:
         """Convert arguments to the types of the parameters. Raises ValueError."""
         if unknown := sorted(set(arguments) - set(self._types)):
-            raise ValueError(f"unknown parameter {unknown[0]!r} (choose from {', '.join(self._types)})")
+            raise ValueError(f"unknown parameter {unknown[0]!r} (the parameters are {list(self._types)})")
         if missing := [name for name in self.schema["required"] if name not in arguments]:
             raise ValueError(f"parameter {missing[0]!r} is missing")
         try:

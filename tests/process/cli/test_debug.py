@@ -1,4 +1,4 @@
-"""`--debug`: what happened, without what was said."""
+"""`--debug`: events without their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real executable with a host's hooks and later settings: what a guard could not judge does not run."""
+"""The real executable with a client's hooks and later settings: a call that a hook could not check does not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN = ("--permission-prompt-tool", "stdio")
 
 
 class Talk:
-    """One session of the executable with a host that answers `hook_callback` and `can_use_tool`."""
+    """One session of the executable with a client that answers `hook_callback` and `can_use_tool`."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *argv: str, answer: Callable[[Json], Any]) -> None:
         self._answer = answer

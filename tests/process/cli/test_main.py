@@ -1,4 +1,4 @@
-"""The real executable, as a shell and a client start it."""
+"""The real executable, started by a shell and by a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs do with a client, on either kind of engine."""
+"""The client, with both kinds of engine."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_turn_yields_its_own_messages_only(harness: ClientHarness, engine: str
         async with Client(options) as client:
             first = await client.ask("one")
             second = await client.ask("two")
-            assert (await second.finish_up()) is second.result  # read in another order than asked
+            assert (await second.finish_up()) is second.result  # read in another order than sent
             assert [one async for one in first if isinstance(one, ResultMessage)] == [first.result]
             return first, second
 
@@ -215,7 +215,7 @@ def test_a_failed_run_raises_behind_its_result(harness: ClientHarness, engine: s
         messages = []
         try:
             async for message in query(prompt="Hi", options=options):
-                messages.append(message)  # noqa: PERF401  # what came before the error counts
+                messages.append(message)  # noqa: PERF401  # messages before the error must be kept
         except ResultError as exc:
             return messages, exc
         raise AssertionError("nothing was raised")

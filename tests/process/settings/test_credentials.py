@@ -1,4 +1,4 @@
-"""Where the API key comes from, and what never shows it."""
+"""The sources of the API key, and that it is never shown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def helper(home: Path, command: str, **environment: str) -> CredentialSources:
 
 
 def why(home: Path, command: str, **environment: str) -> str:
-    """What is said of a helper that failed."""
+    """The message about a helper that failed."""
     with pytest.raises(ModelError) as raised:
         find_credential(helper(home, command, **environment))
     assert (raised.value.kind, raised.value.retryable) == ("no_key", False)

@@ -1,4 +1,4 @@
-"""What a person reads while a one-shot run goes on."""
+"""The messages that a user reads during a one-shot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option comes to where the engine takes it: the command line, `initialize`, the environment, or the client."""
+"""Every option arrives where it is used: on the command line, in `initialize`, in the environment, or in the client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def hook(*told: Any) -> dict[str, Any]:
 
 
 def spell(**given: Any) -> LaunchSpec:
-    options = Options(**{"engine": "local", **given})  # here files stay text on the command line
+    options = Options(**{"engine": "local", **given})  # then no temporary files are written
     return build_launch(options, Registry(options.hooks), {"PATH": "/bin", "CLAUDECODE": "1"})
 
 
@@ -246,7 +246,7 @@ THE_CLIENTS_OWN = {
     "on_user_dialog": "answered by the client",
     "control_timeout_seconds": "test_an_engine_that_never_answers_is_given_up_and_ended",
 }
-"""What never leaves the client, and where it is shown."""
+"""Options that stay in the client, and the tests that cover them."""
 
 
 def test_every_option_has_its_place() -> None:

@@ -1,4 +1,4 @@
-"""The schema of a tool's input, from whatever a program describes it with."""
+"""The schema of a tool's input, from every form in which a program can describe it."""
 
 from __future__ import annotations
 

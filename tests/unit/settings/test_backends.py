@@ -1,4 +1,4 @@
-"""Where the models' servers are, and which key goes where."""
+"""The base URLs of model backends, and which key is sent where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts of many layers, and why the rest does not."""
+"""Which entries of many layers take effect, and why the others do not."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_a_tighter_mode_is_never_wider_than_one_it_is_tighter_than() -> None:
         assert all(TIGHTER[narrow] < tighter for narrow in tighter)
 
 
-# Wrong kinds.
+# Wrong types.
 
 
 def test_wrong_kinds_are_reported_with_their_line_and_the_rest_counts() -> None:

@@ -1,4 +1,4 @@
-"""Replacing files beside somebody who may do his worst."""
+"""Replacing files in a folder that an attacker may write to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOCK = fcntl.flock
 
 @pytest.fixture
 def cannot_lock_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some network file systems are."""
+    """A file system that cannot lock folders, like some network file systems."""
 
     def flock(descriptor: int, how: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -87,7 +87,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
 
 def locked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a second writer hears."""
+    """The error that a second writer gets."""
     monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
     with open_folder(path) as second, pytest.raises(SettingsWriteError) as raised, second.lock():
         pass

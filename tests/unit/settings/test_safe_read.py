@@ -1,4 +1,4 @@
-"""Reading files that somebody else may have planted."""
+"""Reading files that an attacker may have planted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of one session, from the files to what follows from them."""
+"""The settings of one session: loading, warnings, and everything derived from them."""
 
 from __future__ import annotations
 

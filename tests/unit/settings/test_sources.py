@@ -1,4 +1,4 @@
-"""Where settings are, and what is said of those that cannot be used."""
+"""Which settings files are loaded, and what is reported about those that cannot be used."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_folder_of_settings_that_leads_elsewhere_is_not_followed(config: Path,
     assert found(config, bare).layers == ()
 
 
-# What the command line names.
+# Settings on the command line.
 
 
 @pytest.mark.parametrize("text", ['{"n":"opus","env":{"A":"1"}}', ' \n{"n": "opus", "env": {"A": "1"}}\n'])
@@ -242,7 +242,7 @@ def test_settings_on_the_command_line_must_be_right(
     assert str(raised.value) == complaint.format(folder=tmp_path)
 
 
-# What an administrator wrote.
+# Managed settings.
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])

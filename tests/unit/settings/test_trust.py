@@ -1,4 +1,4 @@
-"""Which folders the person trusts."""
+"""Which folders the user trusts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_truste
 
 
 def test_a_record_without_a_birth_time_counts_where_there_is_none(config: Path) -> None:
-    """As on file systems that do not record it: path, device and inode must do."""
+    """A file system without creation times: path, device and inode are compared."""
     record_trust(config, identify("/proc"), True)
     assert identify("/proc").born is None
     assert trust(config, Path("/proc")).sources == BOTH

@@ -1,4 +1,4 @@
-"""Writing settings: what is kept, what is refused, and who else may write."""
+"""Writing settings: what stays unchanged, what is refused, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_the_next_session_believes_what_was_written_and_nothing_else(
 
 
 def believed(tmp_path: Path) -> Any:
-    """The permissions that count in a new session."""
+    """The permissions in effect in a new session."""
     wanted = sources.SourceSelection(
         config=tmp_path / "config", project=str(tmp_path / "project"), managed_file=tmp_path / "none"
     )

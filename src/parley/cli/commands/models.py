@@ -121,7 +121,7 @@ async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, Messag
             async for event in events:
                 reply.feed(event)
     except TimeoutError:
-        raise ModelError(f"no answer within {CHECK_SECONDS} s") from None
+        raise ModelError(f"no response within {CHECK_SECONDS} s") from None
     finally:
         await model.close()
     if not reply.is_complete:

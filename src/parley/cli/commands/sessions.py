@@ -132,7 +132,7 @@ class SessionsCommand:
         store, info = self.find(session_id)
         new = self.new_id(self.basis.clock.new_uuid())
         if store.exists(new):
-            raise UsageError(f"Session ID {new} is already in use.")
+            raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another.")
         import_session(store, new, copy_entries(store.read(session_id), new))
         set_labels(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
         self.sessions.inherit(new, session_id)

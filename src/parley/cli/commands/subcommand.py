@@ -28,7 +28,8 @@ def parse_subcommand(argv: list[str], noun: str, usage: str, commands: Commands)
     _, minimum, maximum = commands[name]
     if not minimum <= len(words) <= maximum:
         expected = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-        raise UsageError(f"`parley {noun} {name}` takes {expected} arguments, not {len(words)}\n{usage}")
+        plural = "" if maximum == 1 else "s"
+        raise UsageError(f"`parley {noun} {name}` takes {expected} argument{plural}, not {len(words)}\n{usage}")
     return parsed.options, name, words
 
 

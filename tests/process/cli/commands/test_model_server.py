@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 90
 
 @contextmanager
 def served(folder: Path, environment: dict[str, str], *argv: str, end: int = signal.SIGTERM) -> Iterator[str]:
-    """The address of a server; when it has been told to end, it ends well and has said nothing else."""
+    """Yields the server's URL; at the end, checks that the server exits cleanly and printed nothing else."""
     command = [PARLEY, "model-server", *argv]
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""`parley models`: what is configured, and whether it answers."""
+"""`parley models`: the configured models, and whether they respond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parley permissions` through the real executable: what it explains is what a session does."""
+"""`parley permissions` through the real executable: its explanation matches what a session does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ text = "Done."
 """
 SESSION = "00000000-0000-4000-8000-00000000000a"
 OURS = ("seq", "sum", "check", "parley")
-"""What a transcript of the original does not have, beside lines of our own."""
+"""Entries that a transcript of Claude Code does not have, and that we write."""
 
 
 def rules(folder: Path, **permissions: Any) -> str:
@@ -159,7 +159,7 @@ def test_the_corpus_is_judged_as_a_session_judges_it(
 
 
 def placed(value: Any, cwd: Path) -> Any:
-    """`/w` is where the engine runs."""
+    """`/w` is the engine's working directory."""
     return str(cwd) + value[2:] if isinstance(value, str) and (value + "/").startswith("/w/") else value
 
 
@@ -168,7 +168,7 @@ def placed(value: Any, cwd: Path) -> Any:
 
 @pytest.fixture
 def session(run: Any, tmp_path: Path) -> str:
-    """A past session: echo ran, Write was denied as nobody could be asked, touch ran by a rule."""
+    """A past session: echo ran, Write was denied because there was no one to ask, touch was allowed by a rule."""
     (tmp_path / "script.toml").write_text(SCRIPT)
     done = run(
         "-p", "go", "--model", "scripted:script.toml", "--session-id", SESSION, "--allowedTools", "Bash(touch:*)"
@@ -245,7 +245,7 @@ def test_a_call_without_a_decision_on_record_is_not_compared(run: Any, tmp_path:
     assert done.stdout.splitlines()[-1] == "3 calls: 0 same, 0 stricter, 0 laxer, 3 unknown"
 
 
-# A denial where nobody can be asked.
+# A denial because there is no one to ask.
 
 
 @pytest.mark.parametrize(("flags", "code"), [((), 0), (("--fail-on-denial",), 1)])

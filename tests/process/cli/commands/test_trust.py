@@ -91,7 +91,7 @@ def test_a_prompt_that_begins_with_the_word_may_be_given_behind_the_flags(parley
     assert parley("--print", "--model", "offline", "trust nobody")[2] == 0
 
 
-# Trust is in one folder, with what it said.
+# Trust covers one folder and the content it had.
 
 
 def with_hook(project: Path, mark: Path) -> None:
@@ -101,7 +101,7 @@ def with_hook(project: Path, mark: Path) -> None:
 
 
 def turn(parley: Any) -> str:
-    """What a turn says on stderr."""
+    """The stderr of a turn."""
     _, stderr, code = parley("--print", "--model", "offline", "say Hi")
     assert code == 0
     return str(stderr)
@@ -114,7 +114,7 @@ def recorded(tmp_path: Path) -> Path:
 def test_a_folder_that_was_given_the_inode_of_a_trusted_one_is_not_trusted(
     parley: Any, project: Path, tmp_path: Path
 ) -> None:
-    """File systems give away inodes again at once; here the record is made to name the new one's."""
+    """File systems reuse inodes immediately; this changes the record to the inode of the new folder."""
     with_hook(project, tmp_path / "ran")
     parley("trust", ".")
     project.rename(tmp_path / "away")

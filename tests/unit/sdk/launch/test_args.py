@@ -1,4 +1,4 @@
-"""How options reach an engine: command line, handshake, environment, and files for what is long or secret."""
+"""How options reach an engine: command line, handshake, environment, and private files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spell(options: Options, inherited: dict[str, str] | None = None) -> LaunchSp
 
 
 def told(made: LaunchSpec) -> dict[str, Any]:
-    """The options an engine reads off the command line."""
+    """The options that an engine parses from the command line."""
     parsed = parse(made.argv)
     assert parsed.warnings == ()
     given = dict(parsed.options.given)

@@ -1,4 +1,4 @@
-"""The program's own tools, as an engine sees them: JSON-RPC, whatever is asked."""
+"""Servers of the program's own tools, called with JSON-RPC as an engine does."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_clients_that_share_a_server_do_not_share_its_calls(loop: str) -> None:
 
     other, waited = run(loop, play)
 
-    assert "unknown tool" in other["result"]["content"][0]["text"]  # its number is not taken by the other client
+    assert "unknown tool" in other["result"]["content"][0]["text"]  # the other client's call has the same id
     assert waited["result"]["content"][0]["text"] == "waited"
 
 

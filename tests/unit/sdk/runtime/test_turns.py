@@ -1,4 +1,4 @@
-"""Which message belongs to which turn, for engines that tell the lives of prompts and for those that do not."""
+"""Which message belongs to which turn, for engines that report the state of prompts and for those that do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def life(uuid: str, state: str) -> dict[str, Any]:
 
 
 def played(lines: list[dict[str, Any]], *asked: str) -> tuple[list[Turn], list[Any], MessageRouter]:
-    """Turns of these prompts, and what belongs to nobody."""
+    """The turns of these prompts, and the messages that belong to none."""
     inbox, turns = MessageRouter(), [Turn(uuid) for uuid in asked]
     for turn in turns:
         inbox.turns.add(turn)

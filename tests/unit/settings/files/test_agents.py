@@ -1,4 +1,4 @@
-"""Subagents that files and the command line define."""
+"""Subagents defined in files and on the command line."""
 
 from __future__ import annotations
 

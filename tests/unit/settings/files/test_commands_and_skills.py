@@ -1,4 +1,4 @@
-"""Commands and skills in files: names, heads, and what is left out with a reason."""
+"""Commands and skills in files: names, frontmatter, and files that are skipped with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head of Markdown files as people write it."""
+"""The frontmatter of Markdown files."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Plugins in folders: what of them counts, and what is told of the rest."""
+"""Plugins in folders: which parts are loaded, and which errors are reported."""
 
 from __future__ import annotations
 
