@@ -118,14 +118,14 @@ def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("echo half-a-key; exit 3", "it exited 3"),
-        ("echo half-a-key >&2; false", "it exited 1"),
-        ("true", "it exited 0"),
-        ("echo '   '", "it exited 0"),
-        ("no-such-half-a-key-command", "it exited 127"),
+        ("echo half-a-key; exit 3", "exit code 3"),
+        ("echo half-a-key >&2; false", "exit code 1"),
+        ("true", "exit code 0"),
+        ("echo '   '", "exit code 0"),
+        ("no-such-half-a-key-command", "exit code 127"),
         ("printf 'half-a-key\\377'", "UnicodeDecodeError"),
         ("echo half-a-key\x00", "ValueError"),
-        ("echo half-a-key; kill -9 $$", "it exited -9"),
+        ("echo half-a-key; kill -9 $$", "exit code -9"),
     ],
 )
 def test_a_helper_that_fails_is_told_without_a_word_of_its_output(tmp_path: Path, command: str, reason: str) -> None:
@@ -176,4 +176,4 @@ def test_neither_a_credential_nor_its_places_show_a_key(tmp_path: Path) -> None:
     found = find_credential(looked)
 
     assert [repr(found), str(found), f"{found!r}"] == ["Credential(--api-key)"] * 3
-    assert repr(looked) == f"Places(home='{tmp_path}')"
+    assert repr(looked) == f"CredentialSources(home='{tmp_path}')"
