@@ -273,7 +273,7 @@ def test_deny_rules_of_the_other_files_hold_beside_a_broken_one(hostile: Machine
     as_stream(hostile, "--allowedTools", "Bash")
 
     assert not hostile.ran
-    assert f"{hostile.tree}/{LOCAL}:3: is no JSON" in hostile.runs[-1].stderr
+    assert f"{hostile.tree}/{LOCAL}:3: is not valid JSON" in hostile.runs[-1].stderr
     assert "deny or ask rules in it are not enforced" in hostile.runs[-1].stderr
 
 
