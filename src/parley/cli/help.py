@@ -8,7 +8,8 @@ HEAD = """\
 Usage: parley [options] [prompt]
        parley permissions check TOOL INPUT | replay SESSION --settings FILE
        parley models [--check [NAME ...]]
-       parley sessions list | show | search | export | import | fork | rename | tag | delete | repair
+       parley attach SESSION [--after SEQ] [--no-follow]
+       parley sessions list | show | agents | search | export | import | fork | rename | tag | delete | repair
        parley memory list | show | search | history | diff | undo | consolidate
        parley trust DIR | --forget DIR | --list
        parley model-server [options]     (parley model-server --help)

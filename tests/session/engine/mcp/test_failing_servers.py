@@ -468,8 +468,8 @@ async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_key
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("missing.json", "the MCP configuration missing.json cannot be read: No such file or directory"),
-        ("{", "the MCP configuration --mcp-config is no JSON"),
+        ("missing.json", "cannot read the MCP configuration missing.json: No such file or directory"),
+        ("{", "the MCP configuration --mcp-config is not valid JSON"),
         ("{}", "the MCP configuration --mcp-config must have an object `mcpServers`"),
     ],
 )
