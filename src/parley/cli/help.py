@@ -1,4 +1,4 @@
-"""`--help`: made from the option table, so that it cannot forget one."""
+"""The text of `--help`, generated from the option table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ HEAD = """\
 Usage: parley [options] [prompt]
        parley permissions check TOOL INPUT | replay SESSION --settings FILE
        parley models [--check [NAME ...]]
-       parley sessions list | show | search | export | import | fork | rename | tag | delete | repair
+       parley attach SESSION [--after SEQ] [--no-follow]
+       parley sessions list | show | agents | search | export | import | fork | rename | tag | delete | repair
        parley memory list | show | search | history | diff | undo | consolidate
        parley trust DIR | --forget DIR | --list
        parley model-server [options]     (parley model-server --help)
 
-The engine of the agent wire protocol. Without --input-format stream-json it answers one
-prompt, from the command line or from stdin, and ends. Models: an alias (opus, sonnet,
-haiku), a full name, openai:NAME, scripted:FILE, replay:FILE, or offline (no key, no network).
+An engine for the agent wire protocol of Claude Code. Without --input-format stream-json, it answers
+one prompt, from the command line or stdin, and exits. Models: an alias (opus, sonnet, haiku), a full
+name, openai:NAME, scripted:FILE, replay:FILE, or offline (no key, no network).
 
 Options:
 """

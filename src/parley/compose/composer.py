@@ -31,8 +31,7 @@ from parley.models.prices import Prices
 from parley.protocol.options import ROWS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import OutputStyle
-from parley.settings.client_profile import takes_rate_limits
-from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy
+from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy, takes_rate_limits
 from parley.stores.base import Log
 from parley.tools.base import Context
 from parley.tools.registry import ToolRegistry

@@ -1,4 +1,4 @@
-"""Certificates of a private authority, through the executable: for model calls, and for an MCP server at a URL."""
+"""Certificates of a private authority through the executable: for model calls and for an MCP server at a URL."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def told(folder: Path, url: str, *flags: str, **environment: str) -> tuple[list[
 
 
 def reached(lines: list[dict[str, Any]]) -> tuple[bool, str]:
-    """Whether the model answered, and the state of the server."""
+    """Whether the model answered, and the status of the MCP server."""
     [init] = [line for line in lines if line.get("subtype") == "init"]
     return lines[-1].get("result") == "over TLS", init["mcp_servers"][0]["status"]
 

@@ -1,4 +1,4 @@
-"""The real executable with a host's hooks and later settings: what a guard could not judge does not run."""
+"""The real executable with a client's hooks and later settings: a call that a hook could not check does not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN = ("--permission-prompt-tool", "stdio")
 
 
 class Talk:
-    """One session of the executable with a host that answers `hook_callback` and `can_use_tool`."""
+    """One session of the executable with a client that answers `hook_callback` and `can_use_tool`."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *argv: str, answer: Callable[[Json], Any]) -> None:
         self._answer = answer
@@ -206,9 +206,9 @@ def test_leaving_plan_mode_does_not_return_to_a_bypass_that_was_disabled(
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "'hooks' is there twice"),
-        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "'deny' is there twice"),
-        ('{"env": {"A": "1"}, "env": {}}', "'env' is there twice"),
+        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "duplicate key 'hooks'"),
+        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "duplicate key 'deny'"),
+        ('{"env": {"A": "1"}, "env": {}}', "duplicate key 'env'"),
     ],
 )
 def test_a_key_that_settings_have_twice_is_named(run: Any, settings: str, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The real executable, as a shell and a client start it."""
+"""The real executable, started by a shell and by a client."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
     ("argv", "complaint"),
     [
         (("--print",), "Input must be provided"),
-        (("--print", "--allowedTools", "Read", "x"), "what stands behind --allowedTools belongs to that option"),
+        (("--print", "--allowedTools", "Read", "x"), "--allowedTools takes the arguments after it as values"),
         (("--print", "--output-format", "bogus", "x"), "Allowed choices are text, json, stream-json"),
         (("--print", "--output-format", "stream-json", "x"), "requires --verbose"),
         (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),
@@ -182,7 +182,7 @@ def test_an_unreachable_server_gives_a_result_in_bounded_time(run: Any) -> None:
 
 def test_a_subscription_token_is_never_used(run: Any) -> None:
     done = run("-p", "hello", ANTHROPIC_API_KEY="sk-ant-oat01-secret")
-    assert "API keys only" in done.stderr
+    assert "accepts only API keys" in done.stderr
     assert "secret" not in done.stderr
     assert done.returncode == 1
 

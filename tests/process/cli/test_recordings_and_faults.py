@@ -1,4 +1,4 @@
-"""Tapes and faults through the real executable."""
+"""Recordings and injected faults through the real executable."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_an_answer_nobody_asked_for_is_refused() -> None:
     host.receive(engine.send(may_i("r1")) + engine.send(may_i("r2")))
 
     assert engine.receive(encode_json(yes("r3")) + b"\n") == [
-        Refused(reason="no request 'r3' is waiting for an answer; waiting are ['r1', 'r2']", kind="control_response")
+        Refused(reason="response to unknown request 'r3' (pending requests: ['r1', 'r2'])", kind="control_response")
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_second_answer_to_one_request_is_refused() -> None:
 
     assert engine.receive(answer + answer) == [
         yes("r1"),
-        Refused(reason="no request 'r1' is waiting for an answer; waiting are []", kind="control_response"),
+        Refused(reason="response to unknown request 'r1' (pending requests: [])", kind="control_response"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""`parley models`: what is configured, and whether it answers."""
+"""`parley models`: the configured models, and whether they respond."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_is_configured_is_listed_without_asking_anybody_and_without_secrets
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "hush" not in done.stdout
-    assert done.stdout.startswith("model of a session here: openai:gpt (price not known: costs are null)\n")
+    assert done.stdout.startswith("default model: openai:gpt (price unknown: costs are null)\n")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "known"] in rows
     assert ["anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"] in rows

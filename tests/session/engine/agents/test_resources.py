@@ -149,7 +149,7 @@ You help."""
     assert next(harness.messages("result"))["result"] == "Done."
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
     assert list(tmp_path.glob("sprung-*")) == []
-    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
+    assert any("no effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
     assert any("the skill 'trap' is left out" in words for words in harness.warnings)
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)

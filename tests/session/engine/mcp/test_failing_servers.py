@@ -435,7 +435,7 @@ async def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path)
 
     assert states(harness) == {}
     assert not (tmp_path / "ran").exists()
-    complaint = ".mcp.json: without effect: MCP servers evil: the folder is not trusted"
+    complaint = ".mcp.json: no effect: MCP servers evil: the folder is not trusted"
     assert any(complaint in one for one in harness.warnings)
 
 
@@ -468,9 +468,9 @@ async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_key
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("missing.json", "the MCP configuration missing.json cannot be read: No such file or directory"),
-        ("{", "the MCP configuration --mcp-config is no JSON"),
-        ("{}", "the MCP configuration --mcp-config must have the object mcpServers"),
+        ("missing.json", "cannot read the MCP configuration missing.json: No such file or directory"),
+        ("{", "the MCP configuration --mcp-config is not valid JSON"),
+        ("{}", "the MCP configuration --mcp-config must have an object `mcpServers`"),
     ],
 )
 def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, given: str, reason: str) -> None:
