@@ -162,6 +162,14 @@ class ListsSkills(Protocol):
         """The tool for these: names, and what each is for."""
 
 
+@runtime_checkable
+class ListsAgents(Protocol):
+    """A tool whose description lists the agents of a session."""
+
+    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
+        """The tool for these agents: their names and descriptions."""
+
+
 def always_asks(tool: Tool) -> bool:
     """Whether the answer can only come from a person, whatever the rules allow: `always_asks` on the class."""
     return getattr(tool, "always_asks", False)

@@ -17,13 +17,14 @@ from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
 from parley.tools.delegation.calls import AgentInput
+from parley.tools.catalog import built_in_with
 from parley.tools.selection import canonical_name
 from parley.workspace.base import Worktree
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
-INTERACTIVE_TOOLS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
+INTERACTIVE_TOOLS = frozenset(built_in_with(needs="person"))
 MEMORY_TOOLS = ("Read", "Write", "Edit")
 """Who keeps a memory can read and write it."""
 RESTRICTING_MODES = frozenset({"plan", "dontAsk"})

@@ -1,0 +1,83 @@
+"""Tools, model backends, stores and dialects from other installed packages.
+
+    discover("parley.tools")                 # {"WordCount": EntryPoint(...)}; nothing is imported
+    load("parley.tools", "WordCount")        # the object that the entry point names
+
+A package declares what it adds as an entry point in one of `GROUPS`. A session without such packages pays
+for one look at the folders on `sys.path`. `docs/extending.md` shows what each group expects.
+
+See also: `tools/catalog.py`, `models/catalog.py`, `stores/selection.py` and `compose/registry.py`, which check
+what an entry point gives and refuse a name of a built-in.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUPS = ("parley.tools", "parley.models", "parley.stores", "parley.dialects")
+MARKER = b"[parley."
+"""How a section of ours begins in a package's entry_points.txt."""
+
+
+class PluginError(Exception):
+    """An entry point that cannot be used: which one, of which package, and why."""
+
+
+@functools.cache
+def discover(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by their names. Of two with one name the first on `sys.path` is used."""
+    if not has_plugins():
+        return {}
+    from importlib.metadata import entry_points
+
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        found.setdefault(point.name, point)
+    return found
+
+
+@functools.cache
+def has_plugins() -> bool:
+    """Whether any installed package names one of our groups.
+
+    importlib.metadata takes longer to import than this takes to look.
+    """
+    return any(map(names_group, sys.path))
+
+
+def names_group(folder: str) -> bool:
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return False
+    return any(holds_marker(os.path.join(folder, name)) for name in names if name.endswith(".dist-info"))
+
+
+def holds_marker(dist_info: str) -> bool:
+    try:
+        with open(os.path.join(dist_info, "entry_points.txt"), "rb", buffering=0) as file:
+            return MARKER in file.read()
+    except OSError:
+        return False
+
+
+def load(group: str, name: str) -> Any:
+    """The object of an entry point. Raises KeyError if there is none of that name, PluginError if it cannot load."""
+    point = discover(group)[name]
+    try:
+        return point.load()
+    except Exception as exc:  # whatever the module of a stranger raises must not end the session
+        raise PluginError(f"{describe(group, name)} cannot be loaded: {type(exc).__name__}: {exc}") from exc
+
+
+def describe(group: str, name: str) -> str:
+    """How messages name a plug-in."""
+    point = discover(group).get(name)
+    package = point.dist.name if point is not None and point.dist is not None else "an unknown package"
+    return f"plug-in {name!r} ({group}, from {package})"
