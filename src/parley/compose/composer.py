@@ -13,7 +13,7 @@ from parley.compose.models import ModelFactory
 from parley.compose.observers import make_observer
 from parley.compose.paths import task_output_directory
 from parley.compose.plugins import PluginLoader
-from parley.compose.registry import get_profile, include_partial_messages
+from parley.compose.registry import get_profile, include_partial_messages, list_problems
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock
 from parley.engine.models.thinking import ThinkingOptions
@@ -58,7 +58,7 @@ class Composer:
         launch, models, sessions = self.launch, self.models, self.stores
         options, environment = launch.options, launch.environment
         launch.warn = warn
-        for warning in warn_unsupported(options):
+        for warning in (*warn_unsupported(options), *list_problems()):
             warn(warning)
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
         bounds, prices, schema = limits.make_limits(launch), models.prices(), limits.output_schema(launch)

@@ -7,7 +7,7 @@ import re
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
-from parley.compose.registry import OVER_STDIO, dialect_name
+from parley.compose.registry import get_profile
 from parley.errors import UsageError
 from parley.permissions.base import Policy
 from parley.permissions.lazy import LazyPolicy
@@ -47,8 +47,8 @@ def requested_mode(launch: LaunchContext) -> str:
     wanted = BYPASS if options.skip_permissions else options.permission_mode
     if wanted is None and set_mode is not None:
         wanted = set_mode.value
-    if wanted is None and dialect_name(options) in OVER_STDIO:
-        # Where nobody can be asked, everything is allowed that no rule denies.
+    if wanted is None and get_profile(options).over_stdio:
+        # A dialect that cannot ask allows everything that no rule denies.
         return ROOT_UNATTENDED if is_bare_root(launch) else BYPASS
     return "default" if wanted in (None, "manual") else str(wanted)
 
@@ -102,8 +102,8 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
 
 def asks_host(launch: LaunchContext) -> bool:
     options = launch.options
-    if dialect_name(options) in OVER_STDIO:
-        return False  # there is no way to say the question
+    if get_profile(options).over_stdio:
+        return False  # the dialect has no permission request
     return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
 
 

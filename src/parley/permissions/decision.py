@@ -75,9 +75,7 @@ def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: Ra
         return assess(request, rules, mode, CachedFilesystem(fs))
     except OverBudget as exc:
         deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
-        return Assessment(
-            deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files(request.tool))
-        )
+        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files(request.tool)))
 
 
 def touches_files(tool: str) -> bool:

@@ -177,7 +177,7 @@ class CliOptions:
     version = Option[bool](SWITCH, "--version", "-v")
     help = Option[bool](SWITCH, "--help", "-h")
     stdio = Option[bool](SWITCH, "--stdio")
-    dialect = Option[str | None](one_of("stream-json", "spec001", "miriad", "jsonrpc", "auto"), "--dialect")
+    dialect = Option[str | None](TEXT, "--dialect")
     include_partial_messages = Option[bool](SWITCH, "--include-partial-messages")
     include_hook_events = Option[bool](SWITCH, "--include-hook-events")
     replay_user_messages = Option[bool](SWITCH, "--replay-user-messages")

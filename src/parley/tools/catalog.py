@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from parley import plugins
+from parley import entry_points
 from parley.protocol.base import Struct
 
 GROUP = "parley.tools"
@@ -292,10 +292,10 @@ class ExternalTools(Struct, frozen=True):
 def load_external() -> ExternalTools:
     """Import the tools of other packages, once per process."""
     classes, problems = {}, []
-    for name in plugins.discover(GROUP):
+    for name in entry_points.discover(GROUP):
         try:
-            classes[name] = check_tool(name, plugins.load(GROUP, name))
-        except plugins.PluginError as exc:
+            classes[name] = check_tool(name, entry_points.load(GROUP, name))
+        except entry_points.ExtensionError as exc:
             problems.append(str(exc))
     return ExternalTools(classes, tuple(problems))
 
@@ -317,10 +317,10 @@ def read_traits(cls: Any) -> ToolTraits:
 
 
 def check_tool(name: str, cls: Any) -> Any:
-    """The class, if it is a tool under a name that is free. Raises PluginError."""
+    """The class, if it is a tool under a name that is free. Raises ExtensionError."""
     found = find_problem(name, cls)
     if found:
-        raise plugins.PluginError(f"{plugins.describe(GROUP, name)} is ignored: {found}")
+        raise entry_points.ExtensionError(f"{entry_points.describe(GROUP, name)} is ignored: {found}")
     return cls
 
 

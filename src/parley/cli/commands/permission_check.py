@@ -79,7 +79,9 @@ class PermissionChecker:
             return make_tool(known)
         if known.startswith("mcp__"):
             return None
-        raise UsageError(f"unknown tool {name!r} (choose from {', '.join(sorted(list_tools()))}, or a tool of an MCP server)")
+        raise UsageError(
+            f"unknown tool {name!r} (choose from {', '.join(sorted(list_tools()))}, or a tool of an MCP server)"
+        )
 
     def complete_input(self, tool: Tool | None, input: Json) -> Json:
         """The input as it would be decided on. Raises UsageError if it does not fit the tool."""

@@ -61,7 +61,11 @@ def true_or_unset(is_so: bool) -> bool | UnsetType:
 
 def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
     """Whether nothing but the kind of the tool, or the place it reaches for, wants the question."""
-    return find_traits(name).effect not in JUDGED_BY_CALL and not asks_person and question.reason_type in ("", "workingDir")
+    return (
+        find_traits(name).effect not in JUDGED_BY_CALL
+        and not asks_person
+        and question.reason_type in ("", "workingDir")
+    )
 
 
 def title(name: str, shown: str, about: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, check_id
+from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, StoreSetup, check_id
 from parley.stores.files.base import FileStore, log_exists, translate_os_errors
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import acquire, is_leased
@@ -93,6 +93,10 @@ class FolderStore(FileStore):
         self._leases = root / "leases"
         self._context = context
         self._warn = complain
+
+    @classmethod
+    def from_setup(cls, setup: StoreSetup) -> FolderStore:
+        return cls(setup.path, setup.context, setup.warn)
 
     def exists(self, session_id: str) -> bool:
         with translate_os_errors():

@@ -25,14 +25,14 @@ MARKER = b"[parley."
 """How a section of ours begins in a package's entry_points.txt."""
 
 
-class PluginError(Exception):
+class ExtensionError(Exception):
     """An entry point that cannot be used: which one, of which package, and why."""
 
 
 @functools.cache
 def discover(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by their names. Of two with one name the first on `sys.path` is used."""
-    if not has_plugins():
+    if not has_extensions():
         return {}
     from importlib.metadata import entry_points
 
@@ -43,7 +43,7 @@ def discover(group: str) -> dict[str, EntryPoint]:
 
 
 @functools.cache
-def has_plugins() -> bool:
+def has_extensions() -> bool:
     """Whether any installed package names one of our groups.
 
     importlib.metadata takes longer to import than this takes to look.
@@ -68,16 +68,16 @@ def holds_marker(dist_info: str) -> bool:
 
 
 def load(group: str, name: str) -> Any:
-    """The object of an entry point. Raises KeyError if there is none of that name, PluginError if it cannot load."""
+    """The object of an entry point. Raises KeyError if there is none of that name, ExtensionError if it cannot load."""
     point = discover(group)[name]
     try:
         return point.load()
     except Exception as exc:  # whatever the module of a stranger raises must not end the session
-        raise PluginError(f"{describe(group, name)} cannot be loaded: {type(exc).__name__}: {exc}") from exc
+        raise ExtensionError(f"{describe(group, name)} cannot be loaded: {type(exc).__name__}: {exc}") from exc
 
 
 def describe(group: str, name: str) -> str:
-    """How messages name a plug-in."""
+    """How messages name an entry point."""
     point = discover(group).get(name)
     package = point.dist.name if point is not None and point.dist is not None else "an unknown package"
-    return f"plug-in {name!r} ({group}, from {package})"
+    return f"extension {name!r} ({group}, from {package})"
