@@ -104,10 +104,18 @@ def parse(named: str) -> Chosen:
         if named.startswith(scheme):
             return Chosen(name, named)
     name, _, place = named.partition(":")
-    row = STORES.get(name)
-    if row is not None and row.usage and (not place or row.schemes):
-        raise UsageError(f"the store {name!r} must be given as {row.usage}")
+    usage = find_usage(name)
+    if usage and (not place or "://" in usage):
+        raise UsageError(f"the store {name!r} must be given as {usage}")
     return Chosen(name, place)
+
+
+def find_usage(name: str) -> str:
+    """How a store must be given; empty if it needs no place, or cannot be used, which opening it reports."""
+    try:
+        return find_store(name).usage
+    except (UsageError, entry_points.ExtensionError):
+        return ""
 
 
 def has_password(named: str) -> bool:
