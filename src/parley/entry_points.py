@@ -3,7 +3,8 @@
     discover("parley.tools")                 # {"WordCount": EntryPoint(...)}; nothing is imported
     load("parley.tools", "WordCount")        # the object that the entry point names
 
-A package declares what it adds as an entry point in one of `GROUPS`. A session without such packages pays
+A package declares what it adds as an entry point in the group `parley.tools`, `parley.models`, `parley.stores`
+or `parley.dialects`. A session without such packages pays
 for one look at the folders on `sys.path`. `docs/extending.md` shows what each group expects.
 
 See also: `tools/catalog.py`, `models/catalog.py`, `stores/selection.py` and `compose/registry.py`, which check
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUPS = ("parley.tools", "parley.models", "parley.stores", "parley.dialects")
 MARKER = b"[parley."
 """How a section of ours begins in a package's entry_points.txt."""
 

@@ -224,11 +224,15 @@ def test_bad_entry_points_are_reported_by_name_and_skipped(run: Run, bad: Path) 
 
     assert (done.returncode, done.stdout) == (0, "still here\n")
     assert sorted(done.stderr.splitlines()) == [
-        "extension 'Bare' (parley.tools, from bad-extension) is ignored: "
-        "the class has no description, reads_only, input, run",
+        (
+            "extension 'Bare' (parley.tools, from bad-extension) is ignored: "
+            "the class has no description, reads_only, input, run"
+        ),
         "extension 'Bash' (parley.tools, from bad-extension) is ignored: a built-in tool has this name",
-        "extension 'Missing' (parley.tools, from bad-extension) cannot be loaded: AttributeError: "
-        "module 'bad_extension' has no attribute 'Missing'",
+        (
+            "extension 'Missing' (parley.tools, from bad-extension) cannot be loaded: AttributeError: "
+            "module 'bad_extension' has no attribute 'Missing'"
+        ),
         "extension 'Raises' (parley.tools, from bad-extension) cannot be loaded: RuntimeError: not today",
         "extension 'anthropic' (parley.models, from bad-extension) is ignored: a built-in has this name",
         "extension 'jsonrpc' (parley.dialects, from bad-extension) is ignored: a built-in has this name",
@@ -249,8 +253,10 @@ def test_bad_entry_points_are_reported_by_name_and_skipped(run: Run, bad: Path) 
         ),
         (
             "--dialect=broken",
-            "extension 'broken' (parley.dialects, from bad-extension) cannot be used: "
-            "the class has no can_request, profile, decode, encode",
+            (
+                "extension 'broken' (parley.dialects, from bad-extension) cannot be used: "
+                "the class has no can_request, profile, decode, encode"
+            ),
         ),
     ],
 )

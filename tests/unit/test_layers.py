@@ -2,7 +2,7 @@
 
 Down only; across families only `base`; varieties only from compose; nothing impure in protocol.
 Imports inside functions and under TYPE_CHECKING count, and so does a string that names one
-of our modules: compose has its rows as strings, and nobody else may have such rows.
+of our modules: compose and the tables in ROW_TABLES have rows as strings, and nothing else may have such rows.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ SHARED = {
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
 
+# Tables with one row per tool, backend and store: each names its class, which compose imports.
+ROW_TABLES = ("parley.tools.catalog", "parley.models.catalog", "parley.stores.selection")
+
 # Imports that break the design and are to go, by the folder that has them; the reason says how.
 OWED: dict[tuple[str, str], str] = {}
 
@@ -83,7 +86,6 @@ ALLOWED = {
         "parley.sdk.runtime.connection",
         "parley.protocol.dialects.stream_json",
     ): "the client's own language; compose loads the engine",
-    ("parley.tools.catalog", "parley.memory.tools"): "the row of a tool names its class, wherever that is",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
     ("parley.sdk.launch.in_process", "parley.transports.memory"): "a door is the one who knows what it stands on",
     ("parley.testing.source", "parley.models.fake.scripted"): "the server is the scripted model behind HTTP",
@@ -161,7 +163,7 @@ def imports(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
                     inner = f"{start}.{name.name}"
                     yield node.lineno, inner if inner in MODULES else start
             case ast.Constant(value=str(text)) if named := MODULE_NAME.fullmatch(text):
-                if named[1] in MODULES:
+                if named[1] in MODULES and module not in ROW_TABLES:
                     yield node.lineno, named[1]
 
 

@@ -147,6 +147,13 @@ class ModelFactory:
 
     # What is known of models.
 
+    def describe_server(self, adapter: str) -> tuple[str, str]:
+        """The address of a backend and where its key comes from; empty if settings know neither. Raises UsageError."""
+        service = backends.SERVICES.get(adapter)
+        if service is None:
+            return "", ""
+        return service.url(self.launch.environment), service.key_source(self.launch.credentials())
+
     def get_model_info(self, choice: ModelRef) -> ModelInfo:
         """What is known of a model. The environment may declare what its server accepts."""
         known, service = model_info(choice.name), backends.SERVICES.get(choice.adapter)

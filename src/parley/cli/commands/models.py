@@ -23,7 +23,6 @@ from parley.models.catalog import ALIASES, DEFAULT_BACKEND, ModelRef, list_backe
 from parley.models.endpoint import without_userinfo
 from parley.models.prices import Prices
 from parley.protocol.options import CliOptions
-from parley.settings import backends
 
 USAGE = "usage: parley models | parley models --check [NAME ...]"
 CHECK_SECONDS = 60
@@ -71,13 +70,13 @@ def format_price(choice: ModelRef, prices: Prices) -> str:
 
 
 def backend_row(models: ModelFactory, name: str) -> tuple[str, str, str]:
-    row, service = ModelRef(name, "").backend, backends.SERVICES.get(name)
+    row = ModelRef(name, "").backend
     if row.chosen_by == "environment":
         return name, f"CLAUDE_CODE_USE_{name.upper()}=1", "the cloud's own credentials"
-    if service is None:
+    address, key_source = models.describe_server(name)
+    if not address:
         return name, row.about, "none needed" if row.is_fake else "its own"
-    address = without_userinfo(service.url(models.launch.environment))
-    return name, address, service.key_source(models.launch.credentials())
+    return name, without_userinfo(address), key_source
 
 
 def format_columns(rows: list[tuple[str, ...]]) -> list[str]:
