@@ -1,61 +1,42 @@
-"""What is to be known of a call before anything is decided: which rules fit it, and what it would touch.
+"""Assess a tool call: which rules match it, and what it would touch.
 
-One function a kind of tool; commands have a file of their own (command.py). Nothing is
-decided here: decision.py has the table.
+    assessment = assess(request, rules, mode, fs)
+
+There is one function per kind of tool; Bash has its own module (command.py). The decision is in decision.py.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from parley.permissions import suggestions, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.base import (
+    ENDLESS,
+    KEYS,
+    OUTSIDE,
+    PROTECTED,
+    RESTRICTING,
+    Assessment,
+    Filesystem,
+    ResolvedPath,
+    ToolRequest,
+)
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
-from parley.protocol.base import Json, Struct
 from parley.tools.catalog import Effect, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
-Category = Literal["harmless", "edit", "other"]
-RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
-OUTSIDE = "The path is outside of the working directories"
-KEYS = "The path leads to keys or passwords"
-ENDLESS = "The path leads from link to link and never ends"
-PROTECTED = "The file decides what runs later, so no rule or mode approves it in advance"
-LOCAL_HOST = "The host is this machine, a neighbour, or a number that may be one"
-
-
-class Assessment(Struct, frozen=True, kw_only=True):
-    deny: Rule | None = None
-    ask: Rule | None = None
-    critical: str = ""
-    """Why even a session that bypasses permissions has to ask."""
-    hazard: str = ""
-    """Why no allow rule and no mode but bypass is enough."""
-    allow: Rule | None = None
-    allow_type: str = "rule"
-    """What an allow by rule is called on the wire."""
-    category: Category = "other"
-    """What it is apart from rules: harmless, an edit in the working directories, or something else."""
-    can_change: bool = True
-    """Whether it can change anything; plan mode puts that before a person."""
-    reason: str = ""
-    """Why it would be asked about, where the standing alone does not say it."""
-    reason_type: str = ""
-    scope: Scope = Scope(anywhere=True)
-    """How far an allow goes that is about this very call."""
-    blocked_path: str | None = None
-    suggestions: tuple[Json, ...] = ()
+LOCAL_HOST = "The host is, or may be, a local or private address"
 
 
 def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """Everything that counts for a call. Rules for whole tools come before those for some calls."""
+    """Everything that the decision needs. Rules for a whole tool come before rules for some of its calls."""
     assessment = find_assessor(request.tool)(request, rules, mode, fs)
     tool, server = request.tool, request.server
     deny, ask = rules.find_tool_rule("deny", tool, server), rules.find_tool_rule("ask", tool, server)
@@ -158,7 +139,7 @@ def assess_undeclared(request: ToolRequest, rules: RuleSet, mode: str, fs: Files
 
 
 def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesystem) -> str:
-    """Why no rule and no mode but bypass is enough to write a file."""
+    """Why no rule, and no mode but bypassPermissions, approves writing a file."""
     if resolved.real is None:
         return ENDLESS
     if any(map(is_protected, resolved.names)):
@@ -169,13 +150,13 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
 
 
 def target_paths(request: ToolRequest) -> list[str]:
-    """The absolute paths a file tool is about; the working directory if the call names none."""
+    """The absolute paths that a file tool accesses; the working directory if the call names none."""
     traits = find_traits(request.tool)
     given = [path for field in traits.path_fields for path in list_paths(request.input.get(field))]
     paths = [os.path.join("/", request.cwd, path) for path in given] or [request.cwd]
     pattern = request.input.get(traits.pattern_field) if traits.pattern_field else None
     if isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
-        # A pattern may climb out of its folder, or start anywhere.
+        # A pattern may contain `..` or start at the root.
         return [*paths, *(os.path.join(path, prefix) for path in paths)]
     return paths
 
@@ -187,32 +168,32 @@ def list_paths(value: Any) -> list[str]:
 
 
 def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Scope:
-    """Exactly what was judged: a name that leads elsewhere a moment later is not followed."""
+    """Exactly the assessed paths: a name that leads elsewhere a moment later is not followed."""
     reals = tuple(resolved.real for resolved in resolved_paths if resolved.real is not None)
     return Scope(folders=reals, files=reals) if beneath else Scope(files=reals)
 
 
-# The network, delegates, and all the rest.
+# The network, delegates, and all other tools.
 
 
 def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     url = request.input.get("url")
     host = web_hosts.parse_host(url) if isinstance(url, str) else None
     if host is None:
-        return Assessment(hazard="The URL cannot be read", can_change=False)
-    near = web_hosts.is_local(host)
+        return Assessment(hazard="The URL is not valid", can_change=False)
+    is_local = web_hosts.is_local(host)
     return Assessment(
         deny=rules.find_host_rule("deny", request.tool, host),
         ask=rules.find_host_rule("ask", request.tool, host),
-        hazard=LOCAL_HOST if near else "",
+        hazard=LOCAL_HOST if is_local else "",
         allow=rules.find_host_rule("allow", request.tool, host),
         can_change=False,
-        suggestions=() if near else suggestions.suggest_fetch(host),
+        suggestions=() if is_local else suggestions.suggest_fetch(host),
     )
 
 
 def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """An agent's calls are judged one by one, so delegating is harmless. A skill's text comes from outside."""
+    """The calls of a subagent get decisions of their own, so starting one is harmless. A skill adds foreign text."""
     assessment, traits = assess_input(request, rules), find_traits(request.tool)
     return msgspec.structs.replace(
         assessment,

@@ -1,12 +1,12 @@
-"""One rule: `Tool`, or `Tool(contents)`, as it stands in settings, on a command line or in an update.
+"""One permission rule: `Tool` or `Tool(contents)`, as in settings, on a command line or in an update.
 
     parse_rule("Bash(git push:*)", "deny", "user", "/home/me")    # Rule(tool="Bash", spec="git push:*", ...)
-    parse_rule("Bash(git push", "deny", "user", "/home/me")       # MalformedRule: it grants nothing and is reported
+    parse_rule("Bash(git push", "deny", "user", "/home/me")       # MalformedRule
 
-`Tool`, `Tool()` and `Tool(*)` mean every call of the tool. Within the parentheses a
-backslash makes a parenthesis, or a backslash, a plain character.
+A malformed rule grants nothing and is reported. `Tool`, `Tool()` and `Tool(*)` match every call of the tool. Within the
+parentheses, a backslash escapes a parenthesis or a backslash.
 
-Not here: what contents mean (shell/, paths/patterns.py, web_hosts.py) and which rule wins (decision.py).
+See also: what contents mean (shell/rule_patterns.py, paths/patterns.py, web_hosts.py), which rule wins (decision.py).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ CONTROL = r"[\x00-\x08\x0b-\x1f\x7f]"
 
 
 class Rule(Struct, frozen=True):
-    """What somebody wants for some calls."""
+    """What happens to the calls that match."""
 
     behavior: Behavior
     tool: str
-    """The name the tool is listed under; in a deny or ask rule it may hold `*`."""
+    """The canonical name of the tool; in a deny or ask rule it may contain `*`."""
     spec: str | None
-    """What stands in the parentheses; None for every call of the tool."""
+    """The contents of the parentheses; None for every call of the tool."""
     source: str
-    """Who says so, one of SOURCES."""
+    """Where the rule comes from, one of SOURCES."""
     root: str
-    """The folder that a leading `/` of a path pattern means."""
+    """The folder that a leading `/` in a path pattern means."""
     text: str
     """The rule as it was written."""
 
 
 class MalformedRule(Struct, frozen=True):
-    """A text that is no rule. It grants nothing, and denies nothing."""
+    """A text that is not a valid rule. It neither grants nor denies anything."""
 
     text: str
     reason: str
@@ -64,7 +64,7 @@ def parse_rule(text: str, behavior: Behavior, source: str, root: str) -> Rule | 
 
 
 def split_rule(text: str) -> tuple[str, str | None]:
-    """The name and the contents; the whole text is the name where the parentheses are not in order."""
+    """The name and the contents; the whole text is the name if the parentheses are not balanced."""
     begin = text.find("(")
     if begin < 0:
         return text, None
@@ -77,15 +77,15 @@ def split_rule(text: str) -> tuple[str, str | None]:
 
 
 def find_problem(name: str, spec: str | None, behavior: Behavior) -> str:
-    """What is wrong with a rule; nothing if it is in order."""
+    """What is wrong with a rule; empty if it is valid."""
     if not re.fullmatch(NAME, name):
-        return "it is neither Tool nor Tool(contents)"
+        return "expected Tool or Tool(contents)"
     if behavior == "allow" and "*" in name and not re.fullmatch(MCP_ALLOW, name):
-        return "an allow rule may leave open only the tool of one MCP server, as in mcp__server__*"
+        return "an allow rule can use * only for the tools of one MCP server, as in mcp__server__*"
     if spec is None:
         return ""
     if re.search(CONTROL, spec):
-        return "there is a control character in it"
+        return "it contains a control character"
     return CHECKS[find_traits(name).rule_contents](spec, behavior)
 
 
@@ -103,7 +103,7 @@ def check_path(spec: str, behavior: Behavior) -> str:
 
 def check_bound_path(spec: str, behavior: Behavior) -> str:
     if behavior == "allow":
-        return "which files may be used is said with Read(...) and Edit(...)"
+        return "use Read(...) or Edit(...) to allow files"
     return check_path(spec, behavior)
 
 
@@ -112,11 +112,11 @@ def check_host(spec: str, behavior: Behavior) -> str:
 
 
 def check_words(spec: str, behavior: Behavior) -> str:
-    return "" if spec.strip() else "there is nothing in the parentheses"
+    return "" if spec.strip() else "the parentheses are empty"
 
 
 def check_parameter(spec: str, behavior: Behavior) -> str:
-    return "" if re.fullmatch(PARAMETER, spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
+    return "" if re.fullmatch(PARAMETER, spec) else "the contents must be PARAMETER:VALUE"
 
 
 CHECKS: dict[RuleContents, Callable[[str, Behavior], str]] = {
@@ -130,5 +130,5 @@ CHECKS: dict[RuleContents, Callable[[str, Behavior], str]] = {
 
 
 def format_rule(tool: str, spec: str | None) -> str:
-    """The rule's text, as `parse_rule` takes it."""
+    """The text of a rule, as `parse_rule` reads it."""
     return tool if spec is None else f"{tool}({re.sub(TO_ESCAPE, ESCAPE, spec)})"

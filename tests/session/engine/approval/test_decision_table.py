@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from gen_permissions import CWD, RULES, SAMPLES, Sample, verdict
+from gen_permissions import CWD, RULES, SAMPLES, Sample, find_verdict
 
 from parley.cli.output import ResultPrinter
 from parley.cli.run import print_one
@@ -149,4 +149,4 @@ async def test_every_door_decides_as_the_table_says(
     through = partial(door, tmp_path, sample, behavior)
     found = {mode: await through(mode) for mode in MODES}
 
-    assert found == {mode: verdict(sample, behavior, mode) for mode in MODES}
+    assert found == {mode: find_verdict(sample, behavior, mode) for mode in MODES}
