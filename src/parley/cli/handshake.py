@@ -17,7 +17,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from parley.cli.stdio import CHUNK_BYTES, wait_until_ready, write
-from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.registry import (
+    AUTO,
+    DEFAULT_DIALECT,
+    STDIO_DIALECT,
+    get_profile,
+    load_dialect,
+    make_dialect,
+)
 from parley.compose.single_session import resolve_session
 from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
@@ -44,10 +51,10 @@ class PendingConnection(Struct, frozen=True):
 def accept(options: CliOptions) -> PendingConnection | None:
     """Detect the dialect and answer what needs no session. Raises UsageError."""
     clock, received = Clock(), b""
-    if options.dialect in (None, "auto"):
+    if options.dialect in (None, AUTO):
         received = first_line()
         options = with_dialect(options, received)
-    if dialect_name(options) not in OVER_STDIO:
+    if not get_profile(options).over_stdio:
         connection = Connection(Role.ENGINE, make_dialect(options, clock))
         return PendingConnection(options, connection, connection.iter_messages(received))
     return answer_without_session(options, clock, received)
@@ -58,10 +65,11 @@ def with_dialect(options: CliOptions, received: bytes) -> CliOptions:
     from parley.protocol.dialects.detect import detect
 
     line = next((line for line in split_lines(received) if line), b"")
-    name = detect(line, "miriad" if options.stdio else "stream-json")
-    if options.dialect is None:  # `--stdio` alone allows only the dialects of OVER_STDIO
-        return options.replace(dialect=name if name in OVER_STDIO else "miriad")
-    if name in OVER_STDIO:
+    name = detect(line, STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
+    over_stdio = load_dialect(name).profile.over_stdio
+    if options.dialect is None:  # `--stdio` alone allows only the dialects over stdio
+        return options.replace(dialect=name if over_stdio else STDIO_DIALECT)
+    if over_stdio:
         return options.replace(dialect=name)
     return options.replace(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
 
@@ -82,7 +90,7 @@ def answer_without_session(options: CliOptions, clock: Clock, received: bytes) -
         if wait_until_ready(0, to_write=False, seconds=0):
             continue
         # In a resumed session, a call may be waiting for this client, which must receive it to answer.
-        if options.client_tools and options.resume and dialect.name == "miriad":
+        if options.client_tools and options.resume and dialect.profile.client_tools == "always":
             return PendingConnection(options, connection, iter([HostThere()]))
         preload()
     return None

@@ -98,13 +98,11 @@ def start(options: CliOptions, prompt: str) -> int:
         from parley.cli.help import help_text
 
         return write_text(help_text())
-    over_stdio = options.stdio or options.dialect in ("miriad", "jsonrpc", "auto")
+    over_stdio = options.stdio or (options.dialect is not None and serves_stdio(options))
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
     if over_stdio and prompt.strip():
-        raise UsageError(
-            "with --stdio and with --dialect miriad, jsonrpc or auto, send prompts on stdin, not on the command line"
-        )
+        raise UsageError("with --stdio and the dialects it serves, send prompts on stdin, not on the command line")
     if streaming_in and not streaming_out:
         raise UsageError("--input-format=stream-json requires output-format=stream-json.")
     if options.print and options.output_format == "stream-json" and not options.verbose:
@@ -137,6 +135,13 @@ def start(options: CliOptions, prompt: str) -> int:
     return run_session(options, None if streaming_in else prompt, pending)
 
 
+def serves_stdio(options: CliOptions) -> bool:
+    """Whether the dialect takes prompts as lines, or is found by the first one. Raises UsageError."""
+    from parley.compose.registry import AUTO, get_profile
+
+    return options.dialect == AUTO or get_profile(options).over_stdio
+
+
 def describe_greedy_options(options: CliOptions) -> str:
     """Name the options that may have consumed the prompt as a value; empty if there are none."""
     from parley.protocol.options import ROWS
@@ -148,6 +153,13 @@ def describe_greedy_options(options: CliOptions) -> str:
     return f"; {names} takes the arguments after it as values, so put the prompt before it or after --"
 
 
+def interrupts_early(options: CliOptions) -> bool:
+    """Whether an interrupt is answered while the prompt is read. Raises UsageError."""
+    from parley.compose.registry import get_profile
+
+    return get_profile(options).interrupts_early and options.output_format in ("stream-json", "message", "json")
+
+
 def read_prompt(prompt: str, options: CliOptions) -> str:
     """Return the prompt followed by the data piped into stdin. Raises UsageError."""
     from parley.errors import UsageError
@@ -155,7 +167,7 @@ def read_prompt(prompt: str, options: CliOptions) -> str:
     if os.isatty(0):
         return prompt
     try:
-        if options.dialect == "spec001" and options.output_format in ("stream-json", "message", "json"):
+        if options.dialect is not None and interrupts_early(options):
             from parley.cli.early_interrupt import answer_interrupts
 
             with answer_interrupts(options) as woken:

@@ -22,7 +22,7 @@ from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn, write
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
-from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.registry import make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
@@ -66,7 +66,7 @@ class SessionRun(Struct, frozen=True):
     @property
     def is_server(self) -> bool:
         """Whether the client sends prompts until it closes stdin, which is a regular end."""
-        return dialect_name(self.options) in OVER_STDIO
+        return get_profile(self.options).over_stdio
 
 
 def run_session(options: CliOptions, prompt: str | None, pending: PendingConnection | None = None) -> int:

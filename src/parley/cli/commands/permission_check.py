@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from parley.compose import permissions
 from parley.compose.composer import Composer
-from parley.compose.registry import TOOLS
-from parley.compose.tools import make_tool, tool_context
+from parley.compose.tools import list_tools, make_tool, tool_context
 from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.turn.tool_executor import permission_request
@@ -24,8 +23,6 @@ from parley.tools.base import InvalidInput, PreparesInput, Tool, read_input
 from parley.tools.selection import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
-RULE_ONLY_TOOLS = ("Task", "Skill")
-"""Tools that rules can name although they cannot be made here. The same is true of MCP tools."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -80,11 +77,13 @@ class PermissionChecker:
     def tool(self, name: str) -> Tool | None:
         """Return the tool, or None for one that cannot be made here. Raises UsageError for an unknown tool."""
         known = canonical_name(name)
-        if known in TOOLS:
+        if known in list_tools():
             return make_tool(known)
-        if known in RULE_ONLY_TOOLS or known.startswith("mcp__"):
+        if known.startswith("mcp__"):
             return None
-        raise UsageError(f"unknown tool {name!r} (choose from {', '.join(sorted(TOOLS))}, or a tool of an MCP server)")
+        raise UsageError(
+            f"unknown tool {name!r} (choose from {', '.join(sorted(list_tools()))}, or a tool of an MCP server)"
+        )
 
     def complete_input(self, tool: Tool | None, input: Json) -> Json:
         """Return the input in the form that is decided on. Raises UsageError if it is invalid for the tool."""

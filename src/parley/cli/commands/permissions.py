@@ -18,6 +18,7 @@ from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions, parse
 from parley.settings.base import printable
+from parley.tools.catalog import find_traits
 
 USAGE = """\
 usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [session options]
@@ -25,21 +26,6 @@ usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [session optio
 
 INPUT is a JSON object, - to read it from stdin, or just the command, path, pattern or URL.
 Put lists of rules (--allowedTools, --disallowedTools) after TOOL and INPUT."""
-SHORT = {
-    "Bash": "command",
-    "Read": "file_path",
-    "Write": "file_path",
-    "Edit": "file_path",
-    "NotebookEdit": "notebook_path",
-    "Glob": "pattern",
-    "Grep": "pattern",
-    "WebFetch": "url",
-    "WebSearch": "query",
-    "Task": "subagent_type",
-    "Agent": "subagent_type",
-    "Skill": "skill",
-}
-"""The field that INPUT sets if it is not JSON."""
 
 
 def main(argv: list[str]) -> int:
@@ -92,9 +78,10 @@ def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> 
     if text == "-":
         text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()
     if not text.lstrip().startswith("{"):
-        if name not in SHORT:
-            raise UsageError(f"INPUT for {name} must be a JSON object, not {printable(text)!r}")
-        return {SHORT[name]: text}
+        subject = find_traits(name).subject_field
+        if not subject:
+            raise UsageError(f"INPUT for {name} must be a JSON object; got {printable(text)!r}")
+        return {subject: text}
     try:
         read = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as exc:

@@ -13,25 +13,11 @@ from parley.protocol.base import UNSET, UnsetType
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Tool, always_asks, display_name, server_of
+from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 
 SUBJECTS = ("description", "command", "url", "query")
 """Where an input says best what a call is about."""
 PATHS = ("file_path", "notebook_path", "path")
-TITLES = {
-    "Bash": "Run this command?",
-    "Read": "Read {about}?",
-    "Grep": "Search {about}?",
-    "Glob": "Look for files in {about}?",
-    "Write": "Write {about}?",
-    "Edit": "Change {about}?",
-    "NotebookEdit": "Change {about}?",
-    "WebFetch": "Fetch {about}?",
-    "WebSearch": "Search the web for {about}?",
-    "ExitPlanMode": "Carry out this plan?",
-    "AskUserQuestion": "The model has a question",
-}
-SPECIAL_TOOLS = frozenset({"Bash", "WebFetch"})
-"""Tools that look into each call; the others are asked about because of what they are."""
 BINDING_REASONS = frozenset({"rule", "safetyCheck"})
 """Reasons that a rule cannot take away: to offer one would be of no use."""
 
@@ -75,12 +61,16 @@ def true_or_unset(is_so: bool) -> bool | UnsetType:
 
 def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
     """Whether nothing but the kind of the tool, or the place it reaches for, wants the question."""
-    return name not in SPECIAL_TOOLS and not asks_person and question.reason_type in ("", "workingDir")
+    return (
+        find_traits(name).effect not in JUDGED_BY_CALL
+        and not asks_person
+        and question.reason_type in ("", "workingDir")
+    )
 
 
 def title(name: str, shown: str, about: str) -> str:
     """One sentence for a person, without words of the model's where they could pass for ours."""
-    wanted = TITLES.get(name, "")
+    wanted = find_traits(name).title
     if "{about}" in wanted and not about:
         wanted = ""
     return (wanted or "Use {shown}?").format(about=about, shown=shown)
@@ -89,7 +79,8 @@ def title(name: str, shown: str, about: str) -> str:
 def description(request: ToolRequest) -> str:
     """What a call is about, in few words: a path as it is seen from the working directory."""
     input = request.input
-    if path := next((input[key] for key in PATHS if isinstance(input.get(key), str)), ""):
+    fields = (*find_traits(request.tool).path_fields, *PATHS)
+    if path := next((input[key] for key in fields if isinstance(input.get(key), str)), ""):
         inner = os.path.relpath(path, request.cwd) if path.startswith("/") else path
         return path if inner.startswith("..") else inner
     return next((input[key] for key in SUBJECTS if isinstance(input.get(key), str) and input[key]), "")

@@ -35,7 +35,7 @@ from parley.engine.side.retry import is_about_length
 from parley.errors import ModelError, SessionError
 from parley.memory.base import Summary
 from parley.models.base import ModelRequest
-from parley.models.catalog import CHARS_PER_TOKEN, FAKE_ADAPTERS, ModelRef, resolve
+from parley.models.catalog import CHARS_PER_TOKEN, ModelRef, resolve
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
@@ -129,7 +129,7 @@ class Summarizer(Compactor):
     def _build_request(self, text: str) -> ModelRequest:
         choice, known = self._model, self._conversation.config.model.get_info(self._model)
         return ModelRequest(
-            model=choice.name if choice.adapter == "anthropic" else choice.display_name,
+            model=choice.request_name,
             system=system_blocks(INSTRUCTIONS),
             messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
             max_tokens=min(summary_tokens(self._room) + SPARE_TOKENS, known.max_output_tokens),
@@ -143,7 +143,7 @@ class Summarizer(Compactor):
 
     def _window(self) -> int:
         choice = self._model
-        is_own = choice == self._conversation.model or choice.adapter in FAKE_ADAPTERS
+        is_own = choice == self._conversation.model or choice.is_fake
         return self._conversation.window if is_own else self._conversation.config.model.get_info(choice).context_window
 
     @property

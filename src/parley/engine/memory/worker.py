@@ -22,7 +22,7 @@ from parley.engine.context.history import HistoryEntry, tokens_from_chars
 from parley.engine.context.summary import block_text
 from parley.errors import ModelError, SessionError, UsageError
 from parley.memory.base import ConsolidationReport, MemoryPolicy, SessionMemory
-from parley.models.catalog import FAKE_ADAPTERS, ModelRef, resolve
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.dialects import Consolidation
 
@@ -177,9 +177,9 @@ def choose_curator(policy: MemoryPolicy, own: ModelRef, small: str) -> ModelRef 
     """Who looks through it. A puppet says what it was told to: it is asked only if it is named for this."""
     if policy.model is not None:
         return resolve(policy.model)
-    if own.adapter == "anthropic":
+    if own.is_messages_api:
         return resolve(small)
-    return None if own.adapter in FAKE_ADAPTERS else own
+    return None if own.is_fake else own
 
 
 def decision_record(id: str, tool: str, input_sha256: str, mode: str) -> Json:

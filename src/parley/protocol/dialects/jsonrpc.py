@@ -9,7 +9,7 @@ its end: a run that comes meanwhile waits, and has no line before its own turn b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from parley.protocol.base import (
     is_too_deep,
     replace_lone_surrogates,
 )
-from parley.protocol.dialects.base import DialectContext, Reply
+from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
 from parley.protocol.dialects.miriad import Miriad
 from parley.protocol.dialects.miriad_frames import system
 from parley.protocol.messages.control import ControlResponse
@@ -78,6 +78,9 @@ class Run(Struct, frozen=True):
 class JsonRpcDialect:
     name = "jsonrpc"
     can_request = False
+    profile: ClassVar[DialectProfile] = DialectProfile(
+        over_stdio=True, prompt_separator="\n\n", merge_prompts=False, client_tools="never"
+    )
 
     def __init__(self, world: DialectContext) -> None:
         self._frames = Miriad(world)

@@ -11,13 +11,13 @@ its tools run. Thinking, partial messages and what subagents say are not told.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, encode_json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
-from parley.protocol.dialects.base import DialectContext, Reply
+from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
 from parley.protocol.dialects.miriad_frames import (
     encode_consolidation,
     encode_fault,
@@ -59,6 +59,9 @@ SHOWN_BLOCKS = (Text, ToolUse)
 class Miriad:
     name = "miriad"
     can_request = False
+    profile: ClassVar[DialectProfile] = DialectProfile(
+        over_stdio=True, prompt_separator="\n\n", merge_prompts=False, client_tools="always"
+    )
 
     def __init__(self, world: DialectContext) -> None:
         self._world = world

@@ -14,14 +14,14 @@ timestamp. Everything else that the engine says has no words here and is left ou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.dialects import flat_result
-from parley.protocol.dialects.base import DialectContext
+from parley.protocol.dialects.base import DialectContext, DialectProfile
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
@@ -37,6 +37,13 @@ TOOL_EVENTS = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "Per
 class Spec001:
     name = "spec001"
     can_request = True
+    profile: ClassVar[DialectProfile] = DialectProfile(
+        partial_messages=True,
+        hook_events=True,
+        include_tool_schemas=True,
+        layouts=("folder", "claude"),
+        interrupts_early=True,
+    )
 
     def __init__(self, world: DialectContext) -> None:
         self._world = world

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.delegation.calls import AgentInput, AgentShown
 from parley.workspace.base import Scope
 
@@ -28,6 +28,11 @@ class Agent:
 
     def __init__(self, kinds: Callable[[], list[Json]] = list) -> None:
         self._kinds = kinds
+
+    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
+        """The tool for these agents: their names and descriptions."""
+        # Its description is a property, which the protocol cannot express.
+        return cast(Tool, Agent(kinds))
 
     @property
     def description(self) -> str:

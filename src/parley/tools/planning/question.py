@@ -19,6 +19,7 @@ from parley.workspace.base import Scope
 
 
 class Choice(Struct, frozen=True, kw_only=True):
+    # The model reads the names of this class and the next in the schema.
     label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
     description: Annotated[str, Meta(description="What it means or leads to")]
     preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET

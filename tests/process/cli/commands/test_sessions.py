@@ -161,7 +161,7 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
         (("tag", ID, "x" * 1001), "the tag must not be longer than 1000 characters"),
         (("list", "--limit", "x"), "--limit must be a whole number"),
         (("list", "--limit", "9" * 23), "--limit must not have more than 15 digits"),
-        (("list", "--store", "cloud"), "there is no store 'cloud'"),
+        (("list", "--store", "cloud"), "unknown store 'cloud'"),
         (("list", "--store", "folder", "--db", "x"), "give one of them"),
         (("import", "nowhere"), "cannot read nowhere"),
         (("delete", ID), "No conversation found"),

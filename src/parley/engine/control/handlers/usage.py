@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from parley.engine.context.system_prompt import render
 from parley.engine.context.usage_report import RequestContents, report_usage
-from parley.models.catalog import FAKE_ADAPTERS
 from parley.protocol.base import Json, to_builtins
 from parley.protocol.messages.requests import ContextUsage
 from parley.protocol.messages.result import ModelUsage
@@ -24,7 +23,7 @@ def context_report(session: Session) -> ContextUsage:
             # Before the first turn nothing was sent, and asking must not write to the log.
             system=conversation.journal.system_text or render(conversation.instructions),
             memory=conversation.instructions.memory_files(),
-            tools=conversation.config.tools.schemas() if conversation.model.adapter not in FAKE_ADAPTERS else [],
+            tools=conversation.config.tools.schemas() if not conversation.model.is_fake else [],
             messages=conversation.journal.history.render(),
             last_usage=session.ledger.last_usage,
             counted_tokens=conversation.context_tokens(),
