@@ -1,9 +1,8 @@
-"""OAuth for servers behind a URL, as far as no person has to be there: the package's client credentials grant.
+"""OAuth for remote servers without user interaction: the client credentials grant of the `mcp` package.
 
     {"type": "http", "url": "...", "oauth": {"clientId": "...", "clientSecret": "${SECRET}", "issuer": "..."}}
 
-A server that wants a person to log in is in the state `needs-auth`; a token that somebody
-has can be given as a header.
+A server that requires a login has the status `needs-auth`. An existing token can be configured as a header.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from parley.mcp.base import ConnectionLost, ServerSpec
 
-NEEDED = ("clientId", "clientSecret", "issuer")
+REQUIRED = ("clientId", "clientSecret", "issuer")
 
 
 class InMemoryTokenStorage:
-    """Tokens for as long as the connection lives; the next one asks for others."""
+    """Keeps tokens for one connection. The next connection requests new ones."""
 
     def __init__(self) -> None:
         self._tokens: OAuthToken | None = None
@@ -40,19 +39,19 @@ class InMemoryTokenStorage:
 
 
 def create_provider(spec: ServerSpec) -> httpx2.Auth | None:
-    """Who authorizes our requests to a server; None if nobody has to. Raises Lost if the configuration is wrong."""
+    """The authorization of requests; None if not configured. Raises ConnectionLost if the configuration is invalid."""
     if spec.oauth is None:
         return None
-    given: dict[str, Any] = spec.oauth
-    missing = [key for key in NEEDED if not isinstance(given.get(key), str) or not given[key]]
+    config: dict[str, Any] = spec.oauth
+    missing = [key for key in REQUIRED if not isinstance(config.get(key), str) or not config[key]]
     if missing:
-        raise ConnectionLost(f"its oauth lacks {', '.join(missing)}")
-    scope = given.get("scope")
+        raise ConnectionLost(f"the oauth configuration lacks {', '.join(missing)}")
+    scope = config.get("scope")
     return ClientCredentialsOAuthProvider(
         server_url=spec.url,
         storage=InMemoryTokenStorage(),
-        client_id=given["clientId"],
-        client_secret=given["clientSecret"],
+        client_id=config["clientId"],
+        client_secret=config["clientSecret"],
         scope=scope if isinstance(scope, str) else None,
-        issuer=given["issuer"],
+        issuer=config["issuer"],
     )

@@ -1,4 +1,4 @@
-"""Steps that are done one after the other, each to its end even if nobody waits for it any more."""
+"""Runs steps one after the other. A started step finishes even if its caller is cancelled."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Model names: what a name stands for, and what we know of the model behind it.
+"""Model names: aliases, backends and known limits.
 
-    resolve("sonnet")          -> Choice(adapter="anthropic", name="claude-sonnet-5-5")
-    resolve("scripted:a.toml") -> Choice(adapter="scripted", name="a.toml")
-    resolve("offline")         -> Choice(adapter="offline", name="offline")
+    resolve("sonnet")          -> ModelRef(adapter="anthropic", name="claude-sonnet-5-5")
+    resolve("scripted:a.toml") -> ModelRef(adapter="scripted", name="a.toml")
+    resolve("offline")         -> ModelRef(adapter="offline", name="offline")
 
-A name nobody knows goes to the Anthropic adapter as it is: the backend decides.
+An unknown name goes to the Anthropic backend unchanged.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ ALIASES = {
     "haiku": "claude-haiku-5-5",
 }
 ADAPTERS = ("scripted", "replay", "openai", "anthropic")
-"""Names of the form `adapter:rest`."""
+"""Prefixes of names of the form `adapter:name`."""
 BUILT_IN = "offline"
 FAKE_ADAPTERS = ("scripted", "replay", BUILT_IN)
-"""Adapters without a model behind them: they say what they are told to."""
+"""Backends that play prepared answers instead of calling a model."""
 
 
 class ModelRef(Struct, frozen=True):
-    """Which adapter, and the name it knows the model by."""
+    """A backend and its name for the model."""
 
     adapter: str
     name: str
 
     @property
     def display_name(self) -> str:
-        """How lines name the model."""
+        """The model's name in messages."""
         return self.name if self.adapter in ("anthropic", BUILT_IN) else f"{self.adapter}:{self.name}"
 
 
 def resolve(name: str) -> ModelRef:
-    """What a name stands for."""
+    """Resolve aliases and the `adapter:` prefix."""
     if name == BUILT_IN:
         return ModelRef(BUILT_IN, BUILT_IN)
     adapter, colon, rest = name.partition(":")
@@ -49,21 +49,21 @@ def resolve(name: str) -> ModelRef:
 
 
 class ModelInfo(Struct, frozen=True):
-    """What we must know of a model to ask it well."""
+    """Limits and features of a model."""
 
     context_window: int = 200_000
     max_output_tokens: int = 32_000
     thinking: str = "adaptive"
-    """adaptive: decides by itself; budget: takes a number of tokens; never."""
+    """"adaptive": the model decides; "budget": takes a token budget; "never"."""
     supports_effort: bool = False
     must_read_first: bool = False
-    """Whether it must have read a file before it changes it, as recorded for older models."""
+    """Whether the model must read a file before it edits it, as Claude Code requires of older models."""
     supports_task_budget: bool = False
     supports_schemas: bool = False
-    """Whether its backend itself holds an answer to a JSON Schema. Where not, a tool does, as recorded for Claude."""
+    """Whether the backend enforces a JSON Schema. If not, a tool does, as in Claude Code."""
 
 
-# The first row whose words begin the name counts.
+# The first row whose prefix matches applies.
 MODEL_INFO = (
     ("claude-opus-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
     ("claude-fable-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
@@ -79,19 +79,19 @@ MODEL_INFO = (
     ("gpt-4o", ModelInfo(128_000, 16_384, thinking="never", supports_schemas=True)),
 )
 CHARS_PER_TOKEN = 4
-"""A rough rule, for estimates only."""
+"""A rough estimate."""
 UNKNOWN_MODEL = ModelInfo(200_000, 32_000, thinking="never")
-"""Fields a backend may not know are not sent to a model we do not know."""
+"""Optional fields are not sent to unknown models."""
 
 
 def model_info(name: str) -> ModelInfo:
-    # Bedrock writes the maker, and where it runs, before the name: `us.anthropic.claude-...`
+    # Bedrock puts a region and vendor before the name: `us.anthropic.claude-...`
     name = name.rpartition("anthropic.")[2]
     return next((known for start, known in MODEL_INFO if name.startswith(start)), UNKNOWN_MODEL)
 
 
 def list_known_models() -> list[Json]:
-    """The models as the initialize answer lists them. Clients take the first as the current one."""
+    """The models for the initialize response. Clients treat the first one as current."""
     titles = {"default": "Default", "opus": "Opus", "fable": "Fable", "sonnet": "Sonnet", "haiku": "Haiku"}
     rows: list[Json] = []
     for alias, title in titles.items():
@@ -107,5 +107,5 @@ def list_known_models() -> list[Json]:
         if known.supports_effort:
             row["supportedEffortLevels"] = ["low", "medium", "high", "xhigh", "max"]
         rows.append(row)
-    offline = "The built-in puppet: follows directives in the prompt, needs no key and no network"
+    offline = "The built-in fake model: follows directives in the prompt, needs no key and no network"
     return [*rows, {"value": BUILT_IN, "resolvedModel": BUILT_IN, "displayName": "Offline", "description": offline}]

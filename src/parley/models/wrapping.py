@@ -1,4 +1,7 @@
-"""What is put around a model: faults inside, the recorder outside, so that a tape has what the engine saw."""
+"""Wraps the models of a session with fault injection and recording.
+
+Faults are inside, the recorder outside, so that a recording has what the engine received.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from parley.version import __version__
 
 
 class ModelWrapper:
-    """All models of a session share one tape, and one plan of what goes wrong."""
+    """All models of a session share one recording and one fault plan."""
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class ModelWrapper:
         clock: Callable[[], float],
         warn: Callable[[str], None],
     ) -> None:
-        """`places` are folders whose names differ from run to run. Raises UsageError for a fault nobody knows."""
+        """`places` are directories whose paths differ between runs. Raises UsageError for an unknown fault."""
         self.redaction = Redactor([*find_secrets(environment), *secrets])
         self._plan = FaultPlan.read(faults, "option '--fault'") if faults else None
         self._deadlines = deadlines
@@ -44,14 +47,14 @@ class ModelWrapper:
         self._writer: RecordingWriter | None = None
 
     def wrap(self, model: Model) -> Model:
-        """Raises UsageError if the tape cannot be made."""
+        """Raises UsageError if the recording cannot be created."""
         if self._plan is not None:
             model = FaultyModel(model, self._plan, self._deadlines)
         writer = self.open_recording()
         return model if writer is None else Recorder(model, writer)
 
     def open_recording(self) -> RecordingWriter | None:
-        """The tape, if one was asked for; made when it is first needed. Raises UsageError."""
+        """The recording, if requested; created on first use. Raises UsageError."""
         if self._writer is None and self._record is not None:
             head = RecordingHeader(by=f"parley {__version__}", at=self._now(), places=self._places)
             self._writer = RecordingWriter(self._record, head, self.redaction, self._clock, self._warn)

@@ -1,7 +1,7 @@
-"""What the beginning of a line tells, if the rest of it is gone.
+"""Read the start of a truncated line.
 
-Clients write the kind and the id of a line before anything long, so the simple members
-up to the first object or list are enough to answer a line that could not be kept.
+Clients write the type and id of a line before any long value, so the simple members before the first object or list are
+enough to answer a line that was dropped.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MEMBER = rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|nul
 
 
 def read_members(head: bytes) -> Json:
-    """The members of a JSON object that stand before its first long or nested one."""
+    """The members of a JSON object before its first long or nested value."""
     found: Json = {}
     member = re.compile(MEMBER)
-    place = re.match(OPENING, head)
-    while place is not None and (place := member.match(head, place.end())) is not None:
+    match = re.match(OPENING, head)
+    while match is not None and (match := member.match(head, match.end())) is not None:
         try:
-            found[msgspec.json.decode(place[1], type=str)] = msgspec.json.decode(place[2])
+            found[msgspec.json.decode(match[1], type=str)] = msgspec.json.decode(match[2])
         except (msgspec.DecodeError, UnicodeDecodeError):
             break
     return found

@@ -143,7 +143,7 @@ def test_more_output_than_is_kept_is_a_failure_of_a_guard(run: Any, tmp_path: Pa
     [
         ({}, {"timeout": "10"}, "timeout '10' is not a number of seconds"),
         ({}, {"onFailure": "contniue"}, "onFailure 'contniue' is neither block nor continue"),
-        ({"macher": "Bash"}, {}, "not heeded: macher"),
+        ({"macher": "Bash"}, {}, "ignored keys: macher"),
     ],
 )
 def test_what_is_wrong_with_a_hook_in_settings_is_reported(run: Any, entry: Json, hook: Json, reason: str) -> None:

@@ -129,7 +129,7 @@ def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
             # An answer is no loss, whatever else was refused meanwhile.
             assert await failure(server) == "MCP server 'far': there is no such tool (error -32602)"
             far.session += 100
-            assert "the server does not know the session any more (HTTP 404)" in await failure(server)
+            assert "the server no longer knows the session (HTTP 404)" in await failure(server)
             while ears.heard[-1] != ("connected", "") or len(ears.heard) < 4:
                 ears.news.clear()
                 await ears.news.wait()
@@ -142,7 +142,7 @@ def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         assert asyncio.run(talk(far)) == [
             ("pending", ""),
             ("connected", ""),
-            ("pending", "the server does not know the session any more (HTTP 404); it is tried again"),
+            ("pending", "the server no longer knows the session (HTTP 404); reconnecting"),
             ("connected", ""),
         ]
 
@@ -171,4 +171,4 @@ def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_told_wit
     with far_away() as far:
         assert asyncio.run(status(far, f"http://127.0.0.1:{far.server_port}")) == ("connected", "")
         bad = asyncio.run(status(far, "gopher://me:hush@far:1"))
-    assert bad == ("failed", "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used")
+    assert bad == ("failed", "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid")

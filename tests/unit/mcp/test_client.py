@@ -99,7 +99,7 @@ def test_a_call_without_a_sign_is_given_up_at_its_limit_and_the_server_is_told()
             far.progress(message)
 
     async def work(client: McpClient, far: Far) -> Json:
-        with pytest.raises(RequestTimeout, match="got no answer and no sign of progress for 60 s"):
+        with pytest.raises(RequestTimeout, match="got no response and no progress for 60 s"):
             await call(client, far)
         await asyncio.sleep(0)
         return far.heard[-1]

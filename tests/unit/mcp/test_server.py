@@ -119,4 +119,4 @@ def test_nobody_waits_on_for_a_server_that_was_removed() -> None:
         return server.reason
 
     seconds, reason = played(remove())
-    assert (seconds, reason) == (1, "it was removed")
+    assert (seconds, reason) == (1, "removed")

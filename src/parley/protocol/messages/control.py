@@ -1,6 +1,6 @@
-"""The envelopes of the control protocol: questions with an id, answers to them, and their withdrawal.
+"""The control protocol: requests with an id, their replies, and their cancellation.
 
-Both ends ask. What is asked is in requests.py.
+Both ends send requests. `requests.py` has their payloads.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ else:
     from parley.protocol.messages.requests import Payload
 
 RequestId = str | int
-"""Clients use strings; a number is echoed as it came."""
+"""Clients use strings. A number is returned as a number."""
 
 
 @message
 class ControlRequest(Message, frozen=True, kw_only=True, tag="control_request"):
-    """A control request."""
+    """A request with an id. The receiver answers with one `control_response`."""
 
     request_id: RequestId
     request: Payload
@@ -32,7 +32,7 @@ class Success(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="succe
     request_id: RequestId | None | UnsetType = UNSET
     response: Any = UNSET
     pending_permission_requests: list[Json] | UnsetType = UNSET
-    """Open questions of the engine, for a client that attaches again."""
+    """Open requests of the engine, for a client that reconnects."""
     pending_user_dialog_requests: list[Json] | UnsetType = UNSET
     pending_elicitation_requests: list[Json] | UnsetType = UNSET
 

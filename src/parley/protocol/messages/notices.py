@@ -1,4 +1,4 @@
-"""Lines of other types: heartbeats, limits, progress, what a client must know beside the conversation."""
+"""Other messages: heartbeats, rate limits, progress and status."""
 
 from __future__ import annotations
 

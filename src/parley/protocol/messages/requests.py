@@ -1,9 +1,9 @@
-"""What can be asked through the control protocol, both ways, and the answers' shapes.
+"""Control requests in both directions, and the structs of their replies.
 
-A request is filed under its `subtype` by `@request`. The union is open: a subtype we
-do not know is an `UnknownRequest`, which is answered with an error, never fatal.
+`@request` registers a class under its `subtype`. The union is open: an unknown subtype is an `UnknownRequest`, which is
+answered with an error.
 
-A class may name its `answer`: the struct of the success payload.
+`answer` of a class is the struct of its success payload.
 """
 
 # No `from __future__ import annotations`: msgspec compiles and evaluates string annotations one by one when the first
@@ -33,7 +33,7 @@ class Payload(JsonBacked, metaclass=ABCMeta):
 
 
 class UnknownRequest(Payload):
-    """A question of a kind we do not know."""
+    """A request with an unknown subtype."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class UnknownRequest(Payload):
 
 
 class Request(Struct, frozen=True, kw_only=True, tag_field="subtype", tag=""):
-    """A question of a kind we know."""
+    """A request with a known subtype."""
 
     answer: ClassVar[type[Struct] | None] = None
 
@@ -60,12 +60,12 @@ R = TypeVar("R", bound=type[Request])
 
 
 def request(cls: R) -> R:
-    """File a request class under its subtype."""
+    """Register a request class under its subtype."""
     SUBTYPES[str(cls.__struct_config__.tag)] = cls
     return cls
 
 
-# The host asks the engine.
+# Requests from the client to the engine.
 
 
 class HookMatcher(Struct, frozen=True, kw_only=True):
@@ -89,16 +89,16 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     skills: list[str] | None | UnsetType = UNSET
     memory: str | None | UnsetType = UNSET
     mcpServers: list[Any] | None | UnsetType = UNSET
-    """Names of the session's servers, or objects of servers of its own."""
+    """Names of the session's servers, or configurations of the agent's own servers."""
     hooks: Json | None | UnsetType = UNSET
-    """As in settings; they hear only of this agent."""
+    """As in settings. They run only for this agent."""
     initialPrompt: str | None | UnsetType = UNSET
     maxTurns: int | None | UnsetType = UNSET
     background: bool | None | UnsetType = UNSET
     effort: str | int | None | UnsetType = UNSET
     permissionMode: str | None | UnsetType = UNSET
     isolation: str | None | UnsetType = UNSET
-    """`worktree`: it works in a git worktree of its own."""
+    """`worktree`: the agent works in its own git worktree."""
     autoCompactWindow: Any = UNSET
     omitClaudeMd: bool | None | UnsetType = UNSET
     observer: Any = UNSET
@@ -146,7 +146,7 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     hooks: dict[str, list[HookMatcher]] | None | UnsetType = UNSET
     agents: dict[str, AgentDefinition] | None | UnsetType = UNSET
     systemPrompt: str | list[str] | None | UnsetType = UNSET
-    """The TypeScript client sends its prompt here; `[""]` is its way of saying "none"."""
+    """The TypeScript SDK sends its prompt here; `[""]` means none."""
     appendSystemPrompt: str | None | UnsetType = UNSET
     excludeDynamicSections: bool | None | UnsetType = UNSET
     systemPromptSnapshot: bool | None | UnsetType = UNSET
@@ -159,7 +159,7 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     sdkMcpServerManifestsOrigin: Any = UNSET
     clientTools: list[Json] | None | UnsetType = UNSET
     guard: bool | None | UnsetType = UNSET
-    """Ours: ask me about every call, whatever rules and mode say. It cannot be taken back."""
+    """Parley only: ask the client about every call, whatever the rules and the mode say. It cannot be revoked."""
     title: str | None | UnsetType = UNSET
     toolAliases: Any = UNSET
     planModeInstructions: Any = UNSET
@@ -169,7 +169,7 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     supportedDialogKinds: Any = UNSET
     plugins: Any = UNSET
     protocolVersion: Any = UNSET
-    """Seed 004 only; nothing follows from it, nor from `features`."""
+    """Accepted without effect, as is `features`."""
     features: Any = UNSET
 
 
@@ -210,7 +210,7 @@ class RewindAnswer(Struct, frozen=True, kw_only=True):
     insertions: int | UnsetType = UNSET
     deletions: int | UnsetType = UNSET
     skippedLinks: int | list[str] | UnsetType = UNSET
-    """The original counts them."""
+    """Claude Code sends a count."""
 
 
 @request
@@ -439,7 +439,7 @@ class EndSession(Request, frozen=True, kw_only=True, tag="end_session"):
     """Ends the session, as the end of stdin does."""
 
 
-# The engine asks the host.
+# Requests from the engine to the client.
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True):
@@ -457,7 +457,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
-    """May this call run? There is no time limit."""
+    """Asks whether a tool call may run. There is no time limit."""
 
     answer = PermissionAnswer
     tool_name: str
@@ -481,7 +481,7 @@ class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
     default_to_no: bool | UnsetType = UNSET
     matched_ask_rule: Any = UNSET
     input_sha256: str | UnsetType = UNSET
-    """Ours: the hash of the input as JSON with sorted keys. Nothing else runs on the answer but what it sends back."""
+    """Parley only: SHA-256 of the input as JSON with sorted keys. Only the input in the answer runs."""
 
 
 @request

@@ -1,4 +1,4 @@
-"""`system` lines: facts about the session and what goes on in it."""
+"""`system` messages: properties and events of the session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Init(Message, frozen=True, kw_only=True, tag="system"):
     cwd: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     tools: list[Any] | UnsetType = UNSET
-    """Names. Dialect B lists objects with their schemas."""
+    """Names. The spec001 dialect sends objects with schemas."""
     mcp_servers: list[ServerState] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     permissionMode: str | UnsetType = UNSET
@@ -261,7 +261,7 @@ class ControlRequestProgress(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class PermissionDenied(Message, frozen=True, kw_only=True, tag="system"):
-    """A call was denied without a question."""
+    """A tool call was denied without asking the client."""
 
     subtype: Literal["permission_denied"] = "permission_denied"
     tool_name: str
@@ -285,7 +285,7 @@ class Informational(Message, frozen=True, kw_only=True, tag="system"):
     prevent_continuation: bool | UnsetType = UNSET
     prompt_submit_outcome: Json | UnsetType = UNSET
     mcp_server: Json | UnsetType = UNSET
-    """Ours: the text is about this server, which has come, gone or changed what it offers."""
+    """Parley only: the MCP server that the text is about."""
     tag: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET

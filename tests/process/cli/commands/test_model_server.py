@@ -76,10 +76,10 @@ def test_a_port_that_is_taken_is_told(run: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--script", "none.toml"], "the script none.toml cannot be read"),
-        (["--script", "notes.txt"], "the script notes.txt is wrong"),
-        (["--replay", "notes.txt"], "notes.txt is no tape"),
-        (["--fault", "earthquake"], "there is no fault 'earthquake'"),
+        (["--script", "none.toml"], "cannot read script none.toml"),
+        (["--script", "notes.txt"], "invalid script notes.txt"),
+        (["--replay", "notes.txt"], "notes.txt is not a recording"),
+        (["--fault", "earthquake"], "unknown fault 'earthquake'"),
         (["--port", "x"], "option '--port' cannot be 'x'"),
         (["--port", "70000"], "option '--port' cannot be '70000'"),
         (["--port"], "option '--port' needs a value"),

@@ -66,4 +66,4 @@ def test_an_address_that_is_none_is_one_sentence(run: Any) -> None:
     done = run("models", OPENAI_BASE_URL="gate.test")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: OPENAI_BASE_URL must be an address that begins with http:// or https://\n"
+    assert done.stderr == "Error: OPENAI_BASE_URL must be a URL that starts with http:// or https://\n"

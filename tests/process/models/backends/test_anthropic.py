@@ -352,7 +352,7 @@ def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
             there = {"location": f"{elsewhere.url}/v1/messages"}
             return await failed(whole(307, b"", there)), elsewhere.heard
 
-    assert run(ask()) == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+    assert run(ask()) == (flaw("the API answered with a redirect, and redirects are not followed", status=307), [])
 
 
 def test_a_refused_connection_may_be_tried_again() -> None:
@@ -448,7 +448,7 @@ def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
 def test_half_an_event_at_the_end_is_an_error_behind_the_whole_ones() -> None:
     assert run(until_it_fails(until_close(sse(START) + b'data: {"type":"message_st'))) == (
         events(START),
-        flaw("the model sent an event that cannot be read: Input data was truncated", retryable=True),
+        flaw("the model sent an invalid event: Input data was truncated", retryable=True),
     )
 
 
@@ -461,7 +461,7 @@ def test_an_error_event_is_an_error_behind_the_events_before_it() -> None:
 
 def test_an_error_event_without_details_is_an_error_too() -> None:
     assert run(failed(stream(sse(b'{"type":"error"}')))) == flaw(
-        "the stream broke off", kind="api_error", retryable=True
+        "the model's stream ended early", kind="api_error", retryable=True
     )
 
 
@@ -487,7 +487,7 @@ def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, deadlin
 @pytest.mark.parametrize("key", ["sk-ant\nx: y", "sk-änt", "sk\x00"])
 def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: str) -> None:
     assert run(failed(stream(sse(*ANSWER)), auth=("x-api-key", key))) == flaw(
-        "the request cannot be sent: a header has a value that no header may have"
+        "cannot send the request: a header has an invalid value"
     )
 
 
@@ -547,7 +547,7 @@ def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name
     first, second, third = run(ask())
     expected = {**first, **changed}
     assert second == third == {key: value for key, value in expected.items() if value or key == "anthropic-beta"}
-    assert warnings == [f"warning: the model's server does not take {name!r} ({words}); it is left out from now on"]
+    assert warnings == [f"warning: the model's server rejected the field {name!r} ({words}); it is no longer sent"]
 
 
 def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:

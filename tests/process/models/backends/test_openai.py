@@ -109,7 +109,7 @@ def test_a_field_that_the_server_does_not_know_is_left_out_from_then_on(words: s
     assert field in first
     assert second == third == {name: value for name, value in first.items() if name != field}
     assert warnings == [
-        f"warning: the model's server does not take {field!r} ({words}); it is left out from now on",
+        f"warning: the model's server rejected the field {field!r} ({words}); it is no longer sent",
     ]
 
 
@@ -164,7 +164,7 @@ def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
         async with loopback() as elsewhere, talking(whole(307, b"", {"location": elsewhere.url})) as (_, model):
             return await refusal(model, HELLO), elsewhere.heard
 
-    assert run(ask()) == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+    assert run(ask()) == (flaw("the API answered with a redirect, and redirects are not followed", status=307), [])
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path: Path)
     room = visit(tmp_path, script, saying("go"), agents=given)
     assert next(room.told("result"))["result"] == "Done."
     assert "the MCP server 'gone' is not there" in transcript(tmp_path)
-    assert ["cannot be used" in room.complaints[0], "is not there (failed)" in room.complaints[1]] == [True, True]
+    assert ["invalid MCP server" in room.complaints[0], "is not there (failed)" in room.complaints[1]] == [True, True]
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])

@@ -345,7 +345,7 @@ def test_an_answer_that_has_a_key_twice_is_refused_and_denies_the_call(tmp_path:
     room = talk(tmp_path, script(TOUCH), host)
 
     assert not (tmp_path / "made").exists()
-    assert "is there twice" in results(room)[0]["content"]
+    assert "duplicate key" in results(room)[0]["content"]
     assert any("is there twice" in complaint for complaint in room.complaints)
 
 

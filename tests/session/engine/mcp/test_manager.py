@@ -305,7 +305,7 @@ def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_pa
     room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     built, stalled, added = results(room)
     assert built == [{"type": "text", "text": "built"}]
-    assert stalled == "MCP server 'workshop': tools/call got no answer and no sign of progress for 1 s"
+    assert stalled == "MCP server 'workshop': tools/call got no response and no progress for 1 s"
     assert added == [{"type": "text", "text": "2"}]
     assert [line["tool_use_id"] for line in room.told("tool_progress")] != []
 
@@ -372,4 +372,4 @@ def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -
     room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
 
     assert list(states(room).values()) == ["failed"]
-    assert "its name has characters in it that are not seen: 'git\\u200bhub'" in room.complaints[0]
+    assert "the name contains invisible characters: 'git\\u200bhub'" in room.complaints[0]

@@ -322,11 +322,11 @@ def test_a_stream_without_any_sign_of_the_end_was_cut_off() -> None:
     [
         ({"error": {"message": "Overloaded", "type": "server_error"}}, "Overloaded"),
         ({"error": "boom"}, "boom"),
-        (b"<html>", "the model sent an event that cannot be read"),
-        (b"[1]", "the model sent an event that is no object"),
-        ({"choices": [3]}, "the model sent an event of a strange shape"),
-        ({"choices": [{"delta": {"tool_calls": [7]}}]}, "the model sent an event of a strange shape"),
-        ({"choices": [{"delta": {"content": [7]}}]}, "the model sent an event of a strange shape"),
+        (b"<html>", "the model sent an invalid event"),
+        (b"[1]", "the model sent an event that is not a JSON object"),
+        ({"choices": [3]}, "the model sent an invalid event"),
+        ({"choices": [{"delta": {"tool_calls": [7]}}]}, "the model sent an invalid event"),
+        ({"choices": [{"delta": {"content": [7]}}]}, "the model sent an invalid event"),
     ],
 )
 def test_what_is_no_chunk_is_an_error_that_may_be_tried_again(chunk: Json | bytes, message: str) -> None:
