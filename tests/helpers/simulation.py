@@ -129,9 +129,8 @@ class Stage:
         usual = {"permission_prompt_tool": "stdio", "no_session_persistence": True, "include_partial_messages": True}
         chosen = self._options = CliOptions(model="offline", **{**usual, **options})
         setup = Composer(chosen, environment, str(folder), self.stamp).make_config(self.complaints.append)
-        self._setup = msgspec.structs.replace(
-            setup, open_model=lambda choice: self.model, tools=ToolRegistry(["Work"], lambda name: self.work)
-        )
+        setup = setup.with_model_opener(lambda choice: self.model)
+        self._setup = msgspec.structs.replace(setup, tools=ToolRegistry(["Work"], lambda name: self.work))
 
     def __enter__(self) -> Self:
         return self

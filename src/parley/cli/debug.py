@@ -99,9 +99,10 @@ def attach(setup: SessionConfig, debug: DebugLog) -> SessionConfig:
         setup.warn(text)
 
     def open_model(choice: ModelRef) -> Model:
-        return LoggedModel(setup.open_model(choice), choice.display_name, debug, setup.clock.monotonic)
+        return LoggedModel(setup.model.open(choice), choice.display_name, debug, setup.clock.monotonic)
 
-    return msgspec.structs.replace(setup, warn=complain, open_model=open_model, log=LoggedLog(setup.log, debug))
+    logged = setup.with_model_opener(open_model).with_log(LoggedLog(setup.storage.log, debug))
+    return msgspec.structs.replace(logged, warn=complain)
 
 
 class LoggedModel:

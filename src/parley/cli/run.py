@@ -112,7 +112,7 @@ def attach_debug(options: CliOptions, setup: SessionConfig, stamp: Clock) -> tup
         folder = LaunchContext(options, dict(os.environ), setup.cwd, stamp).config / "debug"
         debug = open_debug_log(options, folder, setup.session_id, stamp, warn)
     except UsageError:
-        setup.log.close()
+        setup.storage.log.close()
         raise
     return attach(setup, debug), debug
 

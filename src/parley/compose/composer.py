@@ -17,13 +17,24 @@ from parley.compose.registry import get_profile, include_partial_messages
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock
 from parley.engine.models.thinking import ThinkingOptions
-from parley.engine.session.config import SessionConfig
+from parley.engine.session.config import (
+    AgentConfig,
+    ClientConfig,
+    ExtensionConfig,
+    ModelConfig,
+    PermissionConfig,
+    SessionConfig,
+    StorageConfig,
+)
 from parley.errors import UsageError
+from parley.models.prices import Prices
 from parley.protocol.options import ROWS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import OutputStyle
 from parley.settings.client_profile import takes_rate_limits
 from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy
+from parley.stores.base import Log
+from parley.tools.base import Context
 from parley.tools.registry import ToolRegistry
 
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
@@ -44,9 +55,8 @@ class Composer:
 
     def make_config(self, warn: Callable[[str], None]) -> SessionConfig:
         """Everything a session needs. Raises UsageError or SessionError."""
-        launch, models, sessions, extensions = self.launch, self.models, self.stores, self.plugins
+        launch, models, sessions = self.launch, self.models, self.stores
         options, environment = launch.options, launch.environment
-        wanted = get_profile(options)
         launch.warn = warn
         for warning in warn_unsupported(options):
             warn(warning)
@@ -70,76 +80,113 @@ class Composer:
         return SessionConfig(
             session_id=session_id,
             cwd=launch.cwd,
-            log=log,
-            sync=sync_policy(options.fsync, environment, launch.settings.merged.get("fsync")),
-            open_model=models.open,
-            model_name=models.name(),
-            get_model_info=models.get_model_info,
-            fallback_models=models.fallbacks(),
-            small_model=models.small_name(),
+            model=self._model_config(prices),
+            storage=self._storage_config(session_id, log),
+            permissions=self._permission_config(session_id, begins_in),
+            client=self._client_config(),
+            agents=self._agent_config(context),
+            extensions=self._extension_config(context, style),
             instructions=make_instructions(launch, session_id, style, context, make_keeper),
             tools=self.tools(),
-            client_tools=tools.client_tools(launch),
             tool_context=context,
             task_output=task_output_directory(launch, session_id),
-            policy=permissions.make_policy(launch, session_id),
-            asks_host=permissions.asks_host(launch),
-            prompt_tool=permissions.prompt_tool(launch),
-            guarded=options.guard,
-            permission_mode=begins_in,
-            mode_is_explicit=options.skip_permissions or options.permission_mode is not None,
-            may_bypass=permissions.may_bypass(launch, begins_in),
-            include_partial_messages=include_partial_messages(options),
-            replay_user_messages=options.replay_user_messages,
-            extension_fields=options.extension_fields,
-            prompt_separator=wanted.prompt_separator,
-            merge_prompts=wanted.merge_prompts,
-            hook_events=options.include_hook_events or wanted.hook_events,
-            include_tool_schemas=wanted.include_tool_schemas,
-            prompt_suggestions=options.prompt_suggestions is not None and options.prompt_suggestions not in OFF,
-            make_callback_hooks=tools.callback_hooks,
-            make_command_hooks=lambda layers: tools.command_hooks(launch, layers, context),
-            mirror_log=lambda log, told: sessions.mirror_log(session_id, log, told),
-            mirror_agent_log=lambda agent_id, meta, log, told: sessions.mirror_agent_log(
-                session_id, agent_id, meta, log, told
-            ),
-            transcript_path=lambda: sessions.transcript_path(session_id),
-            agents=extensions.agents,
-            agent=options.agent or (None if options.safe_mode else launch.settings.merged.get("agent")),
-            model_is_explicit=options.model is not None,
-            subagent_model=environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
-            load_agent_memory=lambda scope, name: extensions.load_agent_memory(scope, name, context.hides),
-            forwards_subagent_text=options.forward_subagent_text,
-            open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
-            list_agents=lambda: sessions.agents(session_id),
-            agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),
-            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(context),
-            start_source=sessions.open_request().begins_as,
-            title=" ".join((options.name or "").split()) or None,
-            thinking=self._thinking(),
-            effort=options.effort
-            or environment.get("CLAUDE_CODE_EFFORT_LEVEL")
-            or launch.settings.merged.get("effortLevel"),
-            mcp=server_sources(launch, context, extensions.plugins),
             settings=launch.settings,
-            output_style=style.name,
-            list_styles=launch.settings.styles,
-            list_plugins=extensions.list_plugins,
-            load_templates=None if options.disable_slash_commands else extensions.load_templates,
-            betas=options.betas or (),
             limits=bounds,
             compaction=limits.compaction_policy(launch),
             open_memory=make_keeper,
             output_schema=schema,
-            may_rewind=is_truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
-            state_events=state_events(environment),
-            send_rate_limits=takes_rate_limits(environment),
-            api_key_source=credentials.find_source(launch.credentials()),
-            prices=prices,
             clock=launch.clock,
             random=random,
             observer=watching,
             warn=warn,
+        )
+
+    def _model_config(self, prices: Prices) -> ModelConfig:
+        launch, models, options = self.launch, self.models, self.launch.options
+        return ModelConfig(
+            open=models.open,
+            name=models.name(),
+            is_explicit=options.model is not None,
+            get_info=models.get_model_info,
+            fallbacks=models.fallbacks(),
+            small=models.small_name(),
+            thinking=self._thinking(),
+            effort=options.effort
+            or launch.environment.get("CLAUDE_CODE_EFFORT_LEVEL")
+            or launch.settings.merged.get("effortLevel"),
+            betas=options.betas or (),
+            prices=prices,
+            api_key_source=credentials.find_source(launch.credentials()),
+        )
+
+    def _storage_config(self, session_id: str, log: Log) -> StorageConfig:
+        launch, sessions, options = self.launch, self.stores, self.launch.options
+        return StorageConfig(
+            log=log,
+            sync=sync_policy(options.fsync, launch.environment, launch.settings.merged.get("fsync")),
+            start_source=sessions.open_request().begins_as,
+            title=" ".join((options.name or "").split()) or None,
+            transcript_path=lambda: sessions.transcript_path(session_id),
+            mirror_log=lambda log, send: sessions.mirror_log(session_id, log, send),
+            mirror_agent_log=lambda agent_id, meta, log, send: sessions.mirror_agent_log(
+                session_id, agent_id, meta, log, send
+            ),
+            open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
+            list_agents=lambda: sessions.agents(session_id),
+            agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),
+        )
+
+    def _permission_config(self, session_id: str, mode: str) -> PermissionConfig:
+        launch, options = self.launch, self.launch.options
+        return PermissionConfig(
+            policy=permissions.make_policy(launch, session_id),
+            mode=mode,
+            mode_is_explicit=options.skip_permissions or options.permission_mode is not None,
+            may_bypass=permissions.may_bypass(launch, mode),
+            asks_host=permissions.asks_host(launch),
+            prompt_tool=permissions.prompt_tool(launch),
+            guarded=options.guard,
+        )
+
+    def _client_config(self) -> ClientConfig:
+        options, environment = self.launch.options, self.launch.environment
+        profile = get_profile(options)
+        return ClientConfig(
+            include_partial_messages=include_partial_messages(options),
+            replay_user_messages=options.replay_user_messages,
+            prompt_suggestions=options.prompt_suggestions is not None and options.prompt_suggestions not in OFF,
+            include_tool_schemas=profile.include_tool_schemas,
+            extension_fields=options.extension_fields,
+            prompt_separator=profile.prompt_separator,
+            merge_prompts=profile.merge_prompts,
+            hook_events=options.include_hook_events or profile.hook_events,
+            forwards_subagent_text=options.forward_subagent_text,
+            send_rate_limits=takes_rate_limits(environment),
+            state_events=state_events(environment),
+            may_rewind=is_truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
+            tools=tools.client_tools(self.launch),
+        )
+
+    def _agent_config(self, context: Context) -> AgentConfig:
+        launch, plugins, options = self.launch, self.plugins, self.launch.options
+        return AgentConfig(
+            registry=plugins.agents,
+            main=options.agent or (None if options.safe_mode else launch.settings.merged.get("agent")),
+            subagent_model=launch.environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
+            load_memory=lambda scope, name: plugins.load_agent_memory(scope, name, context.hides),
+            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(context),
+        )
+
+    def _extension_config(self, context: Context, style: OutputStyle) -> ExtensionConfig:
+        launch, plugins = self.launch, self.plugins
+        return ExtensionConfig(
+            mcp=server_sources(launch, context, plugins.plugins),
+            make_callback_hooks=tools.callback_hooks,
+            make_command_hooks=lambda layers: tools.command_hooks(launch, layers, context),
+            list_plugins=plugins.list_plugins,
+            load_templates=None if launch.options.disable_slash_commands else plugins.load_templates,
+            output_style=style.name,
+            list_styles=launch.settings.styles,
         )
 
     def tools(self) -> ToolRegistry:

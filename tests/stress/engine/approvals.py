@@ -106,7 +106,7 @@ class Court(Stage):
         self.kinds: Counter[str] = Counter()
         model = Eager(dice)
         shelf = ToolRegistry(["Act", "Look"], lambda name: (Look if name == "Look" else Act)(self.ran, dice))
-        self._setup = msgspec.structs.replace(self._setup, open_model=lambda choice: model, tools=shelf)
+        self._setup = msgspec.structs.replace(self._setup.with_model_opener(lambda choice: model), tools=shelf)
 
     def questions(self) -> dict[str, Json]:
         asked = (line for line in self.lines if line["type"] == "control_request")
@@ -282,7 +282,7 @@ def approved(court: Court, request_id: str) -> str | None:
 
 
 def records(court: Court) -> list[Json]:
-    return [entry.message for entry in court.session.config.log.entries() if entry.kind == "permission"]
+    return [entry.message for entry in court.session.config.storage.log.entries() if entry.kind == "permission"]
 
 
 def what_runs_was_approved(court: Court) -> Iterator[str]:

@@ -128,10 +128,8 @@ class Job:
         composer = Composer(CliOptions(model="offline", **mode, **again), environment, str(self._folder), Clock())
         setup = composer.make_config(lambda complaint: None)
         setup = msgspec.structs.replace(
-            setup,
-            open_model=lambda choice: self.worker,
+            setup.with_model_opener(lambda choice: self.worker).with_log(Mortal(setup.storage.log, records)),
             tools=ToolRegistry(list(self._tools), self._tools.__getitem__),
-            log=Mortal(setup.log, records),
         )
         host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
@@ -148,8 +146,8 @@ class Job:
         finally:
             engine.close()
             await listening
-            setup.log.close()
-            if any(setup.log.entries()):
+            setup.storage.log.close()
+            if any(setup.storage.log.entries()):
                 self._session_id = session.id
         return True
 

@@ -117,7 +117,7 @@ class Job:
         composer = Composer(options, environment, str(self._folder))
         try:
             setup = composer.make_config(self.complaints.append)
-            setup = msgspec.structs.replace(setup, open_model=lambda choice: self.worker, tools=self._tools)
+            setup = msgspec.structs.replace(setup.with_model_opener(lambda choice: self.worker), tools=self._tools)
             host, engine = create_pair()
             pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
             session = Session(setup, pump)
@@ -134,7 +134,7 @@ class Job:
         await running
         engine.close()
         await listening
-        setup.log.close()
+        setup.storage.log.close()
         self._check(composer, session.id)
         return True
 

@@ -47,7 +47,7 @@ class MainAgent:
         """Become the agent, if it is known by now."""
         if self._kind is not None:
             return
-        agents = self._session.config.agents
+        agents = self._session.config.agents.registry
         kind = agents.find(self._name)
         if kind is None:
             known = ", ".join(agents.names())
@@ -63,7 +63,7 @@ class MainAgent:
     def _set_prompt(self, kind: AgentDefinition) -> None:
         conversation, config = self._session.conversation, self._session.config
         reminder = kind.criticalSystemReminder_EXPERIMENTAL
-        memory = config.load_agent_memory(kind.memory, self._name) if isinstance(kind.memory, str) else ""
+        memory = config.agents.load_memory(kind.memory, self._name) if isinstance(kind.memory, str) else ""
         parts = [kind.prompt, memory, reminder if isinstance(reminder, str) else ""]
         role = "\n\n".join(part for part in parts if part)
         conversation.instructions = msgspec.structs.replace(conversation.instructions, role=role)
@@ -85,7 +85,7 @@ class MainAgent:
         if not keeps("Skill"):
             session.commands.disable_for_model()
         if allowed := allowed_agents(wanted or []):
-            session.config.agents.restrict(allowed)
+            session.config.agents.registry.restrict(allowed)
         hooks = agent_hooks(session, self._name, kind, {})
         if hooks is not None and session.config.settings is not None:
             session.hooks.main_agent_hooks = (hooks,)
@@ -99,7 +99,7 @@ class MainAgent:
 
         session = self._session
         conversation, config = session.conversation, session.config
-        if isinstance(kind.model, str) and not config.model_is_explicit:
+        if isinstance(kind.model, str) and not config.model.is_explicit:
             choice = choose_model(kind.model, conversation.model)
             try:
                 if choice != conversation.model:
@@ -107,12 +107,12 @@ class MainAgent:
             except NotPossible as exc:
                 self.error = f"The model of the agent {self._name!r} cannot be had: {exc}"
         mode = kind.permissionMode
-        if isinstance(mode, str) and not config.mode_is_explicit and session.journal.grants.mode is None:
+        if isinstance(mode, str) and not config.permissions.mode_is_explicit and session.journal.grants.mode is None:
             if mode in MODES and (mode != "bypassPermissions" or session.may_bypass()):
                 session.permission_mode.current = mode
             else:
                 config.warn(f"agent {self._name!r}: permissionMode {mode!r} is not possible here")
-        if isinstance(kind.effort, str) and config.effort is None:
+        if isinstance(kind.effort, str) and config.model.effort is None:
             conversation.effort = kind.effort
         if isinstance(kind.maxTurns, int) and conversation.limits.max_turns is None:
             conversation.limits = msgspec.structs.replace(conversation.limits, max_turns=kind.maxTurns)

@@ -60,7 +60,7 @@ class AgentResources:
         from parley.mcp.naming import clash_reason, find_clash
 
         session = self._session
-        supply, inherited = session.config.mcp, tools.external
+        supply, inherited = session.config.extensions.mcp, tools.external
         specs = server_specs(session, self._name, self._kind)
         if supply is None or not specs:
             return []
@@ -112,9 +112,9 @@ def server_specs(session: Session, name: str, kind: AgentDefinition) -> Sequence
     for entry in server_entries(kind):
         if isinstance(entry, dict):
             own |= entry
-    if not own or session.config.mcp is None:
+    if not own or session.config.extensions.mcp is None:
         return ()
-    found = session.config.mcp.parse_agent(own, f"agent {name!r}")
+    found = session.config.extensions.mcp.parse_agent(own, f"agent {name!r}")
     for error in found.problems:
         session.config.warn(error)
     return [spec for spec in found.specs if not spec.problem]

@@ -14,8 +14,6 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
 from parley.engine.agents.resources import AgentResources, has_resources
@@ -81,7 +79,7 @@ class AgentRun:
         )
         executor.on_call = self._send_progress
         conversation = Conversation(
-            msgspec.structs.replace(setup.config, log=log),
+            setup.config.with_log(log),
             Journal(log, session.clock, Grants(session.id, session.config.cwd)),
             self._forwarder.forward,
             ledger=session.ledger,
@@ -92,13 +90,15 @@ class AgentRun:
             parent_tool_use_id=task.tool_use_id,
         )
         conversation.model = setup.model
-        conversation.transcript_path = session.config.agent_transcript_path(task.id)
+        conversation.transcript_path = session.config.storage.agent_transcript_path(task.id)
         return conversation
 
     def load_history(self) -> None:
         """Know what it said in earlier runs. What those cost is on the session's bill already. Raises SessionError."""
         conversation, config = self.conversation, self._session.config
-        conversation.journal.load(Ledger(config.prices, config.limits.budget, config.clock.monotonic), config.warn)
+        conversation.journal.load(
+            Ledger(config.model.prices, config.limits.budget, config.clock.monotonic), config.warn
+        )
         conversation.close_interrupted_calls()
 
     def make_turn(self, text: str) -> Turn:
@@ -174,7 +174,7 @@ class AgentRun:
             session.config.warn(str(exc))
         if not task.in_background and session.turn is not None and task.turn is not None:
             session.turn.tool_batch.denials += task.turn.tool_batch.denials
-        conversation.config.log.close()
+        conversation.config.storage.log.close()
         task.release()
 
     def _send_progress(self, tool: ToolUse) -> None:

@@ -59,7 +59,7 @@ def build_setup(
         max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else session.limits.max_turns,
         fail_on_denial=False,
     )
-    effort = call.effort or (kind.effort if isinstance(kind.effort, str) else config.effort)
+    effort = call.effort or (kind.effort if isinstance(kind.effort, str) else config.model.effort)
     wished = kind.permissionMode if isinstance(kind.permissionMode, str) else None
     context = config.tool_context.fork()
     if worktree is not None:
@@ -76,12 +76,12 @@ def build_setup(
             tools=registry,
             tool_context=context,
             limits=limits,
-            effort=effort,
+            model=msgspec.structs.replace(config.model, effort=effort),
+            client=msgspec.structs.replace(config.client, include_partial_messages=False),
             compaction=agent_compaction(config.compaction, above.window, kind.autoCompactWindow),
             output_schema=None,
-            include_partial_messages=False,
         ),
-        model=choose_model(call.model or kind.model or session.config.subagent_model, above.model),
+        model=choose_model(call.model or kind.model or session.config.agents.subagent_model, above.model),
         mode=lambda: choose_mode(wished, above.mode(), may_bypass=session.may_bypass()),
     )
 
@@ -94,7 +94,7 @@ def agent_compaction(policy: CompactionPolicy, window: int, requested: Any) -> C
 
 
 def agent_memory(session: Session, call: AgentInput, kind: AgentDefinition) -> str:
-    return session.config.load_agent_memory(kind.memory, call.subagent_type) if isinstance(kind.memory, str) else ""
+    return session.config.agents.load_memory(kind.memory, call.subagent_type) if isinstance(kind.memory, str) else ""
 
 
 def agent_instructions(session: Instructions, kind: AgentDefinition, memory: str = "") -> Instructions:

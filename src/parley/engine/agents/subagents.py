@@ -115,9 +115,9 @@ class Subagents:
         """Let one run. Without a `meta` it goes on where it once ended. Raises ToolError."""
         session = self._session
         depth = 1 if parent is None else parent.depth + 1
-        kind = session.config.agents.find(call.subagent_type)
+        kind = session.config.agents.registry.find(call.subagent_type)
         if kind is None:
-            known = ", ".join(session.config.agents.names())
+            known = ", ".join(session.config.agents.registry.names())
             raise ToolError(f"Agent type '{call.subagent_type}' not found. Available agents: {known}")
         self._check_limits(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
@@ -127,7 +127,7 @@ class Subagents:
         self.worktrees.enter(id, worktree or above.worktree)
         made = build_setup(session, call, kind, parent, worktree)
         try:
-            log = session.config.open_agent_log(id, meta)
+            log = session.config.storage.open_agent_log(id, meta)
         except SessionError as exc:
             self.worktrees.leave_soon(id)
             raise ToolError(str(exc)) from None
@@ -161,7 +161,7 @@ class Subagents:
         try:
             run.load_history()
         except SessionError as exc:
-            run.conversation.config.log.close()
+            run.conversation.config.storage.log.close()
             task.record.close()
             self.worktrees.leave_soon(task.id)
             raise ToolError(f"The agent {task.id} cannot go on: {exc}") from None
@@ -211,14 +211,14 @@ class Subagents:
         mode = session.mode if parent is None else parent.conversation.mode()
         input = {"subagent_type": call.subagent_type, "description": call.description, "prompt": call.prompt}
         request = ToolRequest(tool=AGENT, input=input, cwd=session.config.tool_context.cwd, reads_only=True)
-        if not isinstance(session.config.policy.decide(request, mode), Allow):
+        if not isinstance(session.config.permissions.policy.decide(request, mode), Allow):
             kind = call.subagent_type
             raise ToolError(f"A rule stands against agents of the type {kind!r}: it does not go on by a message.")
 
     def _find_earlier(self, to: str) -> tuple[str, AgentInput]:
         """An agent that another process began. Raises ToolError."""
         try:
-            stored = self._session.config.list_agents()
+            stored = self._session.config.storage.list_agents()
         except SessionError as exc:
             raise ToolError(str(exc)) from None
         for agent in stored:

@@ -47,10 +47,10 @@ class AgentWorktrees:
             raise
 
     async def _create(self, id: str, parent: Context) -> Worktree:
-        if self._session.config.make_worktrees is None:
+        if self._session.config.agents.make_worktrees is None:
             raise ToolError("isolation 'worktree' is not possible in a restricted session: leave it out.")
         if self._worktrees is None:
-            self._worktrees = self._session.config.make_worktrees()
+            self._worktrees = self._session.config.agents.make_worktrees()
         if (leaving := self._leaving.pop(id, None)) is not None:
             await asyncio.wait({leaving})  # it goes on, and has not left yet
         around = parent.worktree
@@ -103,8 +103,8 @@ class AgentWorktrees:
 
     def sweep_soon(self) -> None:
         """Take away what engines left behind that were killed."""
-        if self._session.config.make_worktrees is not None:
-            self._track(asyncio.create_task(self._sweep(self._session.config.make_worktrees())))
+        if self._session.config.agents.make_worktrees is not None:
+            self._track(asyncio.create_task(self._sweep(self._session.config.agents.make_worktrees())))
 
     async def _sweep(self, worktrees: Worktrees) -> bool:
         await worktrees.sweep(self._session.config.cwd)

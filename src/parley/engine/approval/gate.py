@@ -227,10 +227,10 @@ def make_gate(session: Session) -> ApprovalGate:
             record.append_event("grant", granted)
 
     return ApprovalGate(
-        config.policy,
+        config.permissions.policy,
         find_approver(session),
-        prompt_tool=config.prompt_tool,
-        guarded=config.guarded,
+        prompt_tool=config.permissions.prompt_tool,
+        guarded=config.permissions.guarded,
         may_bypass=session.may_bypass,
         set_mode=session.permission_mode.change,
         append_updates=keep,
@@ -245,11 +245,11 @@ def make_gate(session: Session) -> ApprovalGate:
 
 def find_approver(session: Session) -> Approver | None:
     """Who answers permission questions."""
-    if session.config.prompt_tool is not None:
+    if session.config.permissions.prompt_tool is not None:
         from parley.engine.approval.mcp_prompt_tool import PromptTool
 
-        return PromptTool(session.config.prompt_tool, session.servers)
-    return session.host if session.config.asks_host else None
+        return PromptTool(session.config.permissions.prompt_tool, session.servers)
+    return session.host if session.config.permissions.asks_host else None
 
 
 def deny_unclear(text: str) -> Deny:

@@ -75,12 +75,12 @@ class SessionMode:
     def __init__(self, session: Session) -> None:
         self._session = session
         config, grants = session.config, session.journal.grants
-        self.current = config.permission_mode
+        self.current = config.permissions.mode
         self._previous = "default"
         # What a session was in before it was resumed counts again, unless the command line says something else.
-        if grants.mode is not None and not config.mode_is_explicit:
-            closed = () if config.may_bypass else ("bypassPermissions",)
-            self.current = config.permission_mode if grants.mode in closed else grants.mode
+        if grants.mode is not None and not config.permissions.mode_is_explicit:
+            closed = () if config.permissions.may_bypass else ("bypassPermissions",)
+            self.current = config.permissions.mode if grants.mode in closed else grants.mode
             self._previous = "default" if grants.previous_mode in closed else grants.previous_mode
 
     def change(self, mode: str | None) -> None:
@@ -98,7 +98,7 @@ class SessionMode:
     def append(self) -> None:
         """So that a resume finds the mode. It waits for the first turn: a session without one leaves no log."""
         session, grants = self._session, self._session.journal.grants
-        if self.current != (grants.mode or session.config.permission_mode):
+        if self.current != (grants.mode or session.config.permissions.mode):
             try:
                 session.journal.append_event("mode", grants.mode_record(self.current, self._previous))
             except SessionError as exc:

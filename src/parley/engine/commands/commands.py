@@ -56,12 +56,12 @@ class Commands:
 
     @property
     def are_off(self) -> bool:
-        return self._session.config.load_templates is None
+        return self._session.config.extensions.load_templates is None
 
     def templates(self) -> dict[str, PromptTemplate]:
         """By name; read when they are first needed."""
         if self._templates is None:
-            load = self._session.config.load_templates
+            load = self._session.config.extensions.load_templates
             found = [] if load is None else [*load(), *STANDARD]
             self._templates = {}
             for template in found:

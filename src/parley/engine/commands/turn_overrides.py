@@ -33,7 +33,7 @@ class TurnOverrides:
             self._change_model(template)
 
     def _allow(self, template: PromptTemplate) -> None:
-        policy = self._session.config.policy
+        policy = self._session.config.permissions.policy
         found = [
             match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in template.tools) if match is not None
         ]
@@ -69,7 +69,7 @@ class TurnOverrides:
         """The turn is over."""
         if self._granted:
             gone = {"type": "removeRules", "rules": self._granted, "behavior": "allow", "destination": "session"}
-            self._session.config.policy.update([gone])
+            self._session.config.permissions.policy.update([gone])
             self._granted = []
         if self._model_before is not None:
             self._session.conversation.model, self._model_before = self._model_before, None

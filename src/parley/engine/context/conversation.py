@@ -69,11 +69,11 @@ class Conversation:
         """Where hooks find what a subagent said; the session's own is the one of the setup."""
         self.limits = config.limits
         self.clock = config.clock
-        self.include_partial_messages = config.include_partial_messages
-        self.model = resolve(config.model_name)
+        self.include_partial_messages = config.client.include_partial_messages
+        self.model = resolve(config.model.name)
         self.instructions = config.instructions
-        self.thinking = config.thinking
-        self.effort = config.effort
+        self.thinking = config.model.thinking
+        self.effort = config.model.effort
         self._send_to_host = send
         self._models = models
         self.output_schema: OutputSchema | None = None
@@ -97,7 +97,7 @@ class Conversation:
 
     def build_request(self) -> ModelRequest:
         """The next model call. Its beginning is the last one, byte for byte."""
-        known = self.config.get_model_info(self.model)
+        known = self.config.model.get_info(self.model)
         max_tokens = self.limits.max_output_tokens or known.max_output_tokens
         return ModelRequest(
             model=self.model.name if self.model.adapter == "anthropic" else self.model.display_name,
@@ -107,7 +107,7 @@ class Conversation:
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
             effort=self.effort if known.supports_effort else None,
-            betas=self.config.betas,
+            betas=self.config.model.betas,
             task_budget=self.limits.task_budget if known.supports_task_budget else None,
             session_id=self.config.session_id,
             output_schema=self.output_schema.schema
@@ -120,11 +120,11 @@ class Conversation:
     @property
     def window(self) -> int:
         """Tokens."""
-        return self.config.compaction.window or self.config.get_model_info(self.model).context_window
+        return self.config.compaction.window or self.config.model.get_info(self.model).context_window
 
     @property
     def answer_tokens(self) -> int:
-        return self.limits.max_output_tokens or self.config.get_model_info(self.model).max_output_tokens
+        return self.limits.max_output_tokens or self.config.model.get_info(self.model).max_output_tokens
 
     @property
     def compacts_at(self) -> int | None:
@@ -172,7 +172,7 @@ class Conversation:
     @property
     def uses_output_tool(self) -> bool:
         """Whether the model gives an answer that has a form by a call."""
-        return self.output_schema is not None and not self.config.get_model_info(self.model).supports_schemas
+        return self.output_schema is not None and not self.config.model.get_info(self.model).supports_schemas
 
     def tool_names(self) -> list[str]:
         """The tools the model is offered."""
@@ -230,7 +230,11 @@ class Conversation:
 
     def send_rate_limit(self, limits: object) -> None:
         """Tell the state of the quota if it is news, to a client that can bear it."""
-        if isinstance(limits, RateLimitInfo) and limits != self._sent_rate_limit and self.config.send_rate_limits:
+        if (
+            isinstance(limits, RateLimitInfo)
+            and limits != self._sent_rate_limit
+            and self.config.client.send_rate_limits
+        ):
             self._sent_rate_limit = limits
             self.send(RateLimitEvent(rate_limit_info=limits))
 
@@ -243,7 +247,7 @@ class Conversation:
     def append_assistant(self, inner: AssistantContent, **fields: Any) -> None:
         """Raises SessionError."""
         place = self.parent_tool_use_id
-        if self.config.extension_fields:
+        if self.config.client.extension_fields:
             from parley.engine.session import extension_fields
 
             fields |= extension_fields.extension_fields(self)

@@ -44,7 +44,7 @@ class HookDispatcher:
         self._session = session
         self.warn = session.config.warn
         self.new_id = session.clock.new_uuid
-        self._transcript_path = session.config.transcript_path()
+        self._transcript_path = session.config.storage.transcript_path()
         self.tool_hooks = ToolHooks(self)
         self.turn_hooks = TurnHooks(self, session)
         self.callbacks: Sequence[Hook] = ()
@@ -163,7 +163,7 @@ class HookDispatcher:
 
     async def _run(self, hook: Hook, fired: HookInvocation) -> HookRun:
         """One hook, from its first line to its last. Never raises, unless it is cancelled."""
-        is_told = self._session.config.hook_events or (
+        is_told = self._session.config.client.hook_events or (
             fired.event.name in ALWAYS_REPORTED and hook not in self.callbacks
         )
         report = HookReport(self._session, fired, is_sent=is_told)

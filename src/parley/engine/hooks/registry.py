@@ -31,20 +31,20 @@ class HookRegistry:
         host = RecordingHost(
             session.host, session.pending_approvals, session.limits.max_line_bytes, session.config.warn
         )
-        dispatcher.callbacks = session.config.make_callback_hooks(host, hooks)
+        dispatcher.callbacks = session.config.extensions.make_callback_hooks(host, hooks)
         return dispatcher.can_guarantee(hooks)
 
     def set_commands(self, session: Session, merged: MergedSettings) -> None:
         """The commands that the settings have now."""
         wanted = (*merged.hooks, *self.main_agent_hooks) if merged.get("disableAllHooks") is not True else ()
         if wanted or self.dispatcher is not None:
-            self._get_dispatcher(session).commands = session.config.make_command_hooks(wanted)
+            self._get_dispatcher(session).commands = session.config.extensions.make_command_hooks(wanted)
 
     def add_agent(self, session: Session, agent_id: str, hooks: SettingsValue) -> None:
         """The hooks of a subagent, which hear of nobody else."""
         held = session.config.settings
         if held is None or held.merged.get("disableAllHooks") is not True:
-            self._get_dispatcher(session).agent_hooks[agent_id] = session.config.make_command_hooks([hooks])
+            self._get_dispatcher(session).agent_hooks[agent_id] = session.config.extensions.make_command_hooks([hooks])
 
     def remove_agent(self, agent_id: str) -> None:
         if self.dispatcher is not None:

@@ -73,7 +73,7 @@ class TurnHooks:
 
     async def _start(self) -> tuple[str, ...]:
         """The session begins. Callbacks are not asked: a host knows that it has just started us."""
-        source = self._session.config.start_source
+        source = self._session.config.storage.start_source
         details = {"source": source, "model": self._session.conversation.model.display_name}
         verdict = await self._fire("SessionStart", details, among=self._dispatcher.commands)
         return model_contexts(f"SessionStart:{source}", verdict)

@@ -127,7 +127,7 @@ class Summarizer(Compactor):
         return summary.shorten_text(summary.TAGS.sub("", said).strip(), self._max_chars)
 
     def _build_request(self, text: str) -> ModelRequest:
-        choice, known = self._model, self._conversation.config.get_model_info(self._model)
+        choice, known = self._model, self._conversation.config.model.get_info(self._model)
         return ModelRequest(
             model=choice.name if choice.adapter == "anthropic" else choice.display_name,
             system=system_blocks(INSTRUCTIONS),
@@ -144,7 +144,7 @@ class Summarizer(Compactor):
     def _window(self) -> int:
         choice = self._model
         is_own = choice == self._conversation.model or choice.adapter in FAKE_ADAPTERS
-        return self._conversation.window if is_own else self._conversation.config.get_model_info(choice).context_window
+        return self._conversation.window if is_own else self._conversation.config.model.get_info(choice).context_window
 
     @property
     def _max_chars(self) -> int:

@@ -170,7 +170,7 @@ class MemoryWorker:
         )
 
     def _choose_curator(self) -> ModelRef | None:
-        return choose_curator(self.memory.policy, self._session.conversation.model, self._session.config.small_model)
+        return choose_curator(self.memory.policy, self._session.conversation.model, self._session.config.model.small)
 
 
 def choose_curator(policy: MemoryPolicy, own: ModelRef, small: str) -> ModelRef | None:

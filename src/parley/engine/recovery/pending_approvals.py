@@ -131,7 +131,9 @@ class ResumedTurn:
             if call["id"] not in record.decided_calls or call["id"] in record.awaited_calls
         ]
         # Whoever forks a session leaves its questions to the one that goes on.
-        waits = session.config.start_source != "fork" and any(call["id"] in record.questions for call in undecided)
+        waits = session.config.storage.start_source != "fork" and any(
+            call["id"] in record.questions for call in undecided
+        )
         self._calls = [ToolUse(call) for call in undecided] if waits else []
 
     @property
@@ -158,7 +160,7 @@ class ResumedTurn:
         """Tell the lines once more that hand calls to a client: the one it was told to may be gone."""
         if not calls:
             return
-        said = [entry.message for entry in self._session.config.log.entries() if has_call(entry, calls)]
+        said = [entry.message for entry in self._session.config.storage.log.entries() if has_call(entry, calls)]
         for line in said:
             self._session.host.send(convert(line, Assistant))
         self._session.send(AnswerComplete(message_id=str(said[-1]["message"].get("id")) if said else ""))

@@ -1,4 +1,4 @@
-"""What a session is made of before it lives."""
+"""The configuration of a session, in frozen structs: built by compose/, read by the engine."""
 
 from __future__ import annotations
 
@@ -42,138 +42,178 @@ class SessionLimits(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     budget: Budget = Budget()
     task_budget: int | None = None
-    """Tokens for the work of one turn: told to the model where it understands that, and kept anyway."""
+    """Tokens for one turn: sent to models that support it, and enforced in any case."""
     max_retries: int = 8
     max_schema_attempts: int = 5
-    """How often an answer may miss the form that was asked for."""
+    """How often an answer may fail to match the output schema."""
     max_output_tokens: int | None = None
     max_parallel_tools: int = 10
     max_line_bytes: int = LINE_CAP_BYTES
-    """No line is longer; what does not fit is in a file."""
+    """The longest line; longer results go to a file."""
     fail_on_denial: bool = False
-    """Whether a turn with a denied call ends as an error."""
+    """A turn with a denied call ends as an error."""
     allow_background_tasks: bool = True
-    """Whether anything may run in the background."""
     heartbeat_seconds: float | None = INTERVAL_SECONDS
-    """How long a turn may go on without a line before a sign of life is told; None for ever."""
+    """How long a turn may be silent before a heartbeat is sent; None for no heartbeat."""
     background_wait_seconds: float | None = 600.0
-    """How long, after the end of the input, background tasks may keep the process alive; None for ever."""
+    """How long background tasks may keep the process alive after the input has ended; None for no limit."""
 
 
-class SessionConfig(Struct, frozen=True, kw_only=True):
-    """Everything a session needs from outside. Made by compose/."""
+class ModelConfig(Struct, frozen=True, kw_only=True):
+    """Which models a session uses, and how they are called."""
 
-    session_id: str
-    cwd: str
+    open: Callable[[ModelRef], Model]
+    """Raises UsageError or ModelError if there is no such model."""
+    name: str = "default"
+    is_explicit: bool = False
+    """The command line names the model, so an agent's own does not apply."""
+    get_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name)
+    """What is known of a model and its server."""
+    fallbacks: tuple[str, ...] = ()
+    """Models that continue a turn whose own model fails, in this order."""
+    small: str = "haiku"
+    """The model for side queries, if the session's model is on the API."""
+    thinking: ThinkingOptions = ThinkingOptions()
+    effort: str | None = None
+    betas: tuple[str, ...] = ()
+    prices: Prices = msgspec.field(default_factory=Prices)
+    api_key_source: str = "none"
+
+
+class StorageConfig(Struct, frozen=True, kw_only=True):
+    """Where the session and its subagents are stored."""
+
     log: Log
     sync: str = "off"
-    """When the device is waited for: `always`, `turn` or `off`."""
-    open_model: Callable[[ModelRef], Model]
-    """Raises UsageError or ModelError if there is no such model."""
-    model_name: str = "default"
-    get_model_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name)
-    """What is known of a model, and of the server behind it."""
-    fallback_models: tuple[str, ...] = ()
-    """Who goes on with a turn whose own model cannot answer, in this order."""
-    small_model: str = "haiku"
-    """Who is asked beside the conversation, where the session's model is on the API."""
-    instructions: Instructions = Instructions()
-    tools: ToolRegistry
-    tool_context: Context
-    client_tools: Sequence[ClientToolSpec] = ()
-    """The tools that the client runs."""
-    task_output: OutputDirectory
-    """Where the output of background tasks goes."""
+    """When to wait for the device: `always`, `turn` or `off`."""
+    start_source: str = "startup"
+    """How the session started: `startup`, `resume` or `fork`."""
+    title: str | None = None
+    transcript_path: Callable[[], str] = lambda: ""
+    """Where hooks find the transcript; empty if it is not in a file."""
+    mirror_log: Callable[[Log, Callable[[Message], None]], Log] = lambda log, send: log
+    """Wraps the log for a client that stores the transcript itself."""
+    mirror_agent_log: Callable[[str, Json | None, Log, Callable[[Message], None]], Log] = (
+        lambda agent_id, meta, log, send: log
+    )
+    open_agent_log: Callable[[str, Json | None], Log]
+    """Opens the log of a subagent by its id and metadata; None resumes it. Raises SessionError."""
+    list_agents: Callable[[], Sequence[AgentInfo]] = tuple
+    """The subagents whose logs are stored. Raises SessionError."""
+    agent_transcript_path: Callable[[str], str] = lambda agent_id: ""
+
+
+class PermissionConfig(Struct, frozen=True, kw_only=True):
+    """The rules of a session, and who answers when they do not decide."""
+
     policy: Policy
+    mode: str = "default"
+    mode_is_explicit: bool = False
+    """The command line sets the mode, so the mode of a resumed session does not apply."""
+    may_bypass: bool = False
     asks_host: bool = False
-    """Whether permission questions go to the host."""
+    """Permission requests go to the client."""
     prompt_tool: str | None = None
     """The MCP tool that answers them instead."""
     guarded: bool = False
-    """Whether the host is asked about every call, whatever rules and mode say."""
-    permission_mode: str = "default"
-    mode_is_explicit: bool = False
-    """Whether the command line says the mode, so that a resumed session's own does not count."""
-    may_bypass: bool = False
-    may_rewind: bool = False
-    """Whether the host may ask for files to be rewound. Checkpoints are kept anyway."""
+    """The client is asked about every call, whatever rules and mode say."""
+
+
+class ClientConfig(Struct, frozen=True, kw_only=True):
+    """What the client wants to receive, and what it may do."""
+
     include_partial_messages: bool = False
     replay_user_messages: bool = False
     prompt_suggestions: bool = False
-    """Whether the host wants to hear what might be said next."""
+    """Send suggestions for the next prompt."""
     include_tool_schemas: bool = False
-    """Whether the first line of a turn has the tools with their schemas, and not only their names."""
+    """`system/init` lists the tools with their schemas."""
     extension_fields: bool = False
-    """Whether assistant lines say how the model thinks, and what it has to do."""
+    """Assistant messages carry the fields that the editor extension shows."""
     prompt_separator: str = "\n"
-    """What stands between prompts that go into the conversation together."""
+    """Joins prompts that enter the conversation together."""
     merge_prompts: bool = True
-    """Whether prompts that waited for the end of a turn make up the next one together; else each is one."""
+    """Prompts that arrived during a turn make up the next one together; otherwise each has its own turn."""
     hook_events: bool = False
-    """Whether the host is told of every run of a hook."""
-    make_callback_hooks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
-    make_command_hooks: Callable[[Sequence[SettingsValue]], Sequence[Hook]] = lambda layers: ()
-    """The hooks of a host's registration, and of the layers of settings."""
-    mirror_log: Callable[[Log, Callable[[Message], None]], Log] = lambda log, told: log
-    """The log for a client that wants to hear of its lines."""
-    mirror_agent_log: Callable[[str, Json | None, Log, Callable[[Message], None]], Log] = (
-        lambda agent_id, meta, log, told: log
-    )
-    """The same for the log of a subagent."""
-    transcript_path: Callable[[], str] = lambda: ""
-    """Where hooks find the transcript; empty if nowhere."""
-    agents: AgentRegistry = msgspec.field(default_factory=AgentRegistry)
-    """The kinds of subagents there are."""
-    agent: str | None = None
-    """The kind that the session itself runs as, if it does."""
-    model_is_explicit: bool = False
-    """Whether the command line says the model, so that an agent's own does not count."""
-    subagent_model: str | None = None
-    """The model of subagents whose kind names none; else it is their caller's."""
-    load_agent_memory: Callable[[str, str], str] = lambda scope, name: ""
-    """What an agent is told of the memory that it keeps, by scope and name."""
+    """Send an event for every run of a hook."""
     forwards_subagent_text: bool = False
-    """Whether the host wants to hear what subagents say."""
-    open_agent_log: Callable[[str, Json | None], Log]
-    """The log of a subagent, by its id and what is to be known of it; None if it goes on. Raises SessionError."""
-    list_agents: Callable[[], Sequence[AgentInfo]] = tuple
-    """The subagents whose logs are kept. Raises SessionError."""
-    agent_transcript_path: Callable[[str], str] = lambda agent_id: ""
+    """Send the text of subagents."""
+    send_rate_limits: bool = True
+    """The client understands rate limit events."""
+    state_events: str | None = None
+    """Who reads session_state_changed: `sdk`, `everybody`, or None."""
+    may_rewind: bool = False
+    """The client may rewind files. Checkpoints are stored in any case."""
+    tools: Sequence[ClientToolSpec] = ()
+    """Tools that the client runs."""
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True):
+    """The agents of a session."""
+
+    registry: AgentRegistry = msgspec.field(default_factory=AgentRegistry)
+    main: str | None = None
+    """The agent type that the session itself runs as."""
+    subagent_model: str | None = None
+    """The model of subagents whose type names none; by default their caller's."""
+    load_memory: Callable[[str, str], str] = lambda scope, name: ""
+    """The text about an agent's own memory, by scope and name."""
     make_worktrees: Callable[[], Worktrees] | None = None
-    """Who makes checkouts for agents that work apart; None where there may be none."""
-    start_source: str = "startup"
-    """How the session came about: `startup`, `resume` or `fork`."""
-    title: str | None = None
-    """What the session is to be called."""
-    thinking: ThinkingOptions = ThinkingOptions()
-    effort: str | None = None
+    """Creates checkouts for agents with `isolation: worktree`; None if they are not allowed."""
+
+
+class ExtensionConfig(Struct, frozen=True, kw_only=True):
+    """What users add: MCP servers, hooks, plugins, commands, skills, output styles."""
+
     mcp: ServerSources | None = None
-    """The MCP servers there are, and how more are had."""
-    settings: SettingsAccess | None = None
-    """What is set, and how the host changes it."""
+    make_callback_hooks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
+    """The hooks that a client registers."""
+    make_command_hooks: Callable[[Sequence[SettingsValue]], Sequence[Hook]] = lambda layers: ()
+    """The hooks in settings."""
+    list_plugins: Callable[[bool], tuple[list[Json], list[Json]]] = lambda reload: ([], [])
+    """The plugins, and the errors of others; True reads them again."""
+    load_templates: Callable[[], Sequence[PromptTemplate]] | None = tuple
+    """Reads the commands and skills; None if they are disabled."""
     output_style: str = "default"
     list_styles: Callable[[], list[str]] = lambda: [DEFAULT_STYLE]
-    """The names of the output styles there are, read anew each time."""
-    list_plugins: Callable[[bool], tuple[list[Json], list[Json]]] = lambda again: ([], [])
-    """The plugins there are, and what is wrong with others; True reads them again."""
-    load_templates: Callable[[], Sequence[PromptTemplate]] | None = tuple
-    """The commands and skills there are, read anew each time; None where none are wanted."""
-    betas: tuple[str, ...] = ()
+    """Reads the names of the output styles."""
+
+
+class SessionConfig(Struct, frozen=True, kw_only=True):
+    """Everything a session needs from outside. Built by compose/."""
+
+    session_id: str
+    cwd: str
+    model: ModelConfig
+    storage: StorageConfig
+    permissions: PermissionConfig
+    client: ClientConfig = ClientConfig()
+    agents: AgentConfig = msgspec.field(default_factory=AgentConfig)
+    extensions: ExtensionConfig = ExtensionConfig()
+    instructions: Instructions = Instructions()
+    tools: ToolRegistry
+    tool_context: Context
+    task_output: OutputDirectory
+    """Where background tasks write their output."""
+    settings: SettingsAccess | None = None
+    """The settings, and how the client changes them."""
     limits: SessionLimits = SessionLimits()
     compaction: CompactionPolicy = CompactionPolicy()
     open_memory: Callable[[], SessionMemory] | None = None
-    """The memory of the session, opened when it is first needed; None where there is none."""
+    """Opens the long-term memory when it is first needed; None if the session has none."""
     output_schema: OutputSchema | None = None
-    """What an answer must look like."""
-    send_rate_limits: bool = True
-    """Whether the client can bear a line about its quota."""
-    state_events: str | None = None
-    """Who reads session_state_changed: `sdk`, `everybody`, or None for nobody."""
-    api_key_source: str = "none"
-    prices: Prices = msgspec.field(default_factory=Prices)
+    """The schema of structured output."""
     clock: Clock = Clock()
     random: Callable[[], float] = lambda: 0.5
     observer: Observer = NULL_OBSERVER
-    """Who hears when work begins and ends."""
+    """Is notified when work starts and ends."""
     warn: Callable[[str], None] = lambda text: None
-    """Where a complaint goes that has no place on the wire: stderr."""
+    """Writes a warning to stderr."""
+
+    def with_log(self, log: Log) -> SessionConfig:
+        """The same session with another log."""
+        return msgspec.structs.replace(self, storage=msgspec.structs.replace(self.storage, log=log))
+
+    def with_model_opener(self, open: Callable[[ModelRef], Model]) -> SessionConfig:
+        """The same session with other models."""
+        return msgspec.structs.replace(self, model=msgspec.structs.replace(self.model, open=open))

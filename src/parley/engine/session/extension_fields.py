@@ -25,7 +25,7 @@ def extension_fields(conversation: Conversation) -> dict[str, Any]:
 
 def thinking_field(conversation: Conversation) -> Json:
     options, choice = conversation.thinking, conversation.model
-    never = choice.adapter not in FAKE_ADAPTERS and conversation.config.get_model_info(choice).thinking == "never"
+    never = choice.adapter not in FAKE_ADAPTERS and conversation.config.model.get_info(choice).thinking == "never"
     disabled = never or options.mode == "disabled" or options.budget_tokens == 0
     # Nothing triggers thought by its words here, so there is nothing to name.
     return {

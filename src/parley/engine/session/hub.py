@@ -27,13 +27,16 @@ class Hub:
         if config.session_id in self._sessions:
             raise SessionError(f"session {config.session_id} is open already")
 
+        storage = config.storage
+
         def agent_log(agent_id: str, meta: Json | None) -> Log:
-            return config.mirror_agent_log(agent_id, meta, config.open_agent_log(agent_id, meta), host.send)
+            return storage.mirror_agent_log(agent_id, meta, storage.open_agent_log(agent_id, meta), host.send)
 
         mirrored = msgspec.structs.replace(
-            config, log=config.mirror_log(config.log, host.send), open_agent_log=agent_log
+            storage, log=storage.mirror_log(storage.log, host.send), open_agent_log=agent_log
         )
-        session = self._sessions[config.session_id] = Session(mirrored, host)
+        config = msgspec.structs.replace(config, storage=mirrored)
+        session = self._sessions[config.session_id] = Session(config, host)
         return session
 
     def find(self, session_id: str) -> Session | None:
@@ -43,7 +46,7 @@ class Hub:
         """Let a session go; its turns are over by now."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.config.log.close()
+            session.config.storage.log.close()
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))

@@ -22,7 +22,7 @@ CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifec
 
 def init_message(session: Session) -> Init:
     """The facts of a session, for the start of a turn."""
-    plugins, plugin_errors = session.config.list_plugins(False)
+    plugins, plugin_errors = session.config.extensions.list_plugins(False)
     return Init(
         cwd=session.config.cwd,
         tools=list_tools(session),
@@ -30,15 +30,15 @@ def init_message(session: Session) -> Init:
         model=session.conversation.model.display_name,
         permissionMode=session.mode,
         slash_commands=[command["name"] for command in session.commands.list_commands()],
-        apiKeySource=session.config.api_key_source,
+        apiKeySource=session.config.model.api_key_source,
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
-        output_style=session.config.output_style,
-        agents=session.config.agents.names(),
+        output_style=session.config.extensions.output_style,
+        agents=session.config.agents.registry.names(),
         skills=[recipe.name for recipe in session.commands.skills()],
         plugins=plugins,
         plugin_errors=plugin_errors or UNSET,
-        betas=list(session.config.betas) or UNSET,
+        betas=list(session.config.model.betas) or UNSET,
         capabilities=CAPABILITIES,
         analytics_disabled=True,
         product_feedback_disabled=True,
@@ -53,7 +53,7 @@ def init_message(session: Session) -> Init:
 def list_tools(session: Session) -> list[Any]:
     """The names of the tools; with their schemas where the host wants those."""
     names = session.conversation.tool_names()
-    if not session.config.include_tool_schemas:
+    if not session.config.client.include_tool_schemas:
         return list(names)
     # The model knows some by another name than the one they are listed under.
     return [{**tool_schema(session.config.tools[name]), "name": name} for name in names]

@@ -43,7 +43,7 @@ class PromptIntake:
         content = as_json(message.message.content)
         known = session.journal.known_uuids
         if named and uuid in known:
-            if session.config.replay_user_messages:
+            if session.config.client.replay_user_messages:
                 self._echo_one(Prompt(content=content, uuid=uuid, has_client_uuid=named))
             return
         known.add(uuid)
@@ -113,7 +113,7 @@ class PromptIntake:
             "type": "user",
             "message": {
                 "role": "user",
-                "content": transcript_content(join_content(prompts, session.config.prompt_separator)),
+                "content": transcript_content(join_content(prompts, session.config.client.prompt_separator)),
             },
             "parent_tool_use_id": None,
             "uuid": prompts[0].uuid,
@@ -126,7 +126,7 @@ class PromptIntake:
 
     def echo(self, prompts: list[Prompt]) -> None:
         """Repeat prompts to the host if it asked for it."""
-        if self._session.config.replay_user_messages:
+        if self._session.config.client.replay_user_messages:
             for prompt in prompts:
                 if not prompt.is_notification:
                     self._echo_one(prompt)

@@ -62,8 +62,10 @@ class Session:
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
-        self.journal = Journal(config.log, config.clock, Grants(config.session_id, config.cwd), config.sync)
-        self.ledger = Ledger(config.prices, config.limits.budget, config.clock.monotonic)
+        self.journal = Journal(
+            config.storage.log, config.clock, Grants(config.session_id, config.cwd), config.storage.sync
+        )
+        self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
         self.prompt_queue = PromptQueue()
         self.prompts = PromptIntake(self)
         self.commands = Commands(self)
@@ -71,7 +73,7 @@ class Session:
         self.hooks = HookRegistry()
         self.is_host_gone = False
         """Whether the host has closed its end: it cannot be asked any more."""
-        self.models = ModelPool(config.open_model, config.observer)
+        self.models = ModelPool(config.model.open, config.observer)
         self.tasks = config.tool_context.tasks = TaskManager(
             processes=config.tool_context.processes,
             directory=config.task_output,
@@ -82,15 +84,15 @@ class Session:
             are_allowed=config.limits.allow_background_tasks,
             drain=host.drain,
         )
-        self.servers = ServerManager(self, config.mcp)
+        self.servers = ServerManager(self, config.extensions.mcp)
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
-        self.forwards_subagent_text = config.forwards_subagent_text
+        self.forwards_subagent_text = config.client.forwards_subagent_text
         self.journal.load(self.ledger, config.warn)
         self.runner = TurnRunner(self)
         self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
-        self.journal.grants.restore(config.policy, config.warn)
+        self.journal.grants.restore(config.permissions.policy, config.warn)
         self.permission_mode = SessionMode(self)
         self.gate = make_gate(self)
         self.tool_executor = ToolExecutor(
@@ -120,16 +122,16 @@ class Session:
         if config.settings is not None:
             self.hooks.set_commands(self, config.settings.merged)
         self.resumed_turn = ResumedTurn(self)
-        if config.client_tools:
-            self.get_client_tools().declare(config.client_tools)
-        if config.prompt_suggestions:
+        if config.client.tools:
+            self.get_client_tools().declare(config.client.tools)
+        if config.client.prompt_suggestions:
             self.enable_suggestions(True)
         self.main_agent: MainAgent | None = None
         """Whom the session runs as, if not as itself."""
-        if config.agent is not None:
+        if config.agents.main is not None:
             from parley.engine.agents.main_agent import MainAgent
 
-            self.main_agent = MainAgent(self, config.agent)
+            self.main_agent = MainAgent(self, config.agents.main)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
         """Who looks after the memory, where there is one."""
@@ -213,7 +215,7 @@ class Session:
     def may_bypass(self) -> bool:
         """Whether bypassPermissions is open: allowed at launch, and not disabled by settings that came later."""
         held = self.config.settings
-        return self.config.may_bypass and (held is None or held.merged.bypass_disabled is None)
+        return self.config.permissions.may_bypass and (held is None or held.merged.bypass_disabled is None)
 
     # Turns.
 
@@ -235,7 +237,7 @@ class Session:
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
-        self.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client_tools]))
+        self.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client.tools]))
         try:
             await self.runner.run()
         finally:
@@ -286,7 +288,7 @@ class Session:
         return self.models.open(choice)
 
     def send_state(self, state: str) -> None:
-        who = self.config.state_events
+        who = self.config.client.state_events
         if who is not None:
             self.send(SessionStateChanged(state=state, sdk_host_only=True if who == "sdk" else UNSET))
 

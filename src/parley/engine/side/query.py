@@ -123,7 +123,7 @@ def attach_to(session: Session, context: Context) -> SideQuery:
     side_query = SideQuery(
         open_model=session.models.open,
         current=lambda: session.conversation.model,
-        small=resolve(session.config.small_model),
+        small=resolve(session.config.model.small),
         ledger=session.ledger,
         clock=session.clock.monotonic,
         session_id=session.id,
@@ -131,6 +131,6 @@ def attach_to(session: Session, context: Context) -> SideQuery:
     context.ask_small_model = context.ask_small_model or side_query.ask_small
     context.consult = side_query.consult
     context.set_mode = session.permission_mode.change
-    context.hides = session.config.policy.is_hidden
+    context.hides = session.config.permissions.policy.is_hidden
     context.strict_reads = model_info(session.conversation.model.name).must_read_first
     return side_query

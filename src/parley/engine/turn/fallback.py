@@ -23,7 +23,7 @@ class Fallback:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._remaining = [resolve(name) for name in conversation.config.fallback_models]
+        self._remaining = [resolve(name) for name in conversation.config.model.fallbacks]
         self._original: ModelRef | None = None
         """The model that another one stands in for."""
         self._substitute: ModelRef | None = None

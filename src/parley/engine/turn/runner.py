@@ -61,12 +61,12 @@ class TurnRunner:
             else:
                 await self._run_turn(self._make_turn(item))
             # Whatever arrived while that turn ran makes up the next one.
-            together = session.config.merge_prompts and len(session.prompt_queue) > 0
+            together = session.config.client.merge_prompts and len(session.prompt_queue) > 0
 
     def _sweep_worktrees(self) -> None:
         """Take away the worktrees in which agents of an earlier engine changed nothing before it was killed."""
         config = self._session.config
-        if config.start_source == "resume" and os.path.isdir(os.path.join(config.cwd, *WORKTREES)):
+        if config.storage.start_source == "resume" and os.path.isdir(os.path.join(config.cwd, *WORKTREES)):
             self._session.get_subagents().worktrees.sweep_soon()
 
     async def _next_item(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:
@@ -204,7 +204,7 @@ class TurnRunner:
 
     def _record_title(self) -> None:
         """What the command line calls the session, once it has something in it."""
-        title, record = self._session.config.title, self._session.journal
+        title, record = self._session.config.storage.title, self._session.journal
         if title is not None and title != record.title:
             record.append_event("title", {"title": title})
 
@@ -219,7 +219,7 @@ class TurnRunner:
         joining = await session.commands.expand_joining(joining)
         if joining:
             session.prompts.append(joining)
-            session.send(injected_message(joining, session.config.prompt_separator))
+            session.send(injected_message(joining, session.config.client.prompt_separator))
             session.prompts.echo(joining)
             for prompt in joining:
                 session.prompts.send_lifecycle(prompt, "started")

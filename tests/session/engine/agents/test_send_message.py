@@ -72,7 +72,7 @@ def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> N
 
     room = visit(tmp_path, script, talk, resume=first.session.id, store=store)
     assert [line["task_id"] for line in started(room)] == [agent_id]
-    kept = room.session.config.list_agents()
+    kept = room.session.config.storage.list_agents()
     assert [(agent.id, agent.meta["agentType"]) for agent in kept] == [(agent_id, "general-purpose")]
     if not store.startswith("sqlite"):
         assert lines_of(room) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]

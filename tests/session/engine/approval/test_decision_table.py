@@ -83,7 +83,7 @@ def script(sample: Sample, folder: Path) -> str:
 
 def decided(room: Doubles, setup: SessionConfig) -> str:
     """What the record says, once it is clear that nothing else ran."""
-    [record] = [entry.message for entry in setup.log.entries() if entry.kind == "permission"]
+    [record] = [entry.message for entry in setup.storage.log.entries() if entry.kind == "permission"]
     assert (len(room.ran) == 1) == (record["decision"] == "allow")
     return "ask" if record["asked"] else str(record["decision"])
 

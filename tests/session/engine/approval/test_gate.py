@@ -85,7 +85,7 @@ def denied_lines(room: Room) -> list[Json]:
 
 
 def records(room: Room) -> list[Json]:
-    return [entry.message for entry in room.session.config.log.entries() if entry.kind == "permission"]
+    return [entry.message for entry in room.session.config.storage.log.entries() if entry.kind == "permission"]
 
 
 # The question.
@@ -627,11 +627,11 @@ def test_root_may_bypass_permissions_only_in_a_sandbox(
         with pytest.raises(UsageError, match="root"):
             composer.make_config(print)
     else:
-        assert composer.make_config(print).permission_mode == "bypassPermissions"
+        assert composer.make_config(print).permissions.mode == "bypassPermissions"
 
 
 def test_root_outside_of_a_sandbox_cannot_go_into_bypass_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     options = CliOptions(model="offline", allow_skip_permissions=True)
 
-    assert Composer(options, {"HOME": str(tmp_path)}, str(tmp_path)).make_config(print).may_bypass is False
+    assert Composer(options, {"HOME": str(tmp_path)}, str(tmp_path)).make_config(print).permissions.may_bypass is False

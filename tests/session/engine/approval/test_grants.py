@@ -139,7 +139,7 @@ def test_what_restricts_a_session_restricts_its_forks(tmp_path: Path) -> None:
 def test_updates_for_settings_are_in_the_settings_and_not_on_record(tmp_path: Path) -> None:
     room = granted(tmp_path, rules("touch:*", destination="localSettings"))
 
-    assert [entry for entry in room.session.config.log.entries() if entry.kind == "grant"] == []
+    assert [entry for entry in room.session.config.storage.log.entries() if entry.kind == "grant"] == []
     assert "touch:*" in (tmp_path / ".claude/settings.local.json").read_text()
 
 

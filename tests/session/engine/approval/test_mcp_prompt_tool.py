@@ -56,7 +56,7 @@ def contents(room: Room) -> list[str]:
 
 
 def records(room: Room) -> list[tuple[str, str, str]]:
-    kept = [entry.message for entry in room.session.config.log.entries() if entry.kind == "permission"]
+    kept = [entry.message for entry in room.session.config.storage.log.entries() if entry.kind == "permission"]
     return [(record["decision"], record["source"], record["reason"]) for record in kept]
 
 

@@ -47,12 +47,10 @@ class Remembering(Room):
         self.requests: list[tuple[str, ModelRequest]] = []
 
     def furnish(self, setup: SessionConfig) -> SessionConfig:
-        import msgspec
-
         def opened(choice: ModelRef) -> Model:
-            return Watched(setup.open_model(choice), choice.display_name, self.requests)
+            return Watched(setup.model.open(choice), choice.display_name, self.requests)
 
-        return msgspec.structs.replace(setup, open_model=opened)
+        return setup.with_model_opener(opened)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -274,7 +272,7 @@ def test_a_curator_updates_archives_and_hears_what_it_did_wrong(tmp_path: Path) 
             room.prompt(LONG)
             line = await room.hear("system", "consolidation")
             *_, last = room.asked("curator.toml")
-            decided = [entry for entry in room.session.config.log.entries() if entry.kind == "permission"]
+            decided = [entry for entry in room.session.config.storage.log.entries() if entry.kind == "permission"]
         assert told(line) == {**NOTHING, "entries_created": 2, "entries_archived": 1, "summary": "Done."}
         answers = [message["content"][0] for message in last.messages[2::2]]
         flaws = [answer["content"] for answer in answers if answer.get("is_error")]
@@ -320,15 +318,13 @@ class Held(Remembering):
         self.waits = asyncio.Event()
 
     def furnish(self, setup: SessionConfig) -> SessionConfig:
-        import msgspec
-
         held = super().furnish(setup)
 
         def opened(choice: ModelRef) -> Model:
-            model = held.open_model(choice)
+            model = held.model.open(choice)
             return Slow(model, self) if choice.display_name.endswith("curator.toml") else model
 
-        return msgspec.structs.replace(held, open_model=opened)
+        return held.with_model_opener(opened)
 
 
 class Slow:

@@ -62,7 +62,7 @@ def left_behind(folder: Path, script: str, at: str) -> str:
 
     async def talk() -> str:
         async with Room(folder, script, **BYPASS) as room:
-            log = room.session.config.log
+            log = room.session.config.storage.log
             kept, append = [], log.append
 
             def dying(entry: Any) -> None:

@@ -33,7 +33,7 @@ def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
 
     async def talk() -> list[str]:
         async with room(folder, policy) as live:
-            log, synced = live.session.config.log, []
+            log, synced = live.session.config.storage.log, []
             log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
             live.prompt("go")
             await live.hear("result")
@@ -61,7 +61,7 @@ def test_off_never_waits(tmp_path: Path) -> None:
 def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
     async def talk() -> tuple[bool, str]:
         async with room(tmp_path, "turn") as live:
-            log = live.session.config.log
+            log = live.session.config.storage.log
             sync = log.sync
 
             def broken() -> None:

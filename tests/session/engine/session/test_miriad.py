@@ -224,7 +224,7 @@ def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: Path) 
     room = visit(tmp_path, script, talk, database=str(tmp_path / "agent.db"))
 
     assert texts == ["Be kind.", "Be kind.", "Be brief."]
-    kinds = [entry.kind for entry in room.session.config.log.entries()]
+    kinds = [entry.kind for entry in room.session.config.storage.log.entries()]
     assert kinds.count("prompt") == 2
 
 

@@ -596,7 +596,7 @@ def test_what_was_told_is_in_the_log_in_the_same_order(tmp_path: Path) -> None:
         async with Room(tmp_path, TWO) as room:
             room.prompt("first")
             await room.hear("result")
-            entries = list(room.session.config.log.entries())
+            entries = list(room.session.config.storage.log.entries())
         assert [entry.kind for entry in entries] == ["user", "prompt", "assistant", "usage", "result"]
         assert [entry.seq for entry in entries] == [0, 1, 2, 3, 4]
         told = {line["uuid"] for line in room.lines if line["type"] in ("assistant", "result")}

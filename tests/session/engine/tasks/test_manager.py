@@ -461,7 +461,7 @@ def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-        setup.log.close()
+        setup.storage.log.close()
 
     asyncio.run(bounded())
     assert [name for name in ("task", "call") if alive(int(text_in(tmp_path / name)))] == []

@@ -105,7 +105,7 @@ def test_every_call_has_one_recorded_decision_for_its_input(tmp_path: Path) -> N
         async with Room(tmp_path, script, allowed_tools=("Bash",)) as room:
             room.prompt("go")
             await room.hear("result")
-            kept = [entry.message for entry in room.session.config.log.entries() if entry.kind == "permission"]
+            kept = [entry.message for entry in room.session.config.storage.log.entries() if entry.kind == "permission"]
         assert [(one["tool_use_id"], one["decision"], one["source"]) for one in kept] == [
             ("t1", "allow", "rule"),
             ("t2", "allow", "rule"),
@@ -279,7 +279,7 @@ def test_a_call_that_ran_when_the_engine_was_killed_has_an_unknown_outcome_after
         async with Room(tmp_path, script, **BYPASS) as room:
             room.prompt("go")
             result = await room.hear("result")
-            path = Path(room.session.config.log._path)  # type: ignore[attr-defined]  # the file a kill would leave
+            path = Path(room.session.config.storage.log._path)  # type: ignore[attr-defined]  # the file a kill would leave
         kept = path.read_text().splitlines()  # noqa: ASYNC240  # a small file
         cut = next(at for at, line in enumerate(kept) if '"tool_result"' in line)
         path.write_text("\n".join(kept[:cut]) + "\n")  # noqa: ASYNC240  # a small file
@@ -366,7 +366,7 @@ def test_an_odd_line_in_the_log_is_skipped_and_told_when_a_session_is_resumed(tm
             room.prompt("go")
             result = await room.hear("result")
             odd = Entry(seq=9, kind="result", at="", message={"modelUsage": {"m": 5}})
-            room.session.config.log.append(odd)
+            room.session.config.storage.log.append(odd)
         async with Room(tmp_path, DONE, resume=result["session_id"]) as again:
             again.prompt("and now?")
             after = await again.hear("result")

@@ -96,7 +96,7 @@ def check_read(session: Session, path: str) -> Scope:
     """How far a read of this path may go. Raises NotPossible."""
     where = resolve_path(session, path)
     request = ToolRequest(tool="Read", input={"file_path": where}, cwd=session.config.tool_context.cwd, reads_only=True)
-    decision = session.config.policy.decide(request, session.mode)
+    decision = session.config.permissions.policy.decide(request, session.mode)
     if not isinstance(decision, Allow):
         raise NotPossible(f"{path} may not be read: {decision.reason or 'somebody would have to be asked'}")
     return decision.scope

@@ -23,14 +23,14 @@ def reload_plugins(session: Session, request: requests.ReloadPlugins) -> Json:
     """Commands, skills, agents and hooks of plugins are read again; their servers stay as they are."""
     if request.refuse_if_busy is True and session.is_running:
         raise NotPossible("a turn is running; plugins are not read again before its end", "busy")
-    found, errors = session.config.list_plugins(True)
-    session.config.agents.reload()
+    found, errors = session.config.extensions.list_plugins(True)
+    session.config.agents.registry.reload()
     if session.config.settings is not None:
         session.hooks.set_commands(session, session.config.settings.merged)
     reload_templates(session)
     return {
         "commands": session.commands.list_commands(),
-        "agents": session.config.agents.to_json(),
+        "agents": session.config.agents.registry.to_json(),
         "plugins": found,
         "mcpServers": [{"name": state.name, "status": state.status} for state in session.servers.states()],
         "error_count": len(errors),

@@ -43,7 +43,7 @@ def initialize(
     # What cannot be relied on is not applied: a client that relies on it must hear of it.
     applied = request.hooks is UNSET or session.hooks.register(session, request.hooks or {})
     if isinstance(request.agents, dict):
-        session.config.agents.set_host_agents(request.agents)
+        session.config.agents.registry.set_host_agents(request.agents)
     if isinstance(request.forwardSubagentText, bool):
         session.forwards_subagent_text = request.forwardSubagentText
     conversation, own = session.conversation, request.systemPrompt
@@ -68,11 +68,17 @@ def initialize(
     greeted = session.servers.start_host_servers(request)
     answer = requests.InitializeAnswer(
         commands=session.commands.list_commands(),
-        agents=session.config.agents.to_json(),
-        output_style=session.config.output_style,
-        available_output_styles=list(dict.fromkeys([*session.config.list_styles(), session.config.output_style])),
+        agents=session.config.agents.registry.to_json(),
+        output_style=session.config.extensions.output_style,
+        available_output_styles=list(
+            dict.fromkeys([*session.config.extensions.list_styles(), session.config.extensions.output_style])
+        ),
         models=list_known_models(),
-        account={"tokenSource": "none", "apiKeySource": session.config.api_key_source, "apiProvider": "firstParty"},
+        account={
+            "tokenSource": "none",
+            "apiKeySource": session.config.model.api_key_source,
+            "apiProvider": "firstParty",
+        },
         pid=os.getpid(),
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
@@ -132,7 +138,7 @@ def cancel_message(session: Session, request: requests.CancelAsyncMessage) -> Js
 
 
 async def rewind_files(session: Session, request: requests.RewindFiles) -> requests.RewindAnswer:
-    if not session.config.may_rewind:
+    if not session.config.client.may_rewind:
         raise NotPossible("File rewinding is not enabled.")
     dry_run = request.dry_run is True
     files = session.config.tool_context.files
@@ -233,7 +239,7 @@ def reload_plugins(session: Session, request: requests.ReloadPlugins) -> Json:
 
 
 def reload_output_styles(session: Session, request: requests.ReloadOutputStyles) -> Json:
-    return {"available_output_styles": session.config.list_styles()}
+    return {"available_output_styles": session.config.extensions.list_styles()}
 
 
 def rename_session(session: Session, request: requests.RenameSession) -> Json:

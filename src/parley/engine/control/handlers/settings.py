@@ -44,7 +44,7 @@ def use_model(session: Session, name: str) -> ModelRef:
 
 
 def find_model(session: Session, name: str) -> ModelRef:
-    choice = resolve(session.config.model_name if name == "default" else name)
+    choice = resolve(session.config.model.name if name == "default" else name)
     try:
         session.open_model(choice)
     except UsageError as exc:
@@ -59,7 +59,7 @@ def set_max_thinking_tokens(session: Session, request: requests.SetMaxThinkingTo
     if isinstance(wanted, int) and wanted < 0:
         raise NotPossible(f"max_thinking_tokens must be 0 or more, not {wanted}")
     if wanted is not UNSET:
-        tokens = session.config.thinking.budget_tokens if wanted is None else wanted
+        tokens = session.config.model.thinking.budget_tokens if wanted is None else wanted
         session.conversation.thinking = msgspec.structs.replace(session.conversation.thinking, budget_tokens=tokens)
 
 
@@ -71,7 +71,7 @@ def set_permission_mode(session: Session, request: requests.SetPermissionMode) -
     if request.mode == "bypassPermissions" and not session.may_bypass():
         raise NotPossible(
             "bypassPermissions is disabled by the settings (disableBypassPermissionsMode)"
-            if session.config.may_bypass
+            if session.config.permissions.may_bypass
             else "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
             "bypass_not_launched",
         )
@@ -97,7 +97,7 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
         after = change(held)
     except SettingsWriteError as exc:
         raise NotPossible(str(exc)) from None
-    session.config.policy.apply_settings(after)
+    session.config.permissions.policy.apply_settings(after)
     session.hooks.set_commands(session, after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
         session.permission_mode.change("default")
@@ -131,7 +131,7 @@ def require_settings(session: Session) -> SettingsAccess:
 
 
 def list_permission_rules(session: Session, request: requests.ListPermissionRules) -> Json:
-    return {"state": session.config.policy.list_rules()}
+    return {"state": session.config.permissions.policy.list_rules()}
 
 
 def get_hooks_listing(session: Session, request: requests.GetHooksListing) -> Json:
