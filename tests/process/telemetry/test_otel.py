@@ -111,7 +111,7 @@ def test_a_models_server_is_told_of_the_span_if_that_is_wanted(tmp_path: Path, w
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"OTEL_TRACES_EXPORTER": "no-such"}, "no installed package has an exporter of that name"),
+        ({"OTEL_TRACES_EXPORTER": "no-such"}, "no installed package provides the exporter"),
         ({"OTEL_TRACES_EXPORTER": "none"}, ""),
         ({"OTEL_SDK_DISABLED": "true"}, ""),
         ({"TRACEPARENT": "not one"}, ""),

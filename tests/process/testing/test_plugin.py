@@ -62,7 +62,7 @@ def test_what_cannot_be_played_is_told_at_once(model_server: Any) -> None:
         model_server("[[turn]]\nsong = 1")
     with pytest.raises(UsageError, match="unknown fault 'earthquake'"):
         model_server("", faults=["earthquake"])
-    with pytest.raises(TypeError, match="one of them"):
+    with pytest.raises(TypeError, match="either a script or replay="):
         model_server()
 
 

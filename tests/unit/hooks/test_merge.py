@@ -38,7 +38,7 @@ ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
         ("PreToolUse", [decision("defer")], decided("deny", "unknown decision 'defer'")),
         ("PreToolUse", [said({"decision": "approve"})], decided("allow")),
         ("PreToolUse", [said({"decision": "deny"})], decided("deny")),
-        ("PreToolUse", [said({"decision": "no"})], decided("deny", "the decision 'no' is not supported here")),
+        ("PreToolUse", [said({"decision": "no"})], decided("deny", "unknown decision 'no'")),
         ("PostToolUse", [decision("deny")], HookVerdict()),
     ],
     "permissionDecisionReason": [

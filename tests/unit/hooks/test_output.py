@@ -95,7 +95,7 @@ def test_what_is_declared_is_known(answer: Any) -> None:
         (
             "PreToolUse",
             {"hookSpecificOutput": {"hookEventName": "Stop", **DENY}},
-            ("hookSpecificOutput.hookEventName: 'Stop' (it is PreToolUse)",),
+            ("hookSpecificOutput.hookEventName: 'Stop' (expected PreToolUse)",),
         ),
         ("Stop", {"additionalContext": "x"}, ("additionalContext (in the wrong place)",)),
         ("Stop", {"decision": "deny"}, ("decision: 'deny' (expected block)",)),

@@ -500,7 +500,7 @@ def test_a_url_that_is_none_is_an_error() -> None:
 def test_an_endpoint_shows_neither_its_key_nor_its_password() -> None:
     endpoint = ModelEndpoint(base_url="https://me:hush@api.test/v1", auth=KEY, headers={"x-secret": "hush"})
 
-    assert repr(endpoint) == "Endpoint(https://api.test/v1)"
+    assert repr(endpoint) == "ModelEndpoint(https://api.test/v1)"
 
 
 def test_headers_without_a_key_have_none() -> None:
@@ -593,7 +593,7 @@ def test_a_key_that_the_server_repeats_is_not_shown() -> None:
 def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
     told = run(failed(whole(200, b'{"type":"message","content":[]}')))
 
-    assert ("in one piece" in told["message"], told["retryable"]) == (True, False)
+    assert ("did not stream" in told["message"], told["retryable"]) == (True, False)
 
 
 def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:

@@ -364,7 +364,7 @@ def test_a_finish_reason_that_is_no_word_is_none() -> None:
 
 
 def test_an_answer_that_ended_with_an_error_failed() -> None:
-    with pytest.raises(ModelError, match="failed in the midst"):
+    with pytest.raises(ModelError, match="failed during its answer"):
         events(delta("error", content="Ye"))
 
 
