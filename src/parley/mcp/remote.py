@@ -2,6 +2,12 @@
 
 The package handles sessions, resumption, redirects and OAuth. Our HTTP client limits the size of responses.
 
+OAuth works without user interaction, with the client credentials grant:
+
+    {"type": "http", "url": "...", "oauth": {"clientId": "...", "clientSecret": "${SECRET}", "issuer": "..."}}
+
+A server that requires a login has the status `needs-auth`. An existing token can be configured as a header.
+
 Importing this module imports the package, which takes most of a second; `compose/mcp.py` imports it on demand.
 """
 
@@ -17,15 +23,16 @@ from typing import Any
 
 import anyio
 import httpx2
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from parley.mcp.base import ConnectionLost, NeedsAuth, ServerSpec
 from parley.mcp.client import METHOD_NOT_FOUND
-from parley.mcp.oauth import create_provider
 from parley.protocol.base import Json
 
 MAX_BYTES = 32 << 20
@@ -36,6 +43,7 @@ GRACE_SECONDS = 0.5
 UNAUTHORIZED = (401, 403)
 BAD_PROXY = "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid"
 SESSION_HEADER = "mcp-session-id"
+REQUIRED_OAUTH = ("clientId", "clientSecret", "issuer")
 
 for name in ("mcp", "client", "httpx2", "httpcore2"):
     # These libraries must not log to stderr. Errors are reported in the server's status.
@@ -261,3 +269,42 @@ def describe_failure(exc: BaseException) -> ConnectionLost | None:
     if type(exc).__module__.startswith("mcp.client.auth"):
         return NeedsAuth(f"authorization failed: {exc}")
     return ConnectionLost(f"{type(exc).__name__}: {exc}") if str(exc) else None
+
+
+class InMemoryTokenStorage:
+    """Keeps tokens for one connection. The next connection requests new ones."""
+
+    def __init__(self) -> None:
+        self._tokens: OAuthToken | None = None
+        self._client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
+
+
+def create_provider(spec: ServerSpec) -> httpx2.Auth | None:
+    """The authorization of requests; None if not configured. Raises ConnectionLost if the configuration is invalid."""
+    if spec.oauth is None:
+        return None
+    config: dict[str, Any] = spec.oauth
+    missing = [key for key in REQUIRED_OAUTH if not isinstance(config.get(key), str) or not config[key]]
+    if missing:
+        raise ConnectionLost(f"the oauth configuration lacks {', '.join(missing)}")
+    scope = config.get("scope")
+    return ClientCredentialsOAuthProvider(
+        server_url=spec.url,
+        storage=InMemoryTokenStorage(),
+        client_id=config["clientId"],
+        client_secret=config["clientSecret"],
+        scope=scope if isinstance(scope, str) else None,
+        issuer=config["issuer"],
+    )

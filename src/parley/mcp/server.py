@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from parley.errors import ToolError
 from parley.mcp.base import ConnectionLost, McpTimeouts, NeedsAuth, ServerError, ServerSpec, ServerTransport, Status
@@ -20,7 +20,6 @@ from parley.mcp.client import METHOD_NOT_FOUND, McpClient, Progress, RequestTime
 from parley.mcp.content import clean, clean_value
 from parley.mcp.list_changed import ListRefresher
 from parley.mcp.naming import qualify
-from parley.mcp.serial_queue import SerialQueue
 from parley.protocol.base import Json
 
 MAX_TEXT_CHARS = 2_000
@@ -42,6 +41,24 @@ class ServerListener(Protocol):
 
     def noticed(self, server: McpServer, method: str, params: Json) -> None:
         """A notification other than `list_changed`."""
+
+
+class SerialQueue:
+    """Runs steps one after the other. A started step finishes even if its caller is cancelled."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._steps: set[asyncio.Task[None]] = set()
+
+    async def run(self, step: Coroutine[Any, Any, None]) -> None:
+        async def in_turn() -> None:
+            async with self._lock:
+                await step
+
+        task = asyncio.get_running_loop().create_task(in_turn())
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        await asyncio.shield(task)
 
 
 class McpServer:

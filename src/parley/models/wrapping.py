@@ -15,8 +15,19 @@ from parley.models.http.call import Deadlines
 from parley.models.recording.format import RecordingHeader
 from parley.models.recording.recorder import Recorder, RecordingWriter
 from parley.models.recording.replay import Replay
-from parley.models.redaction import Redactor, find_secrets
+from parley.models.redaction import Redactor
+from parley.protocol.base import Struct
 from parley.version import __version__
+
+
+class RecordingTarget(Struct, frozen=True):
+    """The file to record to, and the clocks for its timestamps."""
+
+    path: Path
+    now: Callable[[], str]
+    """The current time, for the header."""
+    clock: Callable[[], float]
+    """Monotonic seconds, for the lines."""
 
 
 class ModelWrapper:
@@ -25,24 +36,19 @@ class ModelWrapper:
     def __init__(
         self,
         *,
-        environment: Mapping[str, str],
-        secrets: Iterable[str] = (),
+        secrets: Iterable[str],
         places: Mapping[str, str],
-        record: Path | None = None,
+        recording: RecordingTarget | None = None,
         faults: Sequence[str] = (),
         deadlines: Deadlines | None = None,
-        now: Callable[[], str],
-        clock: Callable[[], float],
         warn: Callable[[str], None],
     ) -> None:
         """`places` are directories whose paths differ between runs. Raises UsageError for an unknown fault."""
-        self.redaction = Redactor([*find_secrets(environment), *secrets])
+        self.redaction = Redactor(secrets)
         self._plan = FaultPlan.read(faults, "option '--fault'") if faults else None
         self._deadlines = deadlines
         self._places = dict(places)
-        self._record = record
-        self._now = now
-        self._clock = clock
+        self._target = recording
         self._warn = warn
         self._writer: RecordingWriter | None = None
 
@@ -55,9 +61,10 @@ class ModelWrapper:
 
     def open_recording(self) -> RecordingWriter | None:
         """The recording, if requested; created on first use. Raises UsageError."""
-        if self._writer is None and self._record is not None:
-            head = RecordingHeader(by=f"parley {__version__}", at=self._now(), places=self._places)
-            self._writer = RecordingWriter(self._record, head, self.redaction, self._clock, self._warn)
+        target = self._target
+        if self._writer is None and target is not None:
+            head = RecordingHeader(by=f"parley {__version__}", at=target.now(), places=self._places)
+            self._writer = RecordingWriter(target.path, head, self.redaction, target.clock, self._warn)
         return self._writer
 
     def replay(self, path: Path) -> Model:

@@ -14,10 +14,13 @@ See also: messages are handled in `engine/session/session.py`, encoded in `diale
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+import msgspec
+
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Message, Refused
+from parley.protocol.base import Json, Message, Refused
 from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
@@ -28,7 +31,9 @@ from parley.protocol.messages.control import (
 )
 from parley.protocol.messages.conversation import StreamEvent
 from parley.protocol.roles import Role, may_send
-from parley.protocol.truncated import read_members
+
+OPENING = rb"\s*\{"
+MEMBER = rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,'
 
 
 class Connection:
@@ -159,3 +164,19 @@ def refuse_overlong(line: OverlongLine) -> Refused:
         case {"type": str() as kind}:
             return Refused(reason=reason, kind=kind)
     return Refused(reason=reason)
+
+
+def read_members(head: bytes) -> Json:
+    """The simple members of a truncated JSON object, before its first long or nested value.
+
+    Clients write the type and id of a line before any long value, so they are enough to answer a dropped line.
+    """
+    found: Json = {}
+    member = re.compile(MEMBER)
+    match = re.match(OPENING, head)
+    while match is not None and (match := member.match(head, match.end())) is not None:
+        try:
+            found[msgspec.json.decode(match[1], type=str)] = msgspec.json.decode(match[2])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+    return found

@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.chat_usage import convert_usage, estimate
 from parley.models.base import ModelEvent, read_event
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
@@ -33,6 +32,8 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }
 REASONING = ("reasoning_content", "reasoning")
+ESTIMATED = "parley_estimated"
+"""A field of the usage: whether it is an estimate, because the server reported none."""
 
 
 class PartialCall(Struct):
@@ -288,3 +289,27 @@ def delta_event(index: int, delta: Json) -> ModelEvent:
 
 def make_event(event: Json) -> ModelEvent:
     return read_event(msgspec.json.encode(event))
+
+
+def convert_usage(usage: Json) -> Json:
+    """The usage in the terms of the Messages API."""
+    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
+    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    return {
+        "input_tokens": max(0, (usage.get("prompt_tokens") or 0) - read),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.get("completion_tokens") or 0,
+        "output_tokens_details": {"thinking_tokens": thought},
+        ESTIMATED: False,
+    }
+
+
+def estimate(input_chars: int, output_chars: int) -> Json:
+    return {
+        "input_tokens": input_chars // CHARS_PER_TOKEN,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": output_chars // CHARS_PER_TOKEN,
+        ESTIMATED: True,
+    }

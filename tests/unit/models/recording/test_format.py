@@ -67,5 +67,5 @@ def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[byt
 
 
 def test_a_tape_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read recording .*: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read recording .*: No such file"):
         read_recording(tmp_path / "none")

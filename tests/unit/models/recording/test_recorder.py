@@ -102,7 +102,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot create .*: No such file"):
+    with pytest.raises(UsageError, match=r"cannot create .*: No such file"):
         writer(tmp_path / "none" / "tape.jsonl")
 
 
