@@ -1,4 +1,4 @@
-"""The tables of docs/hooks.md, from the tables that the code uses."""
+"""Generate the tables of docs/hooks.md from the tables that the code uses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""docs/permissions.md, made by asking the decision itself: one row a kind of call and rule, one column a mode.
+"""Generate the tables of docs/permissions.md and docs/reference/permission-table.md.
 
-python scripts/gen_permissions.py      writes docs/permissions.md
+The decisions are computed by the real `decide`: one row per kind of call and rule, one column per mode.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Sample(Struct, frozen=True, kw_only=True):
 
     def rules(self, behavior: Behavior | None) -> RuleSet:
         texts = {"allow": self.allow, "deny": self.deny, "ask": self.ask or self.deny}
-        made = [parse_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
-        return RuleSet(cwd=CWD, rules=tuple(rule for rule in made if isinstance(rule, Rule)))
+        rules = [parse_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
+        return RuleSet(cwd=CWD, rules=tuple(rule for rule in rules if isinstance(rule, Rule)))
 
 
 def file(name: str) -> Json:
@@ -194,7 +194,7 @@ def pages() -> dict[str, str]:
 
 
 def mode_table() -> Iterator[str]:
-    """What modes decide without a rule. Modes that always agree share a column, calls that do share a row."""
+    """The decisions without a rule. Modes and calls with equal decisions share a column or row."""
     columns: dict[tuple[str, ...], list[str]] = {}
     for mode in MODES:
         columns.setdefault(tuple(verdict(sample, None, mode) for sample in SAMPLES), []).append(mode)
@@ -225,8 +225,8 @@ def fill_text(text: str) -> str:
 
 
 def protected() -> Iterator[str]:
-    places = ("/".join(parts) for parts in FOLDER_PAIRS)
-    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(FOLDERS), *places))}."
+    pairs = ("/".join(parts) for parts in FOLDER_PAIRS)
+    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(FOLDERS), *pairs))}."
     yield ""
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
 
@@ -330,7 +330,7 @@ def command_tables() -> Iterator[str]:
 
 
 def grouped(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """The programs that have the same words, together."""
+    """Programs grouped by their words."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, words in sorted(table.items()):
         groups.setdefault(tuple(sorted(words)), []).append(name)
@@ -338,7 +338,7 @@ def grouped(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...],
 
 
 def flags(program: Program) -> str:
-    """The flags of a program, and what its operands are where that is not just files."""
+    """The flags of a program, and its operands unless they are just files."""
     parts = [f"`-{program.short}`"] if program.short else []
     parts += [listed(program.long.split())] if program.long else []
     parts += ["`-5`"] if program.number_flags else []

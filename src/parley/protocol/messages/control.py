@@ -29,6 +29,8 @@ class ControlRequest(Message, frozen=True, kw_only=True, tag="control_request"):
 
 
 class Success(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="success"):
+    """The reply to a request that succeeded."""
+
     request_id: RequestId | None | UnsetType = UNSET
     response: Any = UNSET
     pending_permission_requests: list[Json] | UnsetType = UNSET
@@ -38,6 +40,8 @@ class Success(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="succe
 
 
 class Failure(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="error"):
+    """The reply to a request that failed."""
+
     request_id: RequestId | None | UnsetType = UNSET
     error: str = ""
     error_code: str | UnsetType = UNSET
