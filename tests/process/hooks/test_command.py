@@ -1,4 +1,4 @@
-"""Commands as hooks, run for real: what they are told, and what their ends mean."""
+"""Command hooks as real processes: their input, and the meaning of their exit."""
 
 from __future__ import annotations
 

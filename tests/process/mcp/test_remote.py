@@ -1,4 +1,4 @@
-"""Servers behind a URL that misbehave: one that forgets sessions, one that does not let go."""
+"""Misbehaving remote servers: one that forgets sessions, one that does not close."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 30
 
 
 class Far(http.server.ThreadingHTTPServer):
-    """A server of streamable HTTP, written by hand, without a stream of its own: its sessions have numbers."""
+    """A minimal streamable HTTP server without a GET stream. Its sessions are numbered."""
 
     daemon_threads = True
 
@@ -52,7 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(202)
 
     def do_GET(self) -> None:
-        self.say(404)  # some say this instead of 405
+        self.say(404)  # some servers send this instead of 405
 
     def do_DELETE(self) -> None:
         self.server.lets_go.wait(SECONDS)
@@ -126,7 +126,7 @@ def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         server = client_of(far, ears)
         async with asyncio.timeout(SECONDS):
             await server.reconnect()
-            # An answer is no loss, whatever else was refused meanwhile.
+            # A response is not a disconnect, whatever else was rejected before.
             assert await failure(server) == "MCP server 'far': there is no such tool (error -32602)"
             far.session += 100
             assert "the server no longer knows the session (HTTP 404)" in await failure(server)

@@ -1,4 +1,4 @@
-"""The scripted Messages API, spoken to over real sockets."""
+"""The scripted Messages API over real sockets."""
 
 from __future__ import annotations
 

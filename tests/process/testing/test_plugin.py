@@ -1,4 +1,4 @@
-"""The fixtures for others' tests; the example in the docs is one of those."""
+"""The pytest fixtures for users. The example in the docs is one of these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events, and what hooks are made with."""
+"""Hook events, timeouts and failure policies."""
 
 from __future__ import annotations
 

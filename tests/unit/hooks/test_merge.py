@@ -1,4 +1,4 @@
-"""One test a row of the table in docs/hooks.md."""
+"""One test per row of the table in docs/hooks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How answers are read."""
+"""Parsing hook outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the `hooks` of settings come to, and what is wrong with them."""
+"""Command hooks from settings, and the warnings about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server configuration as people write it."""
+"""Parsing MCP server configurations."""
 
 from __future__ import annotations
 

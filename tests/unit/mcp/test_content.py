@@ -1,4 +1,4 @@
-"""What an MCP server gives, as a model reads it."""
+"""Converting what an MCP server returns into blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One server's life on a clock that the test moves: what is wished of it while the last wish is still being done."""
+"""The lifecycle of an MCP server with a virtual clock: requests that arrive while the previous one is running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOL = {"name": "one", "inputSchema": {"type": "object"}}
 
 
 class Slow:
-    """A wire whose end takes its time."""
+    """A transport that closes slowly."""
 
     living = 0
 

@@ -1,4 +1,4 @@
-"""Events become the blocks of a message, one by one."""
+"""Events are accumulated into the blocks of a message."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def stops(index: int = 0) -> ModelEvent:
 
 
 def fed(*events: ModelEvent) -> tuple[MessageAccumulator, list[Block | None]]:
-    """What is grown, and what each event gave."""
+    """The accumulator, and what each event returned."""
     growing = MessageAccumulator()
     return growing, [growing.feed(event) for event in events]
 
 
 def block_of(start: Json, *deltas: Json) -> Block | None:
-    """The block that starts so and grows so."""
+    """The block with this start and these deltas."""
     return fed(starts(start), *map(grows, deltas), stops())[1][-1]
 
 

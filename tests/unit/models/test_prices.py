@@ -1,4 +1,4 @@
-"""What a call costs."""
+"""The cost of model calls."""
 
 from __future__ import annotations
 

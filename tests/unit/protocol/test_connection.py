@@ -1,4 +1,4 @@
-"""Two ends, joined: what the protocol allows arrives, what it forbids is refused on either side."""
+"""Two connected ends: valid messages arrive, invalid ones are refused on either side."""
 
 from __future__ import annotations
 

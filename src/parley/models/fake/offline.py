@@ -31,8 +31,8 @@ from parley.protocol.base import Json, Struct
 DIRECTIVES = ("say", "think", "call", "show", "wait", "fail")
 NOTE_PREFIXES = ("<hook-context ", "<mcp-server ")
 GREETING = (
-    "This is Parley's offline model: no key, no network, and no mind of its own. "
-    "It follows directives, one a line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
+    "This is Parley's offline model: a fake model without key and network. "
+    "It follows directives, one per line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
     "You said: "
 )
 
@@ -132,7 +132,7 @@ def build_turn(part: list[Directive], results: str) -> ScriptedTurn:
             case "say":
                 texts.append(directive.rest)
             case "show":
-                texts.append(results or "(no tool has given anything yet)")
+                texts.append(results or "(no tool results yet)")
             case "think":
                 thoughts.append(directive.rest)
             case "wait":
@@ -164,7 +164,7 @@ def parse_fault(text: str) -> ScriptedError:
     if not status.isdecimal():
         return ScriptedError(message=text)
     return ScriptedError(
-        status=int(status), type=kinds.get(int(status), "api_error"), message=message or "asked to fail"
+        status=int(status), type=kinds.get(int(status), "api_error"), message=message or "failed as requested"
     )
 
 

@@ -21,7 +21,6 @@ from parley.models.redaction import Redactor
 
 DIVERGED = "recording_diverged"
 """The error kind of a request that is not in the recording."""
-CUT = "it was cut off here"
 
 
 class Replay:
@@ -52,7 +51,7 @@ class Replay:
             last_ms = at_ms
             yield event
         if exchange.end is None or exchange.end.closed:
-            raise ModelError(f"recording {self._recording.name} ends within this answer: {CUT}", kind="recording_cut")
+            raise ModelError(f"recording {self._recording.name} was cut off within this answer", kind="recording_cut")
         await self._wait(exchange.end.at_ms - last_ms)
         if exchange.end.error is not None:
             raise exchange.end.error.to_error()

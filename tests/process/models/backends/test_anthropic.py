@@ -1,4 +1,4 @@
-"""The Messages API over real sockets: what is sent, what comes through, and every way it can go wrong."""
+"""The Messages API over real sockets: requests, streams and failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def talking(
     deadlines: Deadlines | None = None,
     **endpoint: Any,
 ) -> AsyncIterator[tuple[Loopback, Anthropic]]:
-    """A server with these answers, and the model that asks it."""
+    """A server with these answers, and a model connected to it."""
     async with loopback(*answers) as server:
         model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth, **endpoint), deadlines)
         try:
@@ -66,26 +66,26 @@ async def talking(
 
 
 async def sent(request: ModelRequest, **endpoint: Any) -> tuple[Request, str]:
-    """What goes out for a request, and where it goes."""
+    """The request that is sent, and its address."""
     async with talking(stream(sse(*ANSWER)), **endpoint) as (server, model):
         await heard(model, request)
         return server.heard[0], server.url
 
 
 async def failed(answer: Answer, **options: Any) -> dict[str, Any]:
-    """The error that an answer becomes."""
+    """The error for a response."""
     async with talking(answer, **options) as (_, model):
         return await refusal(model, HELLO)
 
 
 def events(*data: bytes, request_id: str | None = None) -> list[ModelEvent]:
-    """The events as they must come out."""
+    """The expected events."""
     made = [read_event(each) for each in data]
     made[0].request_id = request_id
     return made
 
 
-# What is sent.
+# Requests.
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_the_base_url_may_have_a_path(path: str) -> None:
     assert run(ask()) == f"POST {path.rstrip('/')}/v1/messages HTTP/1.1"
 
 
-# What comes through.
+# Streams.
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
@@ -294,7 +294,7 @@ def test_a_call_after_an_abort_gets_a_connection_of_its_own() -> None:
     assert run(ask()) == (events(*ANSWER), 2)
 
 
-# What goes wrong.
+# Failures.
 
 
 def error(kind: str, message: str) -> bytes:
@@ -422,7 +422,7 @@ def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path
 
 
 async def until_it_fails(answer: Answer) -> tuple[list[ModelEvent], dict[str, Any]]:
-    """What came through before the error, and the error."""
+    """The events before the error, and the error."""
     came: list[ModelEvent] = []
     async with talking(answer) as (server, model):
         try:
@@ -513,7 +513,7 @@ def test_headers_without_a_key_have_none() -> None:
     }
 
 
-# What a server that imitates the API may not know.
+# Fields that compatible servers may not support.
 
 MARKED = [{**text("Be brief."), "cache_control": {"type": "ephemeral"}}]
 RICH = asking(user("Hello"), system=MARKED, thinking={"type": "adaptive"}, effort="low", betas=("a-1", "b-2"))

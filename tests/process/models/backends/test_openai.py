@@ -1,4 +1,4 @@
-"""The chat completions API over real sockets: what is sent, and every way it can go wrong."""
+"""The chat completions API over real sockets: requests and failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = ["message_start", "content_block_start", "content_block_delta", "content
 async def talking(
     *answers: Answer, warnings: list[str] | None = None, path: str = "/v1", **endpoint: Any
 ) -> AsyncIterator[tuple[Loopback, OpenAI]]:
-    """A server with these answers, and the model that asks it."""
+    """A server with these answers, and a model connected to it."""
     told: list[str] = warnings if warnings is not None else []
     async with loopback(*answers) as server:
         where = ModelEndpoint(**{"base_url": server.url + path, "auth": KEY, **endpoint})

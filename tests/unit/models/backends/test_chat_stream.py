@@ -1,4 +1,4 @@
-"""The stream of the chat completions API as the events of the Messages API, whatever servers leave out."""
+"""Conversion of chat completions streams to Messages API events, whatever servers omit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def call(arguments: Any = None, *, finish: str | None = None, name: str | None =
 
 
 def events(*chunks: Json | bytes, done: bool = True, taken: tuple[str, ...] = ()) -> list[Json]:
-    """What comes out for these chunks."""
+    """The events for these chunks."""
     stream = ChatStream(model="gpt", new_id=counting(), taken=taken, input_chars=40)
     made = []
     for chunk in (*chunks, *([DONE] if done else [])):
@@ -37,7 +37,7 @@ def events(*chunks: Json | bytes, done: bool = True, taken: tuple[str, ...] = ()
 
 
 def grown(*chunks: Json | bytes, **options: Any) -> tuple[list[Json], str | None]:
-    """The blocks and the stop reason that the engine makes of it. Indices and order must fit for that."""
+    """The blocks and the stop reason that the engine gets. This checks indices and order too."""
     stream = ChatStream(model="gpt", new_id=counting(), taken=options.get("taken", ()), input_chars=40)
     growing = MessageAccumulator()
     for chunk in (*chunks, DONE):

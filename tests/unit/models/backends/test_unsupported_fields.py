@@ -1,4 +1,4 @@
-"""Which optional field a refusal complains about, and what becomes of it."""
+"""Detecting and dropping the optional field that an error rejects."""
 
 from __future__ import annotations
 

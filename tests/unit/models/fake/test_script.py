@@ -1,4 +1,4 @@
-"""Scripts: what may stand in one, and which turn answers which request."""
+"""The script format, and which turn answers which request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that plays a file."""
+"""The model that plays a script file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults: how they are named, which request they strike, and what an engine sees of them."""
+"""Faults: their syntax, the requests they apply to, and what an engine sees."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_plan_counts_requests_as_they_come() -> None:
 
 
 def struck(model: Model) -> tuple[float, MessageAccumulator, ModelError | None]:
-    """How long an answer took, what was heard of it, and how it failed."""
+    """The duration of an answer, its events, and its error."""
 
     async def listen() -> tuple[MessageAccumulator, ModelError | None]:
         growing = MessageAccumulator()

@@ -1,4 +1,4 @@
-"""What a tape may look like, and what is said of one that does not."""
+"""Valid recordings, and the errors for invalid ones."""
 
 from __future__ import annotations
 

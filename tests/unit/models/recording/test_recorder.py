@@ -1,4 +1,4 @@
-"""A run is written down, and the tape plays it again."""
+"""Recording a run and replaying it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "open-sesame-please"
 
 
 class Said:
-    """A model with its answers in a list; an error is raised behind the events before it."""
+    """A model with a list of answers. An error is raised after the events before it."""
 
     def __init__(self, *answers: list[ModelEvent | ModelError]) -> None:
         self._answers = list(answers)
@@ -177,7 +177,7 @@ def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) -> Non
     run(hang_up())
 
     assert lines(path)[-1] == {"type": "end", "number": 1, "at_ms": 3.0, "closed": True}
-    with pytest.raises(ModelError, match="was cut off here"):
+    with pytest.raises(ModelError, match="was cut off within this answer"):
         run(heard(Replay(path), asking(user("a"))))
 
 

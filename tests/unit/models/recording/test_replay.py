@@ -1,4 +1,4 @@
-"""A tape is played only to the conversation it is of."""
+"""A recording is replayed only to its own conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
 
 def tape(folder: Path, *prompts: str) -> Path:
-    """A tape with one request a prompt; the answers end at once."""
+    """A recording with one request per prompt and empty answers."""
     lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
     for number, prompt in enumerate(prompts, 1):
         lines += [

@@ -1,4 +1,4 @@
-"""What of a request is compared with a tape."""
+"""What is compared when a request is matched with a recorded one."""
 
 from __future__ import annotations
 
