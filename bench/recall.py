@@ -265,7 +265,7 @@ async def run(folder: Path, messages: int, number: int, seed: int) -> list[str]:
     await local.end()
     resumed = LocalSession(folder, model, resume=local.session.id)
     if resumed.session.conversation.build_request() != before:
-        problems.append("the resumed session differs from the original one")
+        problems.append("the resumed session differs from the first one")
     await resumed.end()
 
     created = sum(line.entries_created for line in local.host.consolidations)

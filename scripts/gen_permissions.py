@@ -252,7 +252,7 @@ def reference() -> Iterator[str]:
     keys |= {f"{section}.*.{name}" for section, known in config.SUBSECTIONS.items() for name in known}
     keys |= {f"{section}.*" for section in config.ANY_KEY}
     keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in config.VALUES}
-    yield listed(keys)
+    yield code_list(keys)
 
 
 INTRODUCTION = """\
@@ -289,44 +289,45 @@ def command_tables() -> Iterator[str]:
     programs = [*tables.READERS.items(), ("jq", special.JQ)]
     programs += [(f"git {name}", program) for name, program in (*git.READERS.items(), *git.NESTED.items())]
     yield from (f"- `{name}`: {flags(program)}" for name, program in sorted(programs, key=lambda row: row[0]))
-    yield f"- `find`: {listed(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
-    yield f"- `test` and `[`: {listed(special.TESTS)}"
-    yield f"- `ps`: {listed(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {listed(special.XXD_SWITCHES)}"
-    yield f"- checked by code of their own: {listed(special.CHECKS)}"
-    yield f"- complete git commands: {listed(' '.join(words) for words in git.ALONE)}"
-    yield f"- options before a git subcommand: {listed(git.GLOBAL_FLAGS)}"
-    yield f"- symlinks in directories are followed by `find` {listed(following.FIND_FLAGS)}, " + ", ".join(
-        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else listed(flags.split())}"
+    yield f"- `find`: {code_list(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
+    yield f"- `test` and `[`: {code_list(special.TESTS)}"
+    yield f"- `ps`: {code_list(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {code_list(special.XXD_SWITCHES)}"
+    yield f"- checked by code of their own: {code_list(special.CHECKS)}"
+    yield f"- complete git commands: {code_list(' '.join(words) for words in git.ALONE)}"
+    yield f"- options before a git subcommand: {code_list(git.GLOBAL_FLAGS)}"
+    yield f"- symlinks in directories are followed by `find` {code_list(following.FIND_FLAGS)}, " + ", ".join(
+        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else code_list(flags.split())}"
         for name, (flags, _) in sorted(following.FOLLOWING.items())
     )
-    yield f"- version commands: {listed(' '.join(words) for words in tables.VERSIONS)}"
+    yield f"- version commands: {code_list(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
     yield "In modes that accept edits, also these, in the working directories:"
     yield ""
     yield from (f"- `{name}`: {flags(program)}" for name, program in EDITS)
     yield ""
-    yield f"They may follow wrappers ({listed(wrappers.WRAPPERS)}) and assignments to {listed(assignments.SAFE)}."
+    yield f"They may follow wrappers ({code_list(wrappers.WRAPPERS)}) and assignments to {code_list(assignments.SAFE)}."
     yield ""
     yield "## Never by prefix"
     yield ""
-    yield f"Only a rule for exactly the command allows: {listed(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
+    yield f"Only a rule for exactly the command allows: {code_list(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
     yield ""
     yield "## Where denied commands are found"
     yield ""
-    yield f"- after {listed(search.WRAPPERS)}, and after {listed(search.RUNS_NEXT)} of `find`"
+    yield f"- after {code_list(search.WRAPPERS)}, and after {code_list(search.RUNS_NEXT)} of `find`"
     texts = search.SHELLS | search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS
-    yield f"- in the arguments of {listed(texts)}"
-    yield f"- in subscripts in {listed(interpreters.SUBSCRIPTS)}"
-    yield f"- after the options of {listed(search.GIT_LIKE)}"
-    yield from (f"- after {listed(names)}: {listed(words)}" for words, names in grouped(interpreters.SUBRUNNERS))
+    yield f"- in the arguments of {code_list(texts)}"
+    yield f"- in subscripts in {code_list(interpreters.SUBSCRIPTS)}"
+    yield f"- after the options of {code_list(search.GIT_LIKE)}"
+    yield from (f"- after {code_list(names)}: {code_list(words)}" for words, names in grouped(interpreters.SUBRUNNERS))
     yield from (
-        f"- in option values of {listed(names)}: {listed(words)}" for words, names in grouped(interpreters.OPTIONS)
+        f"- in option values of {code_list(names)}: {code_list(words)}"
+        for words, names in grouped(interpreters.OPTIONS)
     )
-    yield f"- in every argument of a program that is not named above and not one of {listed(INERT)}"
+    yield f"- in every argument of a program that is not named above and not one of {code_list(INERT)}"
     yield ""
     yield "## Directory searches"
     yield ""
-    yield f"Always: {listed(SEARCHERS)}. With a recursive flag: {listed(SEARCHERS_IF_RECURSIVE)}."
+    yield f"Always: {code_list(SEARCHERS)}. With a recursive flag: {code_list(SEARCHERS_IF_RECURSIVE)}."
 
 
 def grouped(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:
@@ -340,7 +341,7 @@ def grouped(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...],
 def flags(program: Program) -> str:
     """The flags of a program, and its operands unless they are just files."""
     parts = [f"`-{program.short}`"] if program.short else []
-    parts += [listed(program.long.split())] if program.long else []
+    parts += [code_list(program.long.split())] if program.long else []
     parts += ["`-5`"] if program.number_flags else []
     parts += [f"({program.operands})"] if program.operands != "files" else []
     parts += (
@@ -352,7 +353,7 @@ def flags(program: Program) -> str:
     return " ".join(parts) or "no flags"
 
 
-def listed(names: Iterable[str]) -> str:
+def code_list(names: Iterable[str]) -> str:
     return " ".join(f"`{name}`" for name in sorted(names))
 
 

@@ -55,8 +55,8 @@ def iter_handlers(
             continue
         for group in groups if isinstance(groups, list) else [groups]:
             matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
-            listed = group.get("hooks") if isinstance(group, dict) else None
-            if not isinstance(listed, list) or not isinstance(matcher, str):
+            hooks = group.get("hooks") if isinstance(group, dict) else None
+            if not isinstance(hooks, list) or not isinstance(matcher, str):
                 text = "an entry must be an object with a matcher (string) and hooks (list)"
                 yield event, matcher if isinstance(matcher, str) else "", {}, text
                 continue
@@ -66,7 +66,7 @@ def iter_handlers(
                 )
             if (problem := Matcher(matcher).problem) is not None:
                 problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {problem}"))
-            for handler in listed:
+            for handler in hooks:
                 if isinstance(handler, dict):
                     yield event, matcher, handler, ""
                 else:

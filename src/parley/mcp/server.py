@@ -4,7 +4,7 @@
     connected -> pending (lost) -> connected | failed       after a few retries
     disabled                                                at the user's request
 
-Every change is reported to `ServerListener.changed` with its reason.
+Every change is reported to `ServerListener.on_change` with its reason.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ CHANGES = {
 class ServerListener(Protocol):
     """Receives events of a server."""
 
-    def changed(self, server: McpServer) -> None:
+    def on_change(self, server: McpServer) -> None:
         """The status, tools or prompts of the server changed."""
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         """A request from the server. Raises ServerError."""
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         """A notification other than `list_changed`."""
 
 
@@ -247,15 +247,15 @@ class McpServer:
             self.settled.clear()
         else:
             self.settled.set()
-        self._listener.changed(self)
+        self._listener.on_change(self)
 
     async def _answer(self, method: str, params: Json) -> Json:
-        return await self._listener.asked(self, method, params)
+        return await self._listener.on_request(self, method, params)
 
     def _handle_notification(self, method: str, params: Json) -> None:
         what = CHANGES.get(method)
         if what is None:
-            self._listener.noticed(self, method, params)
+            self._listener.on_notification(self, method, params)
         else:
             self._refresher.mark_stale(what)
 
@@ -267,7 +267,7 @@ class McpServer:
                 found = await self._list(what)
             if found != getattr(self, what):
                 setattr(self, what, found)
-                self._listener.changed(self)
+                self._listener.on_change(self)
 
     def refresh_tasks(self) -> list[asyncio.Task[None]]:
         """The running refreshes of its lists."""

@@ -14,7 +14,7 @@ class _DuplicateKey(Exception):
 
 
 def find_duplicate_key(data: bytes | str) -> str | None:
-    """Describe the first duplicate key of a JSON text that was already decoded; None if there is none."""
+    """Describe the first duplicate key of a JSON text that was already decoded; None if all are unique."""
     import json  # most sessions do not need it
 
     text = data if isinstance(data, str) else data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")

@@ -80,14 +80,14 @@ class Ears:
         self.heard: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
-    def changed(self, server: McpServer) -> None:
+    def on_change(self, server: McpServer) -> None:
         self.heard.append((server.status, server.reason))
         self.news.set()
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         return {}
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         pass
 
 

@@ -43,13 +43,13 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def changed(self, server: McpServer) -> None:
+    def on_change(self, server: McpServer) -> None:
         self.heard.append(server.status)
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         return {}
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         pass
 
 

@@ -104,7 +104,7 @@ def convert_user(blocks: list[Json]) -> list[Json]:
 
 
 def convert_result(result: Json) -> str:
-    """The text of a tool result. There is no error field, so errors get a prefix."""
+    """The text of a tool result. Errors get a prefix, because there is no field for them."""
     content = result.get("content") or ""
     text = content if isinstance(content, str) else "\n".join(text_of(block) for block in content)
     is_error = result.get("is_error") and not text.lower().startswith(("error", "<tool_use_error"))
@@ -131,7 +131,7 @@ def describe_block(block: Json) -> Json | None:
 
 
 def convert_part(block: Json) -> Json | None:
-    """One part of a user message; None if there is no equivalent."""
+    """One part of a user message; None without an equivalent."""
     if block.get("type") == "text":
         return {"type": "text", "text": block.get("text") or ""}
     convert = PARTS.get(str(block.get("type")))

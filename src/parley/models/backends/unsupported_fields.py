@@ -38,7 +38,7 @@ class UnsupportedFields:
             raise exc
         self.names.add(name)
         self._warn(
-            f"warning: the model's server rejected the field {name!r} ({exc.message[:200]}); it is no longer sent"
+            f"warning: the model's server rejected the field {name!r} ({exc.message[:200]}); it is not sent again"
         )
 
 

@@ -71,7 +71,7 @@ def plan_turn(messages: list[Json]) -> ScriptedTurn:
 
 
 def last_prompt(messages: list[Json]) -> int:
-    """The index of the last user message; tool results do not count. -1 if there is none."""
+    """The index of the last user message; tool results do not count. -1 if not found."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at]["role"] == "user" and is_from_user(messages[at]["content"]):
             return at

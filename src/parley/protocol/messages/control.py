@@ -57,7 +57,7 @@ class ControlResponse(Message, frozen=True, kw_only=True, tag="control_response"
 
 @message
 class ControlCancelRequest(Message, frozen=True, kw_only=True, tag="control_cancel_request"):
-    """The sender of a control request withdraws it. There is no reply."""
+    """The sender of a control request withdraws it. It gets no reply."""
 
     request_id: RequestId
 

@@ -182,7 +182,7 @@ class InterruptAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
-    """Stops the running turn. No error if there is none."""
+    """Stops the running turn. Without a running turn it does nothing."""
 
     answer = InterruptAnswer
     cancel_queued: bool | None | UnsetType = UNSET
@@ -517,7 +517,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
-    """Asks whether a tool call may run. There is no time limit."""
+    """Asks whether a tool call may run. It waits without a time limit."""
 
     answer = PermissionAnswer
     tool_name: str

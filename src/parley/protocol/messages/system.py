@@ -369,7 +369,7 @@ class ModelRefusalFallback(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ModelRefusalNoFallback(Message, frozen=True, kw_only=True, tag="system"):
-    """The model refused, and there is no other model to retry with. Read but never sent."""
+    """The model refused, without another model to retry with. Read but never sent."""
 
     subtype: Literal["model_refusal_no_fallback"] = "model_refusal_no_fallback"
     original_model: str

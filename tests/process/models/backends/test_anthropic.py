@@ -547,7 +547,7 @@ def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name
     first, second, third = run(ask())
     expected = {**first, **changed}
     assert second == third == {key: value for key, value in expected.items() if value or key == "anthropic-beta"}
-    assert warnings == [f"warning: the model's server rejected the field {name!r} ({words}); it is no longer sent"]
+    assert warnings == [f"warning: the model's server rejected the field {name!r} ({words}); it is not sent again"]
 
 
 def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:

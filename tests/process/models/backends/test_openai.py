@@ -109,7 +109,7 @@ def test_a_field_that_the_server_does_not_know_is_left_out_from_then_on(words: s
     assert field in first
     assert second == third == {name: value for name, value in first.items() if name != field}
     assert warnings == [
-        f"warning: the model's server rejected the field {field!r} ({words}); it is no longer sent",
+        f"warning: the model's server rejected the field {field!r} ({words}); it is not sent again",
     ]
 
 

@@ -42,7 +42,7 @@ def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
 
     assert dropped.names == {"metadata", "thinking"}
     assert told == [
-        "warning: the model's server rejected the field 'thinking' (thinking is not supported); it is no longer sent"
+        "warning: the model's server rejected the field 'thinking' (thinking is not supported); it is not sent again"
     ]
 
 
