@@ -198,7 +198,10 @@ def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp_path:
     async def talk() -> None:
         async with Room(tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "prompt"})) as room:
             pass
-        assert ["no such event" in room.complaints[0], "not run, only commands" in room.complaints[1]] == [True, True]
+        assert ["unknown event" in room.complaints[0], "not supported (use command)" in room.complaints[1]] == [
+            True,
+            True,
+        ]
 
     run(talk)
 

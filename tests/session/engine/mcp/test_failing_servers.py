@@ -146,7 +146,7 @@ def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         room.prompt("go")
         [reason] = (await room.hear("result"))["errors"]
-        assert "'nowhere' is not connected (failed): cannot reach the server: " in reason
+        assert "'nowhere' is not there (failed): cannot reach the server: " in reason
 
     servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
     visit(tmp_path, script("Done."), talk, mcp_config=servers)
@@ -317,13 +317,13 @@ def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp
     servers = config(plain=own("plain.py", "shut", str(mark)))
     room = visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
 
-    assert results(room) == ["MCP server 'plain': has closed its output"]
+    assert results(room) == ["MCP server 'plain': closed its output"]
 
 
 def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
     async def talk(room: Room) -> None:
         await one_turn(room)
-        assert (await status(room))[0]["error"] == "has closed its output"
+        assert (await status(room))[0]["error"] == "closed its output"
 
     servers = config(plain=own("plain.py", "closed", required=False))
     room = visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
