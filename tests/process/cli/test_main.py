@@ -142,7 +142,7 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
         (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),
         (("--print", "--max-turns", "many", "x"), "needs a whole number"),
         (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID"),
-        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot read script nowhere.toml"),
+        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot read script"),
         (("--print", "--settings", "{broken", "x"), "settings"),
         (("--print", "--system-prompt-file", "/no/such/file", "x"), "cannot be read"),
     ],

@@ -44,7 +44,7 @@ def test_a_check_that_fails_says_why_and_goes_on(run: Any) -> None:
     assert done.returncode == 1
     rows = done.stdout.splitlines()
     assert rows[0].startswith("sonnet              fails: No API key: set ANTHROPIC_API_KEY")
-    assert rows[1].startswith("scripted:nope.toml  fails: the script ")
+    assert rows[1].startswith("scripted:nope.toml  fails: cannot read script ")
     assert rows[2].startswith("offline             answers")
 
 
