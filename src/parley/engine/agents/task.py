@@ -101,13 +101,13 @@ class AgentTask(SessionTask):
         found = {**super().json(), "subagent_type": self.call.subagent_type}
         return found if self._parent_id is None else {**found, "parent_task_id": self._parent_id}
 
-    def recorded(self) -> Json:
+    def log_fields(self) -> Json:
         return {} if self.worktree is None else {"worktree": self.worktree.path}
 
     def cwd(self) -> str | None:
         return None if self.conversation is None else self.conversation.config.tool_context.cwd
 
-    def started(self) -> Json:
+    def start_fields(self) -> Json:
         return {
             "subagent_type": self.call.subagent_type,
             "spawn_depth": self.depth,
