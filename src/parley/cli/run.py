@@ -22,7 +22,7 @@ from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn, write
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
-from parley.compose.registry import make_dialect
+from parley.compose.registry import get_profile, make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub

@@ -78,23 +78,22 @@ class ModelFactory:
     @cached_property
     def wrapping(self) -> ModelWrapper:
         """Raises UsageError."""
-        from parley.models.wrapping import ModelWrapper
+        from parley.models.redaction import find_secrets
+        from parley.models.wrapping import ModelWrapper, RecordingTarget
 
         launch = self.launch
+        record, clock = launch.options.record, launch.clock
         return ModelWrapper(
-            environment=launch.environment,
-            secrets=credentials.known_secrets(launch.credentials()),
+            secrets=[*find_secrets(launch.environment), *credentials.known_secrets(launch.credentials())],
             places={
                 "cwd": launch.cwd,
                 "home": str(launch.home),
                 "config": str(launch.config),
                 "tmp": launch.environment.get("TMPDIR") or "/tmp",
             },
-            record=Path(launch.cwd, launch.options.record) if launch.options.record else None,
+            recording=RecordingTarget(Path(launch.cwd, record), clock.now, clock.monotonic) if record else None,
             faults=launch.options.faults or (),
             deadlines=make_deadlines(launch),
-            now=launch.clock.now,
-            clock=launch.clock.monotonic,
             warn=launch.warn,
         )
 

@@ -137,21 +137,21 @@ def is_prefix(adapter: str) -> bool:
 
 
 class ModelInfo(Struct, frozen=True):
-    """What we must know of a model to ask it well."""
+    """Limits and features of a model."""
 
     context_window: int = 200_000
     max_output_tokens: int = 32_000
     thinking: str = "adaptive"
-    """adaptive: decides by itself; budget: takes a number of tokens; never."""
+    """"adaptive": the model decides; "budget": takes a token budget; "never"."""
     supports_effort: bool = False
     must_read_first: bool = False
-    """Whether it must have read a file before it changes it, as recorded for older models."""
+    """Whether the model must read a file before it edits it, as Claude Code requires of older models."""
     supports_task_budget: bool = False
     supports_schemas: bool = False
-    """Whether its backend itself holds an answer to a JSON Schema. Where not, a tool does, as recorded for Claude."""
+    """Whether the backend enforces a JSON Schema. If not, a tool does, as in Claude Code."""
 
 
-# The first row whose words begin the name counts.
+# The first row whose prefix matches applies.
 MODEL_INFO = (
     ("claude-opus-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
     ("claude-fable-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
@@ -167,19 +167,19 @@ MODEL_INFO = (
     ("gpt-4o", ModelInfo(128_000, 16_384, thinking="never", supports_schemas=True)),
 )
 CHARS_PER_TOKEN = 4
-"""A rough rule, for estimates only."""
+"""A rough estimate."""
 UNKNOWN_MODEL = ModelInfo(200_000, 32_000, thinking="never")
-"""Fields a backend may not know are not sent to a model we do not know."""
+"""Optional fields are not sent to unknown models."""
 
 
 def model_info(name: str) -> ModelInfo:
-    # Bedrock writes the maker, and where it runs, before the name: `us.anthropic.claude-...`
+    # Bedrock puts a region and vendor before the name: `us.anthropic.claude-...`
     name = name.rpartition("anthropic.")[2]
     return next((known for start, known in MODEL_INFO if name.startswith(start)), UNKNOWN_MODEL)
 
 
 def list_known_models() -> list[Json]:
-    """The models as the initialize answer lists them. Clients take the first as the current one."""
+    """The models for the initialize response. Clients treat the first one as current."""
     titles = {"default": "Default", "opus": "Opus", "fable": "Fable", "sonnet": "Sonnet", "haiku": "Haiku"}
     rows: list[Json] = []
     for alias, title in titles.items():

@@ -149,4 +149,4 @@ def test_extra_certificates_that_cannot_be_read_are_told_of_and_the_rest_is_trus
 def test_certificates_that_cannot_be_read_fail_the_call_by_name(tmp_path: Path, server: str) -> None:
     lines, _ = told(tmp_path, server, SSL_CERT_FILE="missing.pem")
     assert reached(lines) == (False, "failed")
-    assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read" in lines[-1]["result"]
+    assert "the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read" in lines[-1]["result"]

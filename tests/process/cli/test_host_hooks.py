@@ -141,9 +141,9 @@ def test_more_output_than_is_kept_is_a_failure_of_a_guard(run: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("entry", "hook", "reason"),
     [
-        ({}, {"timeout": "10"}, "timeout '10' is not a number of seconds"),
-        ({}, {"onFailure": "contniue"}, "onFailure 'contniue' is neither block nor continue"),
-        ({"macher": "Bash"}, {}, "not heeded: macher"),
+        ({}, {"timeout": "10"}, "timeout '10' is not a positive number of seconds"),
+        ({}, {"onFailure": "contniue"}, "onFailure 'contniue' must be block or continue"),
+        ({"macher": "Bash"}, {}, "ignored keys: macher"),
     ],
 )
 def test_what_is_wrong_with_a_hook_in_settings_is_reported(run: Any, entry: Json, hook: Json, reason: str) -> None:
@@ -218,6 +218,6 @@ def test_a_key_that_settings_have_twice_is_named(run: Any, settings: str, key: s
 def test_an_mcp_configuration_that_has_a_key_twice_is_refused(run: Any, tmp_path: Path) -> None:
     servers = '{"mcpServers": {"a": {"command": "true"}, "a": {"command": "false"}}}'
     done = run("-p", "--model", "offline", "--mcp-config", servers, "--", "say x")
-    assert (done.returncode, "the key 'a' is there twice" in done.stderr) == (1, True)
+    assert (done.returncode, "duplicate key 'a'" in done.stderr) == (1, True)
     (tmp_path / ".mcp.json").write_text(servers)
-    assert "the key 'a' is there twice" in run("-p", "--model", "offline", "say x").stderr
+    assert "duplicate key 'a'" in run("-p", "--model", "offline", "say x").stderr

@@ -142,7 +142,7 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
         (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),
         (("--print", "--max-turns", "many", "x"), "needs a whole number"),
         (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID"),
-        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot be read"),
+        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot read script"),
         (("--print", "--settings", "{broken", "x"), "settings"),
         (("--print", "--system-prompt-file", "/no/such/file", "x"), "cannot be read"),
     ],
@@ -344,7 +344,7 @@ def test_an_address_that_is_not_http_is_one_sentence_before_anything_else(run: A
     done = run("-p", "--output-format", "stream-json", "--verbose", "--model", model, "hello", **{variable: "x.test"})
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: {variable} must be an address that begins with http:// or https://\n"
+    assert done.stderr == f"Error: {variable} must be a URL that starts with http:// or https://\n"
 
 
 def test_a_model_without_a_name_is_one_sentence(run: Any) -> None:

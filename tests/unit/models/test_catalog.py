@@ -1,4 +1,4 @@
-"""What a model's name stands for."""
+"""Resolving model names."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ class ServerRequests:
 
     capabilities: Json = {"elicitation": {"form": {}, "url": {}}, "roots": {}}
 
-    def __init__(self, session: Session, changed: Callable[[McpServer], None]) -> None:
+    def __init__(self, session: Session, on_change: Callable[[McpServer], None]) -> None:
         self._session = session
-        self.changed = changed
+        self.on_change = on_change
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         """Raises ServerError."""
         if method == "elicitation/create":
             return await self._elicit(server, params)
@@ -41,7 +41,7 @@ class ServerRequests:
             return {"roots": [{"uri": f"file://{self._session.config.cwd}", "name": "working directory"}]}
         raise method_not_found(method)
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         if method == "notifications/elicitation/complete" and isinstance(params.get("elicitationId"), str):
             self._session.send(
                 ElicitationComplete(mcp_server_name=server.spec.name, elicitation_id=params["elicitationId"])

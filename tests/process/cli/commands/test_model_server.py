@@ -62,7 +62,7 @@ def test_our_own_engine_records_and_another_run_is_served_from_the_tape(
         other = run("-p", "--model", "m", "say Ho", ANTHROPIC_BASE_URL=url)
 
     assert (live.stdout, again.stdout, other.stdout) == ("Hi\n", "Hi\n", "Hi\n")
-    assert "API Error: 400 the tape tape.jsonl is over" in over.stderr
+    assert "API Error: 400 recording tape.jsonl has no answer left" in over.stderr
 
 
 def test_a_port_that_is_taken_is_told(run: Any) -> None:
@@ -76,10 +76,10 @@ def test_a_port_that_is_taken_is_told(run: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--script", "none.toml"], "cannot read the script none.toml"),
-        (["--script", "notes.txt"], "the script notes.txt is wrong"),
-        (["--replay", "notes.txt"], "notes.txt is no tape"),
-        (["--fault", "earthquake"], "there is no fault 'earthquake'"),
+        (["--script", "none.toml"], "cannot read script none.toml"),
+        (["--script", "notes.txt"], "invalid script notes.txt"),
+        (["--replay", "notes.txt"], "notes.txt is not a recording"),
+        (["--fault", "earthquake"], "unknown fault 'earthquake'"),
         (["--port", "x"], "invalid value 'x' for option '--port'"),
         (["--port", "70000"], "invalid value '70000' for option '--port'"),
         (["--port"], "option '--port' requires a value"),

@@ -44,7 +44,7 @@ def test_a_check_that_fails_says_why_and_goes_on(run: Any) -> None:
     assert done.returncode == 1
     rows = done.stdout.splitlines()
     assert rows[0].startswith("sonnet              fails: No API key: set ANTHROPIC_API_KEY")
-    assert rows[1].startswith("scripted:nope.toml  fails: the script ")
+    assert rows[1].startswith("scripted:nope.toml  fails: cannot read script ")
     assert rows[2].startswith("offline             answers")
 
 
@@ -66,4 +66,4 @@ def test_an_address_that_is_none_is_one_sentence(run: Any) -> None:
     done = run("models", OPENAI_BASE_URL="gate.test")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: OPENAI_BASE_URL must be an address that begins with http:// or https://\n"
+    assert done.stderr == "Error: OPENAI_BASE_URL must be a URL that starts with http:// or https://\n"

@@ -98,7 +98,7 @@ async def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path:
     harness = await visit(tmp_path, script, saying("go"), agents=given)
     assert next(harness.messages("result"))["result"] == "Done."
     assert "the MCP server 'gone' is not there" in transcript(tmp_path)
-    assert ["cannot be used" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
+    assert ["invalid MCP server" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])
