@@ -1,4 +1,4 @@
-"""Agent (listed as Task): hand work on to a subagent. What a subagent is: engine/agents/subagents.py."""
+"""Agent (listed as Task): delegate work to a subagent (engine/agents/subagents.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHAT = (
 
 class Agent:
     name: ClassVar[str] = "Agent"
-    # It changes nothing by itself: whatever its agent wants to do is decided call by call. And several run at once.
+    # It changes nothing by itself: the calls of its agent are judged one by one. Several run at once.
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = AgentInput
     shown: ClassVar[type[Struct]] = AgentShown
@@ -36,7 +36,7 @@ class Agent:
 
     @property
     def description(self) -> str:
-        """With the agents there are, in the order of their names."""
+        """The description with the agents of the session, sorted by name."""
         rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
         return "\n".join([WHAT, *rows])
 

@@ -1,4 +1,4 @@
-"""Glob: the files whose paths fit a pattern, those that changed last first."""
+"""Glob: find files by a path pattern, most recently changed first."""
 
 from __future__ import annotations
 
