@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,16 +20,19 @@ from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store
 from parley.stores.files.claude import project_key
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.selection import Chosen, choose
+from parley.stores.selection import StoreChoice, choose
 from parley.stores.session_open import SessionRequest, open_session
 from parley.workspace.checkpoint.store import CheckpointStore
 
+if TYPE_CHECKING:
+    from parley.stores.mirror import MirrorTarget
+
 STORE_OPENERS: dict[str, Callable[[Any, Any, EntryContext, Callable[[str], None]], Store]] = {
-    "claude": lambda cls, place, context, complain: cls(place, context, complain),
-    "folder": lambda cls, place, context, complain: cls(place, context, complain),
-    "sqlite": lambda cls, place, context, complain: cls(place, context),
-    "postgres": lambda cls, place, context, complain: cls(place, context),
-    "memory": lambda cls, place, context, complain: cls(context.cwd),
+    "claude": lambda cls, location, context, warn: cls(location, context, warn),
+    "folder": lambda cls, location, context, warn: cls(location, context, warn),
+    "sqlite": lambda cls, location, context, warn: cls(location, context),
+    "postgres": lambda cls, location, context, warn: cls(location, context),
+    "memory": lambda cls, location, context, warn: cls(context.cwd),
 }
 
 
@@ -74,7 +77,7 @@ class SessionStores:
 
     def find_by_title(self, name: str) -> str:
         """The id of the session with a title; the name itself if none has it. Raises UsageError, SessionError."""
-        from parley.stores.titles import find_by_title
+        from parley.stores.session_open import find_by_title
 
         return find_by_title(name, map(self._open_store, self._choose_stores()), self._basis.cwd) or name
 
@@ -91,23 +94,23 @@ class SessionStores:
             return store
         return next((found for found in map(self._open_store, others) if found.exists(session_id)), store)
 
-    def _choose_stores(self) -> list[Chosen]:
+    def _choose_stores(self) -> list[StoreChoice]:
         """The store that was named, or every layout we know. Raises UsageError."""
         options = self._basis.options
         chosen = choose(options, self._basis.environment)
-        return [Chosen(name) for name in get_profile(options).layouts] if chosen is None else [chosen]
+        return [StoreChoice(name) for name in get_profile(options).layouts] if chosen is None else [chosen]
 
-    def _open_store(self, chosen: Chosen) -> Store:
+    def _open_store(self, chosen: StoreChoice) -> Store:
         """Raises UsageError."""
         launch, cls = self._basis, load(STORES, chosen.name, "store")
         return STORE_OPENERS[chosen.name](cls, self._location(chosen), launch.line_context(), launch.warn)
 
-    def _location(self, chosen: Chosen) -> Any:
+    def _location(self, chosen: StoreChoice) -> Any:
         """A path; of an address, the address."""
         if chosen.is_address:
-            return chosen.place
+            return chosen.location
         launch = self._basis
-        return Path(launch.cwd, os.path.expanduser(chosen.place)) if chosen.place else launch.config
+        return Path(launch.cwd, os.path.expanduser(chosen.location)) if chosen.location else launch.config
 
     # What belongs to one session.
 
@@ -118,8 +121,11 @@ class SessionStores:
         """The log for a session whose client wants to hear of its lines."""
         if not self._basis.options.session_mirror:
             return log
-        path, is_copy = self._mirror_path(session_id), self.open_request().begins_as == "fork"
-        return self._mirror(log, send, path, session_id, self._basis.line_context(), is_copy=is_copy)
+        from parley.stores.mirror import MirroredLog
+
+        target = self._mirror_target(self._mirror_path(session_id), session_id, self._basis.line_context())
+        is_copy = self.open_request().begins_as == "fork"
+        return MirroredLog(log, send, target, is_copy=is_copy, warn=self._basis.warn)
 
     def mirror_agent_log(
         self, session_id: str, agent_id: str, meta: Json | None, log: Log, send: Callable[[Message], None]
@@ -128,36 +134,19 @@ class SessionStores:
         if not self._basis.options.session_mirror:
             return log
         from parley.stores.files.sidechain import agent_path
+        from parley.stores.mirror import MirroredLog
 
         path = str(agent_path(self._mirror_path(session_id), agent_id))
         context = msgspec.structs.replace(self._basis.line_context(), agent_id=agent_id)
         head = None if meta is None else {**meta, "type": "agent_metadata"}
-        return self._mirror(log, send, path, session_id, context, head=head)
+        target = self._mirror_target(path, session_id, context)
+        return MirroredLog(log, send, target, head=head, warn=self._basis.warn)
 
-    def _mirror(
-        self,
-        log: Log,
-        send: Callable[[Message], None],
-        path: str,
-        session_id: str,
-        context: EntryContext,
-        *,
-        is_copy: bool = False,
-        head: Json | None = None,
-    ) -> Log:
-        from parley.stores.mirror import MirroredLog
+    def _mirror_target(self, path: str, session_id: str, context: EntryContext) -> MirrorTarget:
+        from parley.stores.mirror import MirrorTarget
 
-        return MirroredLog(
-            log,
-            send,
-            path=path,
-            session_id=session_id,
-            context=context,
-            most_bytes=max_line_bytes(self._basis),
-            is_copy=is_copy,
-            head=head,
-            complain=self._basis.warn,
-        )
+        max_bytes = max_line_bytes(self._basis)
+        return MirrorTarget(path=path, session_id=session_id, context=context, max_bytes=max_bytes)
 
     def _mirror_path(self, session_id: str) -> str:
         """Clients know by the path which session is meant, wherever it is kept."""

@@ -1,9 +1,9 @@
-"""Which store is meant: `--store NAME[:PLACE]`, `--db FILE`, or the variable PARLEY_STORE.
+"""Select a store by `--store NAME[:LOCATION]`, `--db FILE` or the environment variable PARLEY_STORE.
 
-folder                     its own place below the config folder
-folder:/var/agents         below another folder
-sqlite:sessions.db         what --db sessions.db says
-postgres://host/database   an address is its own place
+folder                     the default directory, below the configuration directory
+folder:/var/agents         another directory
+sqlite:sessions.db         the same as `--db sessions.db`
+postgres://host/database   a URL selects its store by itself
 """
 
 from __future__ import annotations
@@ -15,42 +15,44 @@ from parley.protocol.base import Struct
 from parley.protocol.options import CliOptions
 
 SCHEMES = ("postgres://", "postgresql://")
-NEEDS_PLACE = {"sqlite": "sqlite:FILE", "postgres": "postgres://HOST/DATABASE"}
+NEEDS_LOCATION = {"sqlite": "sqlite:FILE", "postgres": "postgres://HOST/DATABASE"}
 
 
-class Chosen(Struct, frozen=True):
+class StoreChoice(Struct, frozen=True):
+    """A store by its registry name, and where its data is."""
+
     name: str
-    place: str = ""
-    """"" is where the store is by itself."""
+    location: str = ""
+    """A path or URL; "" for the store's default."""
 
     @property
     def is_address(self) -> bool:
-        return self.place.startswith(SCHEMES)
+        return self.location.startswith(SCHEMES)
 
 
-def choose(options: CliOptions, environment: Mapping[str, str]) -> Chosen | None:
-    """The store that was named; None if none was. Raises UsageError."""
+def choose(options: CliOptions, environment: Mapping[str, str]) -> StoreChoice | None:
+    """The store that the options or the environment select; None if neither does. Raises UsageError."""
     if options.no_session_persistence and not (options.resume or options.continue_conversation):
-        return Chosen("memory")
+        return StoreChoice("memory")
     if options.store and options.database:
-        raise UsageError("--store and --db both say where sessions are kept: give one of them")
+        raise UsageError("--store and --db cannot be combined: both select the session store")
     if options.database:
-        return Chosen("sqlite", options.database)
-    named = options.store or environment.get("PARLEY_STORE")
-    return parse(named) if named else None
+        return StoreChoice("sqlite", options.database)
+    value = options.store or environment.get("PARLEY_STORE")
+    return parse(value) if value else None
 
 
-def parse(named: str) -> Chosen:
-    """Raises UsageError."""
-    if named.startswith(SCHEMES):
-        return Chosen("postgres", named)
-    name, _, place = named.partition(":")
-    if name in NEEDS_PLACE and (not place or name == "postgres"):
-        raise UsageError(f"the store {name!r} must be given as {NEEDS_PLACE[name]}")
-    return Chosen(name, place)
+def parse(value: str) -> StoreChoice:
+    """Parse the value of `--store`. Raises UsageError."""
+    if value.startswith(SCHEMES):
+        return StoreChoice("postgres", value)
+    name, _, location = value.partition(":")
+    if name in NEEDS_LOCATION and (not location or name == "postgres"):
+        raise UsageError(f"the store {name!r} needs a location: write {NEEDS_LOCATION[name]}")
+    return StoreChoice(name, location)
 
 
-def has_password(named: str) -> bool:
-    """Whether an address would show a password to whoever sees the process list."""
-    _, _, behind = named.partition("://")
-    return named.startswith(SCHEMES) and ":" in behind.partition("/")[0].rpartition("@")[0]
+def has_password(value: str) -> bool:
+    """Whether a URL contains a password, which the process list would expose."""
+    _, _, rest = value.partition("://")
+    return value.startswith(SCHEMES) and ":" in rest.partition("/")[0].rpartition("@")[0]
