@@ -114,13 +114,13 @@ class CommandHook:
         started = await self._start(fired.input, stdout, stderr)
         told = 0
         try:
-            while not started.over.done():
+            while not started.ended.done():
                 if self._entry.in_background or read_async_request(fired.event, stdout) is not None:
                     return HookRun(
                         output=HookOutput(is_async=True),
                         background=self._wait_in_background(started, fired.event, stdout, stderr),
                     )
-                news: set[asyncio.Future[Any]] = {started.over}
+                news: set[asyncio.Future[Any]] = {started.ended}
                 if not stdout.has_line.done():
                     news.add(stdout.has_line)
                 some, _ = await asyncio.wait(news, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +136,7 @@ class CommandHook:
                 output=HookOutput(is_async=True),
                 background=self._wait_in_background(started, fired.event, stdout, stderr),
             )
-        return build_run(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
+        return build_run(fired.event, started.ended.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
     async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
@@ -171,9 +171,9 @@ class CommandHook:
         ms = asked.asyncTimeout if asked is not None else None
         seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
-            done, _ = await asyncio.wait({started.over}, timeout=seconds)
+            done, _ = await asyncio.wait({started.ended}, timeout=seconds)
         finally:
-            if not started.over.done():
+            if not started.ended.done():
                 started.drop()
         if not done:
             return HookRun(
@@ -182,7 +182,7 @@ class CommandHook:
         text = stdout.text
         if asked is not None:
             text = text.partition("\n")[2]  # the first line only said that there is more to come
-        return build_run(event, started.over.result(), text, stderr.text, is_cut=stdout.is_cut)
+        return build_run(event, started.ended.result(), text, stderr.text, is_cut=stdout.is_cut)
 
     def to_json(self) -> Json:
         entry = self._entry

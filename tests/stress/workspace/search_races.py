@@ -56,7 +56,7 @@ def main() -> None:
 async def leaking(tree: Path, searches: int, free: bool) -> int:
     search = LocalSearch(dict(os.environ))
     reach = Scope(anywhere=True) if free else Scope(folders=(str(tree),))
-    area = SearchArea(path=str(tree), cwd=str(tree), reach=reach)
+    area = SearchArea(path=str(tree), cwd=str(tree), scope=reach)
     leaks = 0
     for _ in range(searches):
         found = await search.matches(ContentQuery(pattern="needle"), area, timeout_seconds=20, enough_lines=10)

@@ -161,7 +161,7 @@ async def test_its_own_words_tell_what_is_wrong_with_a_pattern(tmp_path: Path) -
 async def test_a_program_that_breaks_off_is_told(tmp_path: Path) -> None:
     environment = script(tmp_path / "bin", "echo trouble >&2; kill -SEGV $$")
 
-    with pytest.raises(ToolError, match=r"broke off with exit code -11. trouble"):
+    with pytest.raises(ToolError, match=r"failed with exit code -11. trouble"):
         await searched(tmp_path, ContentQuery(pattern="x"), environment)
 
 
@@ -269,7 +269,7 @@ async def test_a_file_is_searched_when_confined(tmp_path: Path) -> None:
 async def test_without_fences_the_stand_in_does_a_confined_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "can_fence", lambda: False)
+    monkeypatch.setattr(ripgrep, "is_supported", lambda: False)
     (tmp_path / "a").write_text("beta\n")
 
     assert await searched(tmp_path, ContentQuery(pattern="beta"), confined=True) == SearchMatches(
