@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from parley.errors import ToolError
-from tests.helpers.workspace import Desk
+from tests.helpers.workspace import WorkspaceHarness
 
-desk = Desk(Path({base!r}))
+desk = WorkspaceHarness(Path({base!r}))
 try:
     desk.put({name!r}, b"x" * {size})
 except ToolError as told:

@@ -131,7 +131,7 @@ async def test_a_page_without_text_is_refused(harness: ToolHarness) -> None:
 
 async def test_a_private_address_is_refused_unless_it_is_allowed(harness: ToolHarness) -> None:
     harness.context.web = Web()
-    assert "not an address of the public network" in await refusal(harness, html("secret"))
+    assert "is not public" in await refusal(harness, html("secret"))
 
 
 def test_without_a_network_it_is_refused(harness: ToolHarness) -> None:
