@@ -1,6 +1,6 @@
-"""Sessions that the original and Parley continue in turns, and what other programs find in our transcripts.
+"""Sessions that Claude Code and Parley continue in turns, and what other programs read from our transcripts.
 
-`PARLEY_ORIGINAL` names the executable of the original; without it recorded lines stand in (recorded.py).
+`PARLEY_ORIGINAL` names the executable of Claude Code; without it, recorded lines are used (recorded_sessions.py).
 """
 
 from __future__ import annotations

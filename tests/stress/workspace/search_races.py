@@ -1,10 +1,10 @@
-"""Swap files for links that lead out of the tree, while Grep searches it.
+"""Replace files by symlinks that lead out of the tree, while Grep searches it.
 
     python -m tests.stress.workspace.search_races --searches 2000
     python -m tests.stress.workspace.search_races --searches 500 --free        # not confined: must be caught
 
 One process swaps 200 files for links to a secret and back, as fast as it can; another searches for what is in the
-secret, with a reach that ends at the tree. Nothing may be found. The exit code is 0 if that held, 1 if not.
+secret, with a scope limited to the tree. Nothing may be found. The exit code is 0 if that held, 1 if not.
 """
 
 from __future__ import annotations
