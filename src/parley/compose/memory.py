@@ -46,7 +46,7 @@ def default_path(launch: LaunchContext) -> Path:
     """Where a memory is that was not put elsewhere. Raises UsageError."""
     chosen = choose(launch.options, launch.environment)
     if chosen is not None and chosen.holds_memory:
-        return Path(launch.cwd, os.path.expanduser(chosen.place))
+        return Path(launch.cwd, os.path.expanduser(chosen.location))
     return launch.config / PROJECTS / project_key(launch.cwd) / FILE
 
 
