@@ -133,7 +133,7 @@ async def print_one(setup: SessionConfig, prompt: str, printer: ResultPrinter) -
     """One prompt, for a host that is no stream; returns the exit code."""
     hub = Hub()
     session = open_session(hub, setup, printer)
-    session.is_host_gone = True  # the printer answers nothing
+    session.outbox.is_client_gone = True  # the printer answers nothing
     with SignalHandler(session) as stop:
         session.handle(user_message(prompt))
         session.close_input()

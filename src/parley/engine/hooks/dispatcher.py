@@ -66,7 +66,7 @@ class HookDispatcher:
 
     def list_reachable(self) -> list[Hook]:
         """Those that can still be asked at the end: a host that hung up answers nothing."""
-        return [*(self.callbacks if not self._session.is_host_gone else ()), *self.commands]
+        return [*(self.callbacks if not self._session.outbox.is_client_gone else ()), *self.commands]
 
     def has_hooks(self, event: str, agent: Json | None = None) -> bool:
         return any(hook.event == event for hook in self._hooks_for(agent))

@@ -93,7 +93,7 @@ class Pump:
 
     def fail_requests(self, session: Session) -> None:
         """The host cannot answer, now or later: every question ends at once."""
-        self._is_closed = session.is_host_gone = True
+        self._is_closed = session.outbox.is_client_gone = True
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(HostGone("the host hung up before it answered"))

@@ -28,6 +28,8 @@ from parley.engine.models.pool import ModelPool
 from parley.engine.recovery.pending_approvals import PendingApprovals, ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
+from parley.engine.session.messages import init_message
+from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import PromptQueue
 from parley.engine.session.prompts import PromptIntake
 from parley.engine.side.query import attach_to
@@ -38,12 +40,11 @@ from parley.engine.turn.turn import Turn
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.catalog import ModelRef
-from parley.protocol.base import UNSET, Message, Refused, Unknown
+from parley.protocol.base import Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.system import SessionStateChanged
 from parley.tools.base import ToolOutput as ToolResult
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Session:
         self.id = config.session_id
         self.config = config
         self.host = host
+        self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
+        self.send, self.send_state = self.outbox.send, self.outbox.send_state
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
@@ -71,8 +74,6 @@ class Session:
         self.commands = Commands(self)
         self.control = ControlDispatcher(self)
         self.hooks = HookRegistry()
-        self.is_host_gone = False
-        """Whether the host has closed its end: it cannot be asked any more."""
         self.models = ModelPool(config.model.open, config.observer)
         self.tasks = config.tool_context.tasks = TaskManager(
             processes=config.tool_context.processes,
@@ -169,11 +170,9 @@ class Session:
 
         self.suggester = Suggester(self) if enabled else None
 
-    # Speaking.
-
-    def send(self, message: Message) -> None:
-        """Say a line that is not part of the session's record."""
-        self.host.send(self.clock.stamp_message(message, self.id))
+    def send_init(self) -> None:
+        """Send `system/init`, as at the start of every turn."""
+        self.outbox.send(init_message(self))
 
     # Listening.
 
@@ -190,7 +189,7 @@ class Session:
         self.prompt_queue.close()
         if self.suggester is not None:
             self.suggester.cancel()
-        if self.is_host_gone and self.client_tools is not None:
+        if self.outbox.is_client_gone and self.client_tools is not None:
             self.client_tools.close()
 
     def _ignore(self, message: Message) -> None:
@@ -279,18 +278,13 @@ class Session:
 
     def abandon(self) -> None:
         """End at once, for nobody reads what we say: as for a signal, and commands have no time to end politely."""
-        self.is_host_gone = True
+        self.outbox.is_client_gone = True
         self.stop()
         self.config.tool_context.processes.hurry()
 
     def open_model(self, choice: ModelRef) -> Model:
         """A model, opened when it is first needed. Raises UsageError or ModelError."""
         return self.models.open(choice)
-
-    def send_state(self, state: str) -> None:
-        who = self.config.client.state_events
-        if who is not None:
-            self.send(SessionStateChanged(state=state, sdk_host_only=True if who == "sdk" else UNSET))
 
 
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {

@@ -99,7 +99,7 @@ class ClientTools:
         if call in self._early:
             return self._early.pop(call)
         session = self._session
-        if session.is_host_gone:
+        if session.outbox.is_client_gone:
             raise ToolError(CLIENT_CLOSED)
         self._append_request(call)
         answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
