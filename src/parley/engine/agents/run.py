@@ -26,8 +26,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.prompt_queue import Prompt
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import TurnOutcome
-from parley.engine.turn.tool_executor import ToolExecutor
-from parley.engine.turn.tool_outcome import ToolOutcome
+from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import SessionError
 from parley.protocol.base import Json
@@ -72,10 +71,9 @@ class AgentRun:
             setup.config.tools,
             session.gate,
             setup.config.tool_context,
-            session.journal.append_event,
+            session.hooks,
             session.config.warn,
             agent=self._agent,
-            hooks=session.hooks,
         )
         executor.on_call = self._send_progress
         conversation = Conversation(
@@ -104,15 +102,22 @@ class AgentRun:
     def make_turn(self, text: str) -> Turn:
         conversation = self.conversation
         prompt = Prompt(content=[{"type": "text", "text": text}], uuid=self._session.clock.new_uuid())
-        turn = self._task.turn = Turn(
-            conversation, [prompt], start=lambda turn: conversation.append_user(Text.of(text)), join=self._read_messages
-        )
+        turn = self._task.turn = Turn(conversation, [prompt])
         return turn
 
-    async def _read_messages(self, turn: Turn) -> None:
-        letters, self._task.messages = self._task.messages, []
-        for letter in letters:
-            self.conversation.append_user(Text.of(letter))
+    async def _run_turn(self, turn: Turn) -> TurnOutcome:
+        """Begin with the prompt, then loop; messages to the agent join the turn."""
+        async with turn.running():
+            self.conversation.append_user(
+                *(Text.of(block["text"]) for prompt in turn.prompts for block in prompt.content)
+            )
+            await turn.begin()
+            while (ended := await turn.step()) is None:
+                messages, self._task.messages = self._task.messages, []
+                for message in messages:
+                    self.conversation.append_user(Text.of(message))
+            turn.end(ended)
+        return turn.outcome
 
     # Its life.
 
@@ -153,10 +158,10 @@ class AgentRun:
             dispatcher = self._session.hooks.dispatcher
             if dispatcher is not None:
                 turn.hook_feedback.contexts += await dispatcher.turn_hooks.start_subagent(self._agent)
-            ended = await turn.run()
+            ended = await self._run_turn(turn)
             while task.messages and not ended.is_error:
                 letters, task.messages = task.messages, []
-                ended = await self.make_turn("\n\n".join(letters)).run()
+                ended = await self._run_turn(self.make_turn("\n\n".join(letters)))
             return ended
         finally:
             if resources is not None:

@@ -83,7 +83,7 @@ async def clear(session: Session, turn: Turn, words: str) -> TurnOutcome:
     """The session keeps its id and its log: whoever resumes it finds it cleared. Raises SessionError."""
     dispatcher = session.hooks.dispatcher
     if dispatcher is not None:
-        with keep_alive(session.conversation):
+        with keep_alive(session.send, session.limits.heartbeat_seconds):
             await dispatcher.fire("SessionEnd", {"reason": "clear"})
     id = session.clock.new_uuid()
     reset = session.clock.stamp_message(
@@ -101,7 +101,7 @@ async def clear(session: Session, turn: Turn, words: str) -> TurnOutcome:
     session.conversation.gauge.reset(0)
     session.host.send(reset)
     if dispatcher is not None:
-        with keep_alive(session.conversation):
+        with keep_alive(session.send, session.limits.heartbeat_seconds):
             started = await dispatcher.fire(
                 "SessionStart", {"source": "clear", "model": session.conversation.model.display_name}
             )

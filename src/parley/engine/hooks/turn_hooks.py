@@ -51,7 +51,11 @@ class TurnHooks:
 
     async def _fire(self, event: str, details: Json, *, agent: Json | None = None, **how: Any) -> HookVerdict:
         """Ask, and give signs of life meanwhile; for a subagent the call does that which it works for."""
-        with nullcontext() if agent is not None else keep_alive(self._session.conversation):
+        with (
+            nullcontext()
+            if agent is not None
+            else keep_alive(self._session.send, self._session.limits.heartbeat_seconds)
+        ):
             return await self._dispatcher.fire(event, details, agent=agent, **how)
 
     # The beginning.

@@ -78,7 +78,7 @@ class ServerRequests:
         note = session.journal.append_event
         note("elicitation", {"request_id": request_id, "server": question.mcp_server_name, "message": question.message})
         try:
-            with session.gate.waiting():
+            with session.activity.waiting():
                 return await session.host.request(question, request_id)
         finally:
             # Also if nobody wants the answer any more. Only the end of the engine leaves it open.

@@ -17,15 +17,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.gate import make_gate
-from parley.engine.approval.grants import Grants, SessionMode
+from parley.engine.approval.gate import ApprovalGate, Approver
+from parley.engine.approval.grants import Grants
+from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
 from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals, ResumedTurn
+from parley.engine.recovery.pending_approvals import PendingApprovals
+from parley.engine.recovery.resumed_turn import ResumedTurn
+from parley.engine.session.activity import Activity
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.messages import init_message
@@ -61,7 +64,8 @@ class Session:
         self.config = config
         self.host = host
         self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
-        self.send, self.send_state = self.outbox.send, self.outbox.send_state
+        self.send = self.outbox.send
+        self.activity = Activity(self.outbox)
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
@@ -94,15 +98,24 @@ class Session:
         self.runner = TurnRunner(self)
         self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.grants.restore(config.permissions.policy, config.warn)
-        self.permission_mode = SessionMode(self)
-        self.gate = make_gate(self)
+        self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
+        self.gate = ApprovalGate(
+            config.permissions,
+            self._find_approver(),
+            self.journal,
+            self.outbox,
+            mode=self.permission_mode,
+            activity=self.activity,
+            hooks=self.hooks,
+            pending=self.pending_approvals,
+            warn=config.warn,
+        )
         self.tool_executor = ToolExecutor(
             config.tools,
             self.gate,
             config.tool_context,
-            self.journal.append_event,
+            self.hooks,
             config.warn,
-            hooks=self.hooks,
         )
         self.conversation = Conversation(
             config,
@@ -122,7 +135,9 @@ class Session:
         config.tool_context.send = self._send_message
         if config.settings is not None:
             self.hooks.set_commands(self, config.settings.merged)
-        self.resumed_turn = ResumedTurn(self)
+        self.resumed_turn = ResumedTurn(
+            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
+        )
         if config.client.tools:
             self.get_client_tools().declare(config.client.tools)
         if config.client.prompt_suggestions:
@@ -141,6 +156,15 @@ class Session:
         from parley.engine.memory.worker import MemoryWorker
 
         return MemoryWorker(self, self.config.open_memory)
+
+    def _find_approver(self) -> Approver | None:
+        """Who answers permission requests: an MCP tool, the client, or nobody."""
+        config = self.config.permissions
+        if config.prompt_tool is not None:
+            from parley.engine.approval.mcp_prompt_tool import PromptTool
+
+            return PromptTool(config.prompt_tool, self.servers)
+        return self.host if config.asks_host else None
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().delegate_for(None)(call, tool_use_id)
@@ -212,9 +236,7 @@ class Session:
         return self.permission_mode.current
 
     def may_bypass(self) -> bool:
-        """Whether bypassPermissions is open: allowed at launch, and not disabled by settings that came later."""
-        held = self.config.settings
-        return self.config.permissions.may_bypass and (held is None or held.merged.bypass_disabled is None)
+        return self.permission_mode.may_bypass()
 
     # Turns.
 
@@ -229,10 +251,8 @@ class Session:
 
     @property
     def state(self) -> str:
-        """As clients know it: `idle`, `running`, or `requires_action` while a question is open."""
-        if self.gate.is_waiting:
-            return "requires_action"
-        return "running" if self.is_running else "idle"
+        """`idle`, `running` or `requires_action`."""
+        return self.activity.state
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""

@@ -105,7 +105,7 @@ class ClientTools:
         answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         self._waiting[call] = answer
         try:
-            with session.gate.waiting():
+            with session.activity.waiting():
                 return await answer
         finally:
             del self._waiting[call]
