@@ -247,9 +247,7 @@ class Commands:
         return outcome.local_command(name, said.text)
 
     def _start(self, prompts: Iterable[Prompt]) -> None:
-        from parley.engine.session.messages import init_message
-
-        self._session.send(init_message(self._session))
+        self._session.send_init()
         self._session.prompts.echo(list(prompts))
 
     def _reply_message(self, said: CommandReply, name: str, arguments: str) -> Assistant:

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from parley.engine.context.compactor import make_compactor
-from parley.engine.session.messages import init_message
 from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import TurnOutcome
@@ -42,15 +41,15 @@ async def run(session: Session, turn: Turn, name: str, words: str) -> TurnOutcom
             raise
         return _interrupted(session, turn)
     except ModelError as exc:
-        session.send(init_message(session))
+        session.send_init()
         return outcome.api_failed(exc, outcome.error_text(exc))
     except BudgetSpent as exc:
-        session.send(init_message(session))
+        session.send_init()
         return outcome.out_of_budget(exc, None)
 
 
 def _interrupted(session: Session, turn: Turn) -> TurnOutcome:
-    session.send(init_message(session))
+    session.send_init()
     ended = outcome.yielded if turn.stop_cause is StopCause.GIVE_WAY else outcome.aborted
     return ended("streaming", None)
 
@@ -58,12 +57,12 @@ def _interrupted(session: Session, turn: Turn) -> TurnOutcome:
 async def compact(session: Session, turn: Turn, words: str) -> TurnOutcome:
     """Raises ModelError, BudgetSpent, SessionError."""
     if not session.config.compaction.is_allowed:
-        session.send(init_message(session))
+        session.send_init()
         return outcome.local_command("compact", DISABLED)
     session.conversation.close_interrupted_calls()  # what an earlier engine left open is part of what is summed up
     compactor = make_compactor(session.conversation)
     done = await compactor.compact("manual", words or None)
-    session.send(init_message(session))
+    session.send_init()
     if done is None:
         return outcome.local_command("compact", TOO_SHORT)
     compactor.append(done)
@@ -106,7 +105,7 @@ async def clear(session: Session, turn: Turn, words: str) -> TurnOutcome:
                 "SessionStart", {"source": "clear", "model": session.conversation.model.display_name}
             )
         session.conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
-    session.send(init_message(session))
+    session.send_init()
     return outcome.local_command("clear")
 
 

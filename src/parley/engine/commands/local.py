@@ -58,7 +58,7 @@ def cost(session: Session, arguments: str) -> CommandReply:
 def context(session: Session, arguments: str) -> CommandReply:
     from parley.engine.control.handlers import usage as reports
 
-    usage = reports.context_report(session)
+    usage = reports.context_report(session.conversation)
     rows = [
         f"| {row['name']} | {format_count(row['tokens'])} | {100 * row['tokens'] / usage.maxTokens:.1f}% |"
         for row in usage.categories

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.hooks.tool_hooks import model_contexts
-from parley.engine.session.messages import init_message
 from parley.engine.session.prompt_queue import Prompt, join_content
 from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import keep_alive
@@ -71,7 +70,7 @@ class TurnHooks:
         refusal = await self.submit(turn.prompts, turn.hook_feedback.prompt_contexts)
         if refusal is None:
             return None
-        self._session.send(init_message(self._session))
+        self._session.send_init()
         self._session.send(refusal)
         return outcome.blocked(refusal.content)
 

@@ -14,7 +14,7 @@ what follows from it (journal.py), which models, tools and stores there are (com
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.gate import ApprovalGate, Approver
@@ -22,7 +22,6 @@ from parley.engine.approval.grants import Grants
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
-from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
@@ -34,7 +33,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.messages import init_message
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import PromptQueue
-from parley.engine.session.prompts import PromptIntake
+from parley.engine.session.prompts import PromptIntake, has_tool_results
 from parley.engine.side.query import attach_to
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
@@ -58,8 +57,23 @@ if TYPE_CHECKING:
     from parley.engine.turn.client_tools import ClientTools
 
 
+class Control(Protocol):
+    """Answers the client's control requests (control/dispatcher.py)."""
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a request is changing files."""
+
+    def receive(self, message: ControlRequest) -> None: ...
+    def reject(self, refused: Refused) -> None: ...
+    def cancel(self, message: ControlCancelRequest) -> None: ...
+    def cancel_pending(self) -> None: ...
+    async def wait_changes(self) -> None: ...
+    async def close(self) -> None: ...
+
+
 class Session:
-    def __init__(self, config: SessionConfig, host: Host) -> None:
+    def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
         self.id = config.session_id
         self.config = config
         self.host = host
@@ -74,21 +88,11 @@ class Session:
         )
         self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
         self.prompt_queue = PromptQueue()
-        self.prompts = PromptIntake(self)
         self.commands = Commands(self)
-        self.control = ControlDispatcher(self)
+        self.control = make_control(self)
         self.hooks = HookRegistry()
         self.models = ModelPool(config.model.open, config.observer)
-        self.tasks = config.tool_context.tasks = TaskManager(
-            processes=config.tool_context.processes,
-            directory=config.task_output,
-            clock=config.clock,
-            send=self.send,
-            prompt_queue=self.prompt_queue,
-            append_event=self.journal.append_event,
-            are_allowed=config.limits.allow_background_tasks,
-            drain=host.drain,
-        )
+        self.tasks = config.tool_context.tasks = self._make_tasks()
         self.servers = ServerManager(self, config.extensions.mcp)
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
@@ -99,24 +103,8 @@ class Session:
         self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.grants.restore(config.permissions.policy, config.warn)
         self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
-        self.gate = ApprovalGate(
-            config.permissions,
-            self._find_approver(),
-            self.journal,
-            self.outbox,
-            mode=self.permission_mode,
-            activity=self.activity,
-            hooks=self.hooks,
-            pending=self.pending_approvals,
-            warn=config.warn,
-        )
-        self.tool_executor = ToolExecutor(
-            config.tools,
-            self.gate,
-            config.tool_context,
-            self.hooks,
-            config.warn,
-        )
+        self.gate = self._make_gate()
+        self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
         self.conversation = Conversation(
             config,
             self.journal,
@@ -127,6 +115,7 @@ class Session:
             mode=lambda: self.mode,
             hooks=self.hooks,
         )
+        self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
         self.side_query = attach_to(self, config.tool_context)
         self.memory_worker = self._make_memory_worker()
         self.conversation.memory_worker = self.memory_worker
@@ -149,6 +138,19 @@ class Session:
 
             self.main_agent = MainAgent(self, config.agents.main)
 
+    def _make_tasks(self) -> TaskManager:
+        context = self.config.tool_context
+        return TaskManager(
+            processes=context.processes,
+            directory=self.config.task_output,
+            clock=self.clock,
+            send=self.outbox.send,
+            prompt_queue=self.prompt_queue,
+            append_event=self.journal.append_event,
+            are_allowed=self.limits.allow_background_tasks,
+            drain=self.host.drain,
+        )
+
     def _make_memory_worker(self) -> MemoryWorker | None:
         """Who looks after the memory, where there is one."""
         if self.config.open_memory is None:
@@ -156,6 +158,19 @@ class Session:
         from parley.engine.memory.worker import MemoryWorker
 
         return MemoryWorker(self, self.config.open_memory)
+
+    def _make_gate(self) -> ApprovalGate:
+        return ApprovalGate(
+            self.config.permissions,
+            self._find_approver(),
+            self.journal,
+            self.outbox,
+            mode=self.permission_mode,
+            activity=self.activity,
+            hooks=self.hooks,
+            pending=self.pending_approvals,
+            warn=self.config.warn,
+        )
 
     def _find_approver(self) -> Approver | None:
         """Who answers permission requests: an MCP tool, the client, or nobody."""
@@ -185,7 +200,15 @@ class Session:
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
-            self.client_tools = ClientTools(self)
+            self.client_tools = ClientTools(
+                self.config.tools,
+                self.journal,
+                self.outbox,
+                activity=self.activity,
+                prompt_queue=self.prompt_queue,
+                resumed_turn=self.resumed_turn,
+                warn=self.config.warn,
+            )
         return self.client_tools
 
     def enable_suggestions(self, enabled: bool) -> None:
@@ -196,7 +219,7 @@ class Session:
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""
-        self.outbox.send(init_message(self))
+        self.outbox.send(init_message(self.conversation, self.servers, self.commands))
 
     # Listening.
 
@@ -207,6 +230,31 @@ class Session:
             self.config.warn(f"{type(message).__name__} is ignored")
         else:
             handler(self, message)
+
+    def _receive_prompt(self, message: User) -> None:
+        if has_tool_results(message):
+            rest = self.get_client_tools().receive_results(message)
+            if rest is None:
+                return
+            message = rest
+        prompt = self.prompts.make(message)
+        if prompt is None:
+            return
+        self.resumed_turn.enqueue()  # for clients without a handshake
+        if self.main_agent is not None:
+            prompt = self.main_agent.with_initial_prompt(prompt)
+        prompt = self.commands.mark_local(prompt)
+        self.prompts.send_lifecycle(prompt, "queued")
+        if message.shouldQuery is False:
+            self.prompts.add_silent(prompt)
+            if not (self.is_running or self.control.is_changing or len(self.prompt_queue)):
+                self.prompts.append_silent()
+            return
+        if self.suggester is not None:
+            self.suggester.cancel()
+        self.prompts.queue(prompt)
+        self.servers.start()  # for clients without a handshake
+        self.runner.yield_to_urgent()
 
     def close_input(self) -> None:
         """Nothing more will come."""
@@ -225,10 +273,10 @@ class Session:
     def _warn_foreign(self, message: Message) -> None:
         self.config.warn("a line of the dialect miriad or jsonrpc is ignored: they are spoken with --stdio")
 
-    def _apply_prompt_context(self, brought: dialects.Provisions) -> None:
+    def _apply_prompt_context(self, provisions: dialects.Provisions) -> None:
         from parley.engine.session.prompt_context import apply_prompt_context
 
-        apply_prompt_context(self, brought)
+        apply_prompt_context(self.conversation, provisions)
 
     @property
     def mode(self) -> str:
@@ -308,7 +356,7 @@ class Session:
 
 
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
-    User: lambda session, message: session.prompts.receive(message),
+    User: Session._receive_prompt,
     ControlRequest: lambda session, message: session.control.receive(message),
     ControlCancelRequest: lambda session, message: session.control.cancel(message),
     Refused: lambda session, message: session.control.reject(message),

@@ -27,6 +27,7 @@ from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.turn import StopCause, Turn
 from parley.errors import SessionError, ToolsMissing
+from parley.protocol.base import UNSET
 from parley.protocol.messages.result import Result
 from parley.workspace.base import WORKTREES
 
@@ -40,8 +41,6 @@ class TurnRunner:
         self._session = session
         self.current: Turn | None = None
         self._task: asyncio.Task[TurnOutcome] | None = None
-        self._abort_next: str | None = None
-        """The prompt that an interrupt met before its turn had begun."""
         self.results = 0
         self.last_result: Result | None = None
         self._orphaned_tasks = load_orphaned_tasks(session)
@@ -86,15 +85,15 @@ class TurnRunner:
         session = self._session
         if isinstance(item, ResumedTurnItem):
             turn = Turn(session.conversation, [], prompt_queue=session.prompt_queue, resumed_calls=item.calls)
-            is_aborted = item.uuid == self._abort_next
+            is_aborted = item.uuid == session.prompt_queue.abort_next
         else:
-            aborted = [prompt for prompt in item if prompt.uuid == self._abort_next]
+            aborted = [prompt for prompt in item if prompt.uuid == session.prompt_queue.abort_next]
             if aborted:  # the interrupt did not mean the others
                 session.prompt_queue.put_back([prompt for prompt in item if prompt not in aborted])
             turn = Turn(session.conversation, aborted or item, prompt_queue=session.prompt_queue)
             is_aborted = bool(aborted)
         if is_aborted:
-            turn.stop_cause, self._abort_next = StopCause.INTERRUPT, None
+            turn.stop_cause, session.prompt_queue.abort_next = StopCause.INTERRUPT, None
         return turn
 
     async def _run_task(self, turn: Turn) -> TurnOutcome:
@@ -247,7 +246,14 @@ class TurnRunner:
         session = self._session
         session.commands.end_turn()
         session.prompts.append_silent()
-        result = self.last_result = result_message(session, turn, ended, refused_ids)
+        result = self.last_result = result_message(
+            turn,
+            ended,
+            refused_ids,
+            result_index=self.results,
+            queued_turn_count=len(session.prompt_queue),
+            subagent_stats=UNSET if session.subagents is None else session.subagents.stats.json(),
+        )
         self.results += 1
         try:
             session.journal.append(result)
@@ -269,7 +275,7 @@ class TurnRunner:
     def abort(self) -> None:
         """Stop the running turn, or the one that is about to run."""
         if self.current is None or self._task is None:
-            self._abort_next = self._session.prompt_queue.next_uuid()
+            self._session.prompt_queue.abort_next = self._session.prompt_queue.next_uuid()
         else:
             self._stop(self.current, self._task, StopCause.INTERRUPT)
 
@@ -282,12 +288,7 @@ class TurnRunner:
             return
         session.abort()
         if self.current is not None and uuid not in [prompt.uuid for prompt in self.current.prompts]:
-            self._abort_next = uuid  # it was on its way into the turn, and is the next one now
-
-    def forget_prompt(self, uuid: str) -> None:
-        """A prompt was taken back: if it comes again, an interrupt from before does not mean it."""
-        if self._abort_next == uuid:
-            self._abort_next = None
+            session.prompt_queue.abort_next = uuid  # it was on its way into the turn, and is the next one now
 
     def yield_to_urgent(self) -> None:
         """A prompt came that will not wait: end the running turn, but let a tool that runs finish its work."""
