@@ -87,9 +87,8 @@ class MainAgent:
         if allowed := allowed_agents(wanted or []):
             session.config.agents.registry.restrict(allowed)
         hooks = agent_hooks(session, self._name, kind, {})
-        if hooks is not None and session.config.settings is not None:
-            session.hooks.main_agent_hooks = (hooks,)
-            session.hooks.set_commands(session, session.config.settings.merged)
+        if hooks is not None:
+            session.hooks.add_main_agent(hooks)
         session.servers.add_agent_servers(server_specs(session, self._name, kind))
 
     def _set_options(self, kind: AgentDefinition) -> None:

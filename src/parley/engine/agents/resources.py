@@ -49,7 +49,7 @@ class AgentResources:
         self._agent_id = agent_id
         hooks = agent_hooks(self._session, self._name, self._kind, {"Stop": "SubagentStop"})
         if hooks is not None:
-            self._session.hooks.add_agent(self._session, agent_id, hooks)
+            self._session.hooks.add_agent(agent_id, hooks)
         missing = await self._connect(tools)
         return [*missing, *await load_skills(self._session, self._name, self._kind)]
 

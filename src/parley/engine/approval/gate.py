@@ -72,7 +72,7 @@ class ApprovalGate:
         self._restore_state = restore_state
         """Tells the state that the session has when nothing waits for the host any more."""
         self._warn = warn
-        self._hooks = hooks or HookRegistry()
+        self._hooks = hooks
         self._pending = pending
         """Keeps questions on record while they are open."""
         self._open_count = 0
@@ -107,7 +107,7 @@ class ApprovalGate:
     ) -> Allow | Deny:
         """What the host says, or a hook that is faster. `agent` is the subagent that calls, as hooks are told."""
         agent_id = None if agent is None else agent["agent_id"]
-        dispatcher = self._hooks.dispatcher
+        dispatcher = None if self._hooks is None else self._hooks.dispatcher
         # A guard that a hook could answer for would be none.
         if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", agent):
             return await self._request_host(question, request, call, tool, agent_id)
@@ -153,7 +153,7 @@ class ApprovalGate:
         )
 
     async def _send_request(self, approver: Approver, asked: CanUseTool) -> Any:
-        dispatcher = self._hooks.dispatcher
+        dispatcher = None if self._hooks is None else self._hooks.dispatcher
         patience = dispatcher.tool_hooks.notify_when_slow(asked) if dispatcher is not None else contextlib.nullcontext()
         with self.waiting(), patience:
             return await self._request_recorded(approver, asked)

@@ -54,7 +54,7 @@ class Conversation:
         tool_executor: ToolExecutor,
         models: ModelPool,
         mode: Callable[[], str],
-        hooks: HookRegistry | None = None,
+        hooks: HookRegistry,
         parent_tool_use_id: str | None = None,
     ) -> None:
         self.config = config
@@ -63,7 +63,7 @@ class Conversation:
         self.tool_executor = tool_executor
         self.mode = mode
         """The permission mode, which may change."""
-        self.hooks = hooks or HookRegistry()
+        self.hooks = hooks
         self.parent_tool_use_id = parent_tool_use_id
         self.transcript_path = ""
         """Where hooks find what a subagent said; the session's own is the one of the setup."""

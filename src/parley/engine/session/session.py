@@ -25,7 +25,7 @@ from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals, ResumedTurn
+from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost, ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.messages import init_message
@@ -50,6 +50,7 @@ from parley.tools.base import ToolOutput as ToolResult
 if TYPE_CHECKING:
     from parley.engine.agents.main_agent import MainAgent
     from parley.engine.agents.subagents import Subagents
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.memory.worker import MemoryWorker
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
@@ -73,7 +74,12 @@ class Session:
         self.prompts = PromptIntake(self)
         self.commands = Commands(self)
         self.control = ControlDispatcher(self)
-        self.hooks = HookRegistry()
+        self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
+        self.hooks = HookRegistry(
+            config,
+            RecordingHost(host, self.pending_approvals, config.limits.max_line_bytes, config.warn),
+            self._make_dispatcher,
+        )
         self.models = ModelPool(config.model.open, config.observer)
         self.tasks = config.tool_context.tasks = TaskManager(
             processes=config.tool_context.processes,
@@ -92,7 +98,6 @@ class Session:
         self.forwards_subagent_text = config.client.forwards_subagent_text
         self.journal.load(self.ledger, config.warn)
         self.runner = TurnRunner(self)
-        self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.grants.restore(config.permissions.policy, config.warn)
         self.permission_mode = SessionMode(self)
         self.gate = make_gate(self)
@@ -121,7 +126,7 @@ class Session:
         config.tool_context.delegate = self._delegate
         config.tool_context.send = self._send_message
         if config.settings is not None:
-            self.hooks.set_commands(self, config.settings.merged)
+            self.hooks.set_commands(config.settings.merged)
         self.resumed_turn = ResumedTurn(self)
         if config.client.tools:
             self.get_client_tools().declare(config.client.tools)
@@ -141,6 +146,19 @@ class Session:
         from parley.engine.memory.worker import MemoryWorker
 
         return MemoryWorker(self, self.config.open_memory)
+
+    def _make_dispatcher(self) -> HookDispatcher:
+        from parley.engine.hooks.dispatcher import HookDispatcher, SessionState
+
+        def get_state() -> SessionState:
+            return SessionState(
+                mode=self.mode,
+                model=self.conversation.model.display_name,
+                effort=self.conversation.effort,
+                agent={} if self.main_agent is None else self.main_agent.hook_fields,
+            )
+
+        return HookDispatcher(self.config, self.outbox, self.tasks, get_state)
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().delegate_for(None)(call, tool_use_id)

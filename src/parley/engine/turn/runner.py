@@ -30,6 +30,7 @@ from parley.protocol.messages.result import Result
 from parley.workspace.base import WORKTREES
 
 if TYPE_CHECKING:
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.recovery.orphaned_tasks import OrphanedTasks
     from parley.engine.session.session import Session
 
@@ -148,9 +149,14 @@ class TurnRunner:
 
     async def _admit(self, turn: Turn) -> TurnOutcome | None:
         """Let the prompts in, commands as what they stand for; how the turn ends, if that is its end."""
-        dispatcher = self._session.hooks.dispatcher
-        refused = await dispatcher.turn_hooks.admit(turn) if dispatcher is not None else None
-        refused = refused or await self._session.commands.expand_turn(turn)
+        dispatcher, feedback = self._session.hooks.dispatcher, turn.hook_feedback
+        if dispatcher is not None:
+            refusal = await dispatcher.turn_hooks.admit(turn.prompts, feedback.contexts, feedback.prompt_contexts)
+            if refusal is not None:
+                self._session.send_init()
+                self._session.send(refusal)
+                return outcome.blocked(refusal.content)
+        refused = await self._session.commands.expand_turn(turn)
         if refused is None and self._session.main_agent is not None:
             await self._session.main_agent.start_turn(turn)
         return refused
@@ -215,7 +221,7 @@ class TurnRunner:
         await session.servers.wait_refreshed()
         joining = session.prompt_queue.take_prompts()
         if joining and session.hooks.dispatcher is not None:
-            joining = await session.hooks.dispatcher.turn_hooks.admit_joining(turn, joining)
+            joining = await self._admit_joining(session.hooks.dispatcher, turn, joining)
         joining = await session.commands.expand_joining(joining)
         if joining:
             session.prompts.append(joining)
@@ -224,6 +230,21 @@ class TurnRunner:
             for prompt in joining:
                 session.prompts.send_lifecycle(prompt, "started")
             turn.prompts += joining
+
+    async def _admit_joining(self, dispatcher: HookDispatcher, turn: Turn, prompts: list[Prompt]) -> list[Prompt]:
+        """Run the hooks for prompts that join a running turn. An interrupt puts the prompts back into the queue."""
+        session = self._session
+        try:
+            refusal = await dispatcher.turn_hooks.submit(prompts, turn.hook_feedback.prompt_contexts)
+        except asyncio.CancelledError:
+            session.prompt_queue.put_back(prompts)
+            raise
+        if refusal is None:
+            return prompts
+        session.send(refusal)
+        for prompt in prompts:
+            session.prompts.send_lifecycle(prompt, "cancelled")
+        return []
 
     def _finish(self, turn: Turn, ended: TurnOutcome, refused_ids: Sequence[str] = ()) -> None:
         """`refused`: the ids of prompts that it was to be about."""

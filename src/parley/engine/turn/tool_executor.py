@@ -70,7 +70,7 @@ class ToolExecutor:
         """Keeps a record in the session's log."""
         self.agent = agent
         """Who calls, as hooks are told: its `agent_id` and `agent_type`; None for the session's own model."""
-        self._hooks = hooks or HookRegistry()
+        self._hooks = hooks
         self.in_flight = InFlightCalls()
 
     def is_read_only(self, call: ToolUse) -> bool:
@@ -134,7 +134,7 @@ class ToolExecutor:
             read_input(tool, call.input)
         except InvalidInput as exc:
             return ToolOutcome(output=unusable_call(f"InputValidationError: {exc}"))
-        if self._hooks.dispatcher is not None:
+        if self._hooks is not None and self._hooks.dispatcher is not None:
             return await self._run_with_hooks(self._hooks.dispatcher, call, tool, mode)
         return await self._record_and_run(tool, await self._decide(call, tool, mode()))
 

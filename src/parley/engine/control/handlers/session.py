@@ -41,7 +41,7 @@ def initialize(
     if request.guard is True:
         session.gate.guard(session.host)
     # What cannot be relied on is not applied: a client that relies on it must hear of it.
-    applied = request.hooks is UNSET or session.hooks.register(session, request.hooks or {})
+    applied = request.hooks is UNSET or session.hooks.register(request.hooks or {})
     if isinstance(request.agents, dict):
         session.config.agents.registry.set_host_agents(request.agents)
     if isinstance(request.forwardSubagentText, bool):

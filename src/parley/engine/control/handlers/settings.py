@@ -98,7 +98,7 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
     except SettingsWriteError as exc:
         raise NotPossible(str(exc)) from None
     session.config.permissions.policy.apply_settings(after)
-    session.hooks.set_commands(session, after)
+    session.hooks.set_commands(after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
         session.permission_mode.change("default")
     environment = session.config.tool_context.environment
