@@ -55,7 +55,6 @@ class AgentResources:
 
     async def _connect(self, tools: ToolRegistry) -> list[str]:
         """Wait for its servers, each as long as a server is waited for; what is to be said of those that failed."""
-        from parley.engine.mcp.elicitation import make_server
         from parley.engine.mcp.server_tool import make_tools
         from parley.mcp.naming import clash_reason, find_clash
 
@@ -73,7 +72,7 @@ class AgentResources:
         for spec in specs:
             other = find_clash(spec.name, held)
             error = "" if other is None else clash_reason(spec.name, other)
-            self._servers.append(make_server(session, supply, msgspec.structs.replace(spec, problem=error), changed))
+            self._servers.append(session.servers.make_server(msgspec.structs.replace(spec, problem=error), changed))
             held.append(spec.name)
         for server in self._servers:
             server.start()

@@ -14,6 +14,7 @@ what follows from it (journal.py), which models, tools and stores there are (com
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.accounting.ledger import Ledger
@@ -91,7 +92,7 @@ class Session:
             are_allowed=config.limits.allow_background_tasks,
             drain=host.drain,
         )
-        self.servers = ServerManager(self, config.extensions.mcp)
+        self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self._waiting)
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
@@ -146,6 +147,10 @@ class Session:
         from parley.engine.memory.worker import MemoryWorker
 
         return MemoryWorker(self, self.config.open_memory)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        """Report `requires_action` while a question is open."""
+        return self.gate.waiting()
 
     def _make_dispatcher(self) -> HookDispatcher:
         from parley.engine.hooks.dispatcher import HookDispatcher, SessionState
