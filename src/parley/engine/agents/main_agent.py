@@ -94,7 +94,6 @@ class MainAgent:
     def _set_options(self, kind: AgentDefinition) -> None:
         """Model, mode, effort and turns, where nobody nearer has said them."""
         from parley.engine.agents.setup import choose_model
-        from parley.engine.control.handlers.settings import use_model
 
         session = self._session
         conversation, config = session.conversation, session.config
@@ -102,7 +101,7 @@ class MainAgent:
             choice = choose_model(kind.model, conversation.model)
             try:
                 if choice != conversation.model:
-                    use_model(session, choice.display_name)
+                    conversation.use_model(choice.display_name)
             except NotPossible as exc:
                 self.error = f"The model of the agent {self._name!r} cannot be had: {exc}"
         mode = kind.permissionMode

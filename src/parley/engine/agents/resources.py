@@ -130,7 +130,7 @@ async def load_skills(session: Session, name: str, kind: AgentDefinition) -> lis
         from parley.engine.commands.expansion import expand_template
 
         try:
-            blocks = await expand_template(session, template, "")
+            blocks = await expand_template(session.conversation, template, "")
         except ToolError as exc:
             session.config.warn(f"agent {name!r}: the skill {wanted!r} is left out: {exc}")
             continue

@@ -32,8 +32,9 @@ from parley.engine.session.journal import Journal
 from parley.engine.text import sanitize
 from parley.engine.turn.structured_output import OutputSchema
 from parley.engine.turn.tool_executor import ToolExecutor
+from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import FAKE_ADAPTERS, ModelRef, resolve
+from parley.models.catalog import FAKE_ADAPTERS, ModelRef, model_info, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
@@ -90,6 +91,23 @@ class Conversation:
     def current_model(self) -> Model:
         """Raises UsageError or ModelError."""
         return self.open_model(self.model)
+
+    def use_model(self, name: str) -> ModelRef:
+        """Switch to a model by name. Raises NotPossible if there is no such model."""
+        self.model = choice = self.find_model(name)
+        self.config.tool_context.strict_reads = model_info(choice.name).must_read_first
+        return choice
+
+    def find_model(self, name: str) -> ModelRef:
+        """Resolve the name of a model and check that it exists. Raises NotPossible."""
+        choice = resolve(self.config.model.name if name == "default" else name)
+        try:
+            self.open_model(choice)
+        except UsageError as exc:
+            raise NotPossible(str(exc)) from None
+        except ModelError:
+            pass  # a key can still be set; the turn that needs it reports the error
+        return choice
 
     def open_model(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""

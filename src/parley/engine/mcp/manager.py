@@ -254,7 +254,7 @@ class ServerManager:
         tool: Any = self._config.tools.get(name)
         if tool is None or not name.startswith(PREFIX):
             raise ToolError(f"There is no MCP tool {name!r}. {self._explain_missing(name)}".strip())
-        limit = tool.seconds if seconds is None else seconds
+        limit = tool.timeout_seconds if seconds is None else seconds
         answer: Json = await tool.server.call(tool.own_name, arguments, meta={}, seconds=limit)
         return answer
 

@@ -73,7 +73,6 @@ class Session:
         self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
         self.prompt_queue = PromptQueue()
         self.prompts = PromptIntake(self)
-        self.commands = Commands(self)
         self.control = ControlDispatcher(self)
         self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
         self.hooks = HookRegistry(
@@ -119,6 +118,9 @@ class Session:
             models=self.models,
             mode=lambda: self.mode,
             hooks=self.hooks,
+        )
+        self.commands = Commands(
+            self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
         self.side_query = attach_to(self, config.tool_context)
         self.memory_worker = self._make_memory_worker()

@@ -191,9 +191,9 @@ def get_version(session: Session, request: requests.GetBinaryVersion) -> Json:
 
 
 def get_context_usage(session: Session, request: requests.GetContextUsage) -> requests.ContextUsage:
-    from parley.engine.control.handlers import usage
+    from parley.engine.context.usage_report import report_context
 
-    return usage.context_report(session)
+    return report_context(session.conversation)
 
 
 def get_usage(session: Session, request: requests.GetUsage) -> Json:

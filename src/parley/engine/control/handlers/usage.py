@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parley.engine.context.system_prompt import render
-from parley.engine.context.usage_report import RequestContents, report_usage
-from parley.models.catalog import FAKE_ADAPTERS
+from parley.engine.accounting.ledger import format_usd
 from parley.protocol.base import Json, to_builtins
-from parley.protocol.messages.requests import ContextUsage
 from parley.protocol.messages.result import ModelUsage
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-
-
-def context_report(session: Session) -> ContextUsage:
-    """What the next model call would carry."""
-    conversation = session.conversation
-    return report_usage(
-        RequestContents(
-            model=conversation.model,
-            # Before the first turn nothing was sent, and asking must not write to the log.
-            system=conversation.journal.system_text or render(conversation.instructions),
-            memory=conversation.instructions.memory_files(),
-            tools=conversation.config.tools.schemas() if conversation.model.adapter not in FAKE_ADAPTERS else [],
-            messages=conversation.journal.history.render(),
-            last_usage=session.ledger.last_usage,
-            counted_tokens=conversation.context_tokens(),
-            window=conversation.window,
-            threshold=conversation.compacts_at,
-        )
-    )
 
 
 def usage_report(session: Session) -> Json:
@@ -70,7 +48,3 @@ def format_model_cost(used: ModelUsage) -> str:
         f"{used.inputTokens} input, {used.outputTokens} output, {used.cacheReadInputTokens} cache read, "
         f"{used.cacheCreationInputTokens} cache write ({format_usd(used.costUSD)})"
     )
-
-
-def format_usd(amount: float | None) -> str:
-    return "unknown: a model has no price here (see PARLEY_PRICES)" if amount is None else f"${amount:.4f}"
