@@ -76,7 +76,7 @@ class Conversation:
         self.thinking = config.model.thinking
         self.effort = config.model.effort
         self._send_to_host = send
-        self._models = models
+        self.models = models
         self.output_schema: OutputSchema | None = None
         """What an answer must look like."""
         if config.output_schema is not None:
@@ -111,7 +111,7 @@ class Conversation:
 
     def open_model(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
-        return self._models.open(choice)
+        return self.models.open(choice)
 
     def build_request(self) -> ModelRequest:
         """The next model call. Its beginning is the last one, byte for byte."""

@@ -13,7 +13,7 @@ what follows from it (journal.py), which models, tools and stores there are (com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +46,11 @@ from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
+from parley.protocol.messages.result import Denial
 from parley.tools.base import ToolOutput as ToolResult
 
 if TYPE_CHECKING:
+    from parley.engine.agents.environment import AgentEnvironment
     from parley.engine.agents.main_agent import MainAgent
     from parley.engine.agents.subagents import Subagents
     from parley.engine.hooks.dispatcher import HookDispatcher
@@ -140,7 +142,7 @@ class Session:
         if config.agents.main is not None:
             from parley.engine.agents.main_agent import MainAgent
 
-            self.main_agent = MainAgent(self, config.agents.main)
+            self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
         """Who looks after the memory, where there is one."""
@@ -173,12 +175,31 @@ class Session:
     async def _send_message(self, to: str, message: str, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().send_for(None)(to, message, tool_use_id)
 
+    def _agent_environment(self) -> AgentEnvironment:
+        from parley.engine.agents.environment import AgentEnvironment
+
+        def add_denials(denials: Sequence[Denial]) -> None:
+            if self.turn is not None:
+                self.turn.tool_batch.denials += denials
+
+        return AgentEnvironment(
+            conversation=self.conversation,
+            outbox=self.outbox,
+            gate=self.gate,
+            tasks=self.tasks,
+            servers=self.servers,
+            commands=self.commands,
+            may_bypass=self.may_bypass,
+            forwards_text=lambda: self.forwards_subagent_text,
+            add_denials=add_denials,
+        )
+
     def get_subagents(self) -> Subagents:
         """Those who work for the session's model; loaded when there are any."""
         if self.subagents is None:
             from parley.engine.agents.subagents import Subagents
 
-            self.subagents = Subagents(self)
+            self.subagents = Subagents(self._agent_environment())
         return self.subagents
 
     def get_client_tools(self) -> ClientTools:
